@@ -12,6 +12,8 @@ pip_install() {
 
 # What the environment has now and had not before goes into a package.
 files_into() {
+    # libraries bring their own tests, a fifth of their size
+    find "$venv/lib" -type d -name tests -prune -exec rm -rf {} +
     # of unchecked-hash: dpkg changes the times of files, and nobody but dpkg changes the files
     "$venv/bin/python3" -m compileall -q -s "$stage" -p / --invalidation-mode unchecked-hash "$venv/lib"
     find "$venv/bin" -type f -exec sed -i "1s|^#!.*/bin/python[0-9.]*|#!/$lib/bin/python3|" {} +
@@ -32,7 +34,7 @@ wheel=$(echo debian/wheel/compute_agent-*.whl)
 rm -f "$venv"/bin/[Aa]ctivate*
 sed -i '/^command = /d' "$venv/pyvenv.cfg"
 pip_install "${wheel}[bus,nvidia]"
-# samples and documentation, which the packages have in /usr/share
+# samples, documentation and manual, which the packages have in /usr/share
 rm -rf "$venv/share"
 files_into compute-agent-common
 pip_install "${wheel}[server,postgresql,mysql,cloud]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -25,17 +26,29 @@ def add_configuration_files(
     )
 
 
-def split(program: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def split(
+    program: str, arguments: Sequence[str], bad_arguments: int = 2
+) -> tuple[list[str], list[str]]:
     """Return the options of `arguments` for configuration files, and all other arguments.
 
     :param program: named by the error of an option without its value, which ends the program.
+    :param bad_arguments: the exit status then.
     """
-    parser = argparse.ArgumentParser(prog=program, add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=program,
+        add_help=False,
+        allow_abbrev=False,
+        exit_on_error=False,
+    )
     for option in _OPTIONS:
         parser.add_argument(
             option, dest="given", action="append", default=[], type=_with_its_value(option)
         )
-    namespace, others = parser.parse_known_args(arguments)
+    try:
+        namespace, others = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        raise SystemExit(bad_arguments) from None
     return namespace.given, others
 
 

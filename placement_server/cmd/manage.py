@@ -34,6 +34,8 @@ from placement_server.store.transactions.engine import Engines, create_engines
 
 LOG = logging.getLogger(__name__)
 
+PROGRAM: Final = "placement-manage"
+DESCRIPTION: Final = "Maintains the database of placement: its schema and its data."
 BATCH: Final = 50
 
 # Exit statuses of ``audit``; 1 is a failure to run, as for every other command.
@@ -46,13 +48,11 @@ AUDIT_NEEDS_A_PERSON: Final = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     files, command = configuration_files.split(
-        "placement-manage", sys.argv[1:] if arguments is None else arguments
+        PROGRAM, sys.argv[1:] if arguments is None else arguments
     )
-    conf = cfg.ConfigOpts()
-    configuration.register_opts(conf)
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
+    conf = new_conf()
     try:
-        configuration.parse(conf, [*files, *command])
+        configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
         if conf.command.name is None:
             conf.print_help()
             return 1
@@ -67,12 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def new_conf() -> cfg.ConfigOpts:
+    """Return the options and commands of the program, before anything is read."""
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
+    return conf
+
+
 def _add_commands(subparsers: Any) -> None:
     # without a command, main prints the help instead of an error of the parser
     subparsers.required = False
     db = subparsers.add_parser("db", help="the schema, and repairs of old data")
     db.set_defaults(run=lambda _conf: _help(db))
-    actions = db.add_subparsers(dest="action", metavar="ACTION")
+    actions = db.add_subparsers(dest="action", metavar="COMMAND")
 
     sync = actions.add_parser("sync", help="take the schema to the newest revision")
     sync.set_defaults(run=_sync)
@@ -81,14 +89,20 @@ def _add_commands(subparsers: Any) -> None:
     version.set_defaults(run=_version)
 
     stamp = actions.add_parser("stamp", help="record a revision without changing anything")
-    stamp.add_argument("version", help="id of the revision, or head")
+    stamp.add_argument("version", metavar="REVISION", help="id of the revision, or head")
     stamp.set_defaults(run=_stamp)
 
     downgrade = actions.add_parser(
         "downgrade",
         help="take the schema back, by default to the one of OpenStack Placement",
     )
-    downgrade.add_argument("version", nargs="?", default=revision.OPENSTACK_REVISION)
+    downgrade.add_argument(
+        "version",
+        nargs="?",
+        default=revision.OPENSTACK_REVISION,
+        metavar="REVISION",
+        help="default: %(default)s",
+    )
     downgrade.set_defaults(run=_downgrade)
 
     migrations = actions.add_parser(

@@ -76,43 +76,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="placement-server", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="placement-server", description="Serves the Placement API."
+    )
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="serve the API until SIGTERM or SIGINT")
     serve.add_argument(
         "--config-file",
         action="append",
-        metavar="PATH",
-        help="a configuration file, instead of the usual places; may be repeated",
+        metavar="FILE",
+        help="configuration file, instead of the usual places; may be given several times",
     )
     serve.add_argument(
         "--config-dir",
         action="append",
         metavar="DIR",
-        help="a directory of configuration files (*.conf); may be repeated",
+        help="directory of *.conf files; may be given several times",
     )
-    serve.add_argument("--host", default="127.0.0.1", help="the address (default: %(default)s)")
+    serve.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="default: %(default)s"
+    )
     serve.add_argument(
         "--port",
         type=_port,
         default=_DEFAULT_PORT,
-        help="the TCP port, 0 for any free one (default: %(default)s)",
+        metavar="PORT",
+        help="TCP port, 0 for any free one; default: %(default)s",
     )
     serve.add_argument(
         "--workers",
         type=_positive,
         default=min(os.cpu_count() or 1, 8),
-        help="worker processes (default: one per CPU, at most 8; here %(default)s)",
+        metavar="N",
+        help="worker processes; default: one per CPU, at most 8",
     )
     serve.add_argument(
         "--threads",
         type=_positive,
         default=8,
-        help="requests that one worker serves at a time (default: %(default)s)",
+        metavar="N",
+        help="requests that one worker serves at a time; default: %(default)s",
     )
-    serve.add_argument("--tls-cert", metavar="PATH", help="serve HTTPS with this certificate")
-    serve.add_argument("--tls-key", metavar="PATH", help="the key of the certificate")
+    serve.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
+    serve.add_argument("--tls-key", metavar="FILE", help="the key of the certificate")
     serve.add_argument(
         "--database-url",
         metavar="URL",
@@ -132,17 +139,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is not a TCP port (0 to 65535)")
-    return port
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port: expected 0 to 65535")
+    return int(text)
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
 
 
 def _serve(arguments: argparse.Namespace) -> None:

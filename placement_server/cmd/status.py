@@ -33,6 +33,8 @@ from placement_server.store.schema import revision
 from placement_server.store.transactions.engine import create_engines
 from placement_server.store.transactions.transaction import ReadTransaction
 
+PROGRAM: Final = "placement-status"
+DESCRIPTION: Final = "Checks whether the database and the configuration suit this version."
 UNEXPECTED: Final = 255
 _REMEDY: Final = 'Run the "placement-manage db online_data_migrations" command.'
 
@@ -54,13 +56,11 @@ class Result(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     files, command = configuration_files.split(
-        "placement-status", sys.argv[1:] if arguments is None else arguments
+        PROGRAM, sys.argv[1:] if arguments is None else arguments
     )
-    conf = cfg.ConfigOpts()
-    configuration.register_opts(conf)
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
+    conf = new_conf()
     try:
-        configuration.parse(conf, [*files, *command])
+        configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
         log.setup(conf, "placement")
         results = _check(conf)
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
@@ -71,6 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         print("\n".join(_as_table(results)))
     return max(result.code for result in results)
+
+
+def new_conf() -> cfg.ConfigOpts:
+    """Return the options and commands of the program, before anything is read."""
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
+    return conf
 
 
 def _add_commands(subparsers: Any) -> None:

@@ -87,14 +87,23 @@ def parse(
     conf: cfg.ConfigOpts,
     args: Sequence[str] = (),
     config_files: Sequence[str | os.PathLike[str]] | None = None,
+    *,
+    prog: str | None = None,
+    description: str | None = None,
 ) -> None:
-    """Read the configuration into options that are already registered; see :func:`new_config`."""
+    """Read the configuration into options that are already registered; see :func:`new_config`.
+
+    :param prog: the name of the program, for its help.
+    :param description: its purpose, likewise.
+    """
     files = _files_of_environment() if config_files is None else config_files
     try:
         conf(
             list(args),
             project=PROJECT,
+            prog=prog,
             version=__version__,
+            description=description,
             default_config_files=None if files is None else [os.fspath(file) for file in files],
             default_config_dirs=None if files is None else [],
         )

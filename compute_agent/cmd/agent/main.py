@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from compute_agent.cmd.dev import main as dev
 
         return int(dev.run(arguments[1:]))
-    files, others = configuration_files.split(PROGRAM, arguments)
+    files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
     namespace = _parser().parse_args([*others, *files])
     return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
 
@@ -95,13 +95,13 @@ def _parser() -> argparse.ArgumentParser:
     _node_and_json(show)
     _parts_of_tree(show)
     diff = _command(commands, "diff", _diff, "print what two hosts have that is not the same")
-    diff.add_argument("first", metavar="A", help="a host: name or uuid of its root provider")
-    diff.add_argument("second", metavar="B", help="the host it is compared with")
+    diff.add_argument("first", metavar="HOST", help="name or uuid of its root provider")
+    diff.add_argument("second", metavar="HOST", help="the host it is compared with")
     diff.add_argument("--json", action="store_true", help="one JSON document on stdout")
     status = _command(commands, "status", _status, "print what the running agent says")
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
     report = _command(commands, "report", _report, "ask the running agent for a pass now")
-    report.add_argument("--node", help="of this node only")
+    report.add_argument("--node", metavar="NODE", help="of this node only")
     report.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claims = _command(commands, "claims", _claims, "print which instance holds what of this host")
@@ -110,14 +110,18 @@ def _parser() -> argparse.ArgumentParser:
     drop.add_argument("consumer", metavar="UUID", help="of the instance, or of the migration")
     _command(commands, "enable", _enable, "let the host be scheduled to")
     disable = _command(commands, "disable", _disable, "let nothing new be scheduled to the host")
-    disable.add_argument("--reason", default="", help="shown with the status of the host")
+    disable.add_argument(
+        "--reason", default="", metavar="TEXT", help="shown with the status of the host"
+    )
     fault = _command(commands, "clear-fault", _clear_fault, "give a broken device out again")
-    fault.add_argument("provider", help="uuid or name of the device's resource provider")
+    fault.add_argument(
+        "provider", metavar="PROVIDER", help="uuid or name of the device's resource provider"
+    )
     doctor = _command(commands, "doctor", _doctor, "check what could be wrong; changes nothing")
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
     capture = _command(commands, "capture", _capture, "copy this machine's description")
-    capture.add_argument("directory", help="a directory that is new or empty")
-    commands.add_parser("dev", help="agent, scheduler and placement in one", add_help=False)
+    capture.add_argument("directory", metavar="DIR", help="a directory that is new or empty")
+    commands.add_parser("dev", help="run agent, scheduler and placement in one", add_help=False)
     return parser
 
 
@@ -135,7 +139,7 @@ def _command(
 
 
 def _node_and_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--node", help="of this node only")
+    parser.add_argument("--node", metavar="NODE", help="of this node only")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

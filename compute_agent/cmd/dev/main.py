@@ -116,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         "--port",
         type=_port,
         default=DEFAULT_PORT,
+        metavar="PORT",
         help="TCP port of the Placement API, 0 for any free one (default: %(default)s)",
     )
     parser.add_argument(

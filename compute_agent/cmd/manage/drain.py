@@ -78,8 +78,10 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         "what runs them. The command may be repeated: it goes on with a host that is disabled.",
         STATUS,
     )
-    parser.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
-    parser.add_argument("--reason", default="", help="shown with the status of the host")
+    parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
+    parser.add_argument(
+        "--reason", default="", metavar="TEXT", help="shown with the status of the host"
+    )
     parser.add_argument("--watch", action="store_true", help="wait until the host is empty")
     parser.add_argument(
         "--timeout", type=positive, metavar="SECONDS", help="of --watch; default: without end"

@@ -73,7 +73,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         "the tree of a host, and who holds what of it",
         "Show a host's tree in placement, its agent, and the consumers with what they hold.",
     )
-    show.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+    show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
     for verb, text in (
         ("enable", "let the host be scheduled to"),
         ("disable", "let nothing new be scheduled to the host"),
@@ -87,9 +87,11 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
             "alone, so that a dead host can be disabled. An agent that comes back later reports\n"
             "what it was told itself.",
         )
-        parser.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+        parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
         if verb == "disable":
-            parser.add_argument("--reason", default="", help="shown with the status of the host")
+            parser.add_argument(
+                "--reason", default="", metavar="TEXT", help="shown with the status of the host"
+            )
     report = add_command(
         commands,
         "report",
@@ -97,7 +99,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         "have the agent of a host report it now",
         "Ask the agent of a host for a pass now, and wait for its end.",
     )
-    report.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+    report.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
 
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:

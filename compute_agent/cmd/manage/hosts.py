@@ -64,7 +64,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add_common(migrate, _migrate, exit_of)
     migrate.add_argument(
-        "--node", action="append", default=[], metavar="NAME", help="this node only (repeatable)"
+        "--node", action="append", default=[], metavar="NODE", help="this node only (repeatable)"
     )
     migrate.add_argument(
         "--plan", metavar="FILE", type=Path, help="write what is done, or would be, as JSON"
@@ -77,9 +77,9 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add_common(rename, _rename, exit_of)
     rename.add_argument(
-        "old", metavar="OLD", help="name of the host now, as its root provider is named"
+        "old", metavar="HOST", help="name of the host now, as its root provider is named"
     )
-    rename.add_argument("new", metavar="NEW", help="name it shall have")
+    rename.add_argument("new", metavar="NAME", help="its new name")
     delete = commands.add_parser(
         "delete-host",
         help="take a host's tree out of placement",
@@ -89,7 +89,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add_common(delete, _delete_host, exit_of)
     delete.add_argument(
-        "name", metavar="NAME", help="name of the host, as its root provider is named"
+        "name", metavar="HOST", help="name of the host, as its root provider is named"
     )
     delete.add_argument(
         "--evacuated",

@@ -133,21 +133,24 @@ def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Report
 
 
 def positive(text: str) -> int:
-    """Read a whole number above 0; ValueError, as argparse wants it, for anything else."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    """Read a whole number above 0."""
+    return _whole_number(text, 1)
 
 
 def not_negative(text: str) -> int:
-    """Read a whole number from 0 on; ValueError, as argparse wants it, for anything else."""
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
+    """Read a whole number from 0 on."""
+    return _whole_number(text, 0)
+
+
+def _whole_number(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+    return int(text)
 
 
 def uuid_of(text: str) -> str:
-    """Read a uuid in any form; ValueError, as argparse wants it, for anything else."""
-    return str(uuid.UUID(text))
+    """Read a uuid in any form."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a uuid") from None

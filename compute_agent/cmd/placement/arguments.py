@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from compute_agent.cmd.placement.exit_status import BadInput
 from compute_agent.whole_numbers import whole_number
+
+PROVIDER: Final = "uuid or name of a resource provider"
+MEMBER_OF: Final = "in one of these aggregates; with in: in any of them, with ! in none"
 
 
 def amounts(texts: Sequence[str]) -> dict[str, int]:

@@ -42,16 +42,25 @@ def add_request_options(command: argparse.ArgumentParser) -> None:
         "--in-tree", metavar="[GROUP:]UUID", help="be in the tree of this provider", **repeated
     )
     command.add_argument(
-        "--root-required", metavar="TRAIT,!TRAIT,...", help="traits of the host", **repeated
+        "--root-required",
+        metavar="TRAIT,...",
+        help="traits of the host; !TRAIT: without it",
+        **repeated,
     )
     command.add_argument(
-        "--same-subtree", metavar="GROUP,GROUP,...", help="be below one of them", **repeated
+        "--same-subtree", metavar="GROUP,...", help="be below one of them", **repeated
     )
-    command.add_argument("--group-policy", choices=["none", "isolate"], default="none")
-    command.add_argument("--host", default="", metavar="NAME", help="this host only")
-    command.add_argument("--project", default=DEFAULT_OWNER, help="default: %(default)s")
-    command.add_argument("--user", default=DEFAULT_OWNER, help="default: %(default)s")
-    command.add_argument("--type", default="INSTANCE", help="consumer type; default: %(default)s")
+    command.add_argument(
+        "--group-policy", choices=["none", "isolate"], default="none", help="default: %(default)s"
+    )
+    command.add_argument("--host", default="", metavar="HOST", help="this host only")
+    command.add_argument(
+        "--project", default=DEFAULT_OWNER, metavar="ID", help="default: %(default)s"
+    )
+    command.add_argument("--user", default=DEFAULT_OWNER, metavar="ID", help="default: %(default)s")
+    command.add_argument(
+        "--type", default="INSTANCE", metavar="TYPE", help="consumer type; default: %(default)s"
+    )
 
 
 def spec_of(namespace: argparse.Namespace) -> RequestSpec:

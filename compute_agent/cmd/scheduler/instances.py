@@ -23,8 +23,10 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     reschedule = commands.add_parser(
         "reschedule", help="claim another host for an instance that could not be built"
     )
-    reschedule.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
-    reschedule.add_argument("file", nargs="?", default="-", help=f"its specification; {_JSON}")
+    reschedule.add_argument("instance", metavar="UUID", help="of the instance")
+    reschedule.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help=f"its specification; {_JSON}"
+    )
     reschedule.add_argument(
         "--failed",
         metavar="HOST",
@@ -35,7 +37,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     reschedule.set_defaults(function=_reschedule, json=True)
 
     delete = commands.add_parser("delete", help="release what a deleted instance held")
-    delete.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    delete.add_argument("instance", metavar="UUID", help="of the instance")
     delete.add_argument(
         "--migration",
         metavar="UUID",
@@ -49,15 +51,21 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     delete.set_defaults(function=_delete, json=True)
 
     attach = commands.add_parser("attach", help="add a port or accelerator to an instance")
-    attach.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    attach.add_argument("instance", metavar="UUID", help="of the instance")
     attach.add_argument(
-        "file", nargs="?", default="-", help=f"specification of its groups alone; {_JSON}"
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help=f"specification of its groups alone; {_JSON}",
     )
     attach.set_defaults(function=_attach, json=True)
 
     detach = commands.add_parser("detach", help="take what was attached from an instance")
-    detach.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
-    detach.add_argument("file", nargs="?", default="-", help=f"what attach printed; {_JSON}")
+    detach.add_argument("instance", metavar="UUID", help="of the instance")
+    detach.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help=f"what attach printed; {_JSON}"
+    )
     detach.set_defaults(function=_detach, json=True)
     for command in (attach, detach):
         command.add_argument(

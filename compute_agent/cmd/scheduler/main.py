@@ -89,7 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument("--json", action="store_true", help="one JSON document on stdout")
     release.set_defaults(function=_release)
     select = commands.add_parser("select", help="claim for a request specification")
-    select.add_argument("file", nargs="?", default="-", help="JSON; default: standard input")
+    select.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="JSON; default: standard input"
+    )
     select.add_argument("--alternates", action="store_true", help="list hosts to try later too")
     select.add_argument("--json", action="store_true", default=True, help="the only format")
     select.set_defaults(function=_select)

@@ -21,15 +21,17 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
     begin = steps.add_parser("begin", help="claim a destination and keep the source")
     begin.add_argument("kind", choices=["cold", "live", "evacuate"], help="cold: also a resize")
-    begin.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
-    begin.add_argument("file", nargs="?", default="-", help=f"request specification; {_JSON}")
+    begin.add_argument("instance", metavar="UUID", help="of the instance")
+    begin.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help=f"request specification; {_JSON}"
+    )
     begin.add_argument(
         "--migration", default="", metavar="UUID", help="consumer that holds the source meanwhile"
     )
     begin.add_argument(
         "--source",
         default="",
-        metavar="ROOT",
+        metavar="UUID",
         help="root provider of the dead host, so that an evacuation may be repeated",
     )
     begin.add_argument("--alternates", action="store_true", help="list hosts to try later too")
@@ -40,11 +42,13 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         ("revert", _revert, "give the source back and release the destination"),
     ):
         step = steps.add_parser(name, help=what)
-        step.add_argument("file", nargs="?", default="-", help=f"what begin printed; {_JSON}")
+        step.add_argument(
+            "file", nargs="?", default="-", metavar="FILE", help=f"what begin printed; {_JSON}"
+        )
         step.set_defaults(function=function)
 
     returned = steps.add_parser("returned", help="take a dead source's part when it is back")
-    returned.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    returned.add_argument("instance", metavar="UUID", help="of the instance")
     returned.add_argument("source", metavar="ROOT", help="uuid of the source's root provider")
     returned.set_defaults(function=_returned)
     move.set_defaults(json=True)

@@ -1,7 +1,5 @@
 """Options for configuration files, before and after the name of a command."""
 
-from collections.abc import Callable
-
 import pytest
 
 from compute_agent.cmd.agent import main as agent
@@ -36,12 +34,3 @@ def test_a_configuration_file_is_named_before_and_after_the_command(
     assert before == refusal(*command, f"--config-file={missing}")
     assert before[0] != 0
     assert str(missing) in before[1]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_configuration_file_without_a_name_is_a_bad_argument(program: str, capsys) -> None:
-    main: Callable[[list[str]], int] = PROGRAMS[program][0]
-    with pytest.raises(SystemExit) as ended:
-        main([*PROGRAMS[program][1], "--config-file"])
-    assert ended.value.code == 2
-    assert f"{program}: error: argument --config-file" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compute_agent.cmd.placement.arguments import amounts
+from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
@@ -16,15 +16,23 @@ from compute_agent.placement.connection import CONSUMER_TYPE
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("allocation", "what consumers hold")
-    group.add("show", _show, "show what a consumer holds").add_argument("consumer")
-    group.add("list", _list, "list who holds what of a provider").add_argument("provider")
+    group.add("show", _show, "show what a consumer holds").add_argument(
+        "consumer", metavar="UUID", help="of the consumer"
+    )
+    group.add("list", _list, "list who holds what of a provider").add_argument(
+        "provider", metavar="PROVIDER", help=PROVIDER
+    )
     change = group.add("set", _set, "make this all that a consumer holds")
-    change.add_argument("consumer")
-    change.add_argument("holdings", nargs="+", metavar="PROVIDER:CLASS=N,...")
+    change.add_argument("consumer", metavar="UUID", help="of the consumer")
+    change.add_argument(
+        "holdings", nargs="+", metavar="PROVIDER:CLASS=N,...", help="all of one provider"
+    )
     change.add_argument("--project", metavar="ID", help="needed for a new consumer")
     change.add_argument("--user", metavar="ID", help="needed for a new consumer")
     change.add_argument("--type", metavar="TYPE", help="its type, such as INSTANCE")
-    group.add("delete", _delete, "take everything from a consumer").add_argument("consumer")
+    group.add("delete", _delete, "take everything from a consumer").add_argument(
+        "consumer", metavar="UUID", help="of the consumer"
+    )
 
 
 def read(client: Client, consumer: str) -> dict[str, Any]:

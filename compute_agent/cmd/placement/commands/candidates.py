@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from compute_agent.cmd.placement.arguments import amounts, parameters
+from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
@@ -21,14 +21,18 @@ def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     listing = commands.add("candidates", _candidates, "list ways to satisfy a request")
     add_query(listing)
-    listing.add_argument("--limit", type=int, default=10, help="at most so many; default: 10")
+    listing.add_argument(
+        "--limit", type=int, default=10, metavar="N", help="at most so many; default: 10"
+    )
     claim = commands.add("claim", _claim, "give a new consumer the first candidate that fits")
     add_query(claim)
     claim.add_argument("--consumer", metavar="UUID", help="default: a new one")
-    claim.add_argument("--project", metavar="ID", required=True)
-    claim.add_argument("--user", metavar="ID", required=True)
+    claim.add_argument("--project", metavar="ID", required=True, help="of the new consumer")
+    claim.add_argument("--user", metavar="ID", required=True, help="of the new consumer")
     claim.add_argument("--type", metavar="TYPE", default="INSTANCE", help="default: INSTANCE")
-    claim.add_argument("--limit", type=int, default=10, help="try so many; default: 10")
+    claim.add_argument(
+        "--limit", type=int, default=10, metavar="N", help="try so many; default: 10"
+    )
     explain = commands.add("explain", _explain, "show why a request has few candidates or none")
     add_query(explain)
 
@@ -47,8 +51,10 @@ def add_query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--required", action="append", default=[], metavar="TRAIT,...", help="!TRAIT: without it"
     )
-    parser.add_argument("--member-of", action="append", default=[], metavar="[in:]UUID,...")
-    parser.add_argument("--in-tree", metavar="PROVIDER")
+    parser.add_argument(
+        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
+    )
+    parser.add_argument("--in-tree", metavar="PROVIDER", help="in the tree of this one")
 
 
 def query_of(namespace: argparse.Namespace, client: Client) -> str:

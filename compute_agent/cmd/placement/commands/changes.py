@@ -23,12 +23,18 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--after", type=int, metavar="ID", help="default: all there are")
     parser.add_argument("--root", action="append", default=[], metavar="HOST", help="of this tree")
     parser.add_argument(
-        "--kind", action="append", default=[], choices=["structure", "usage", "names"]
+        "--kind",
+        action="append",
+        default=[],
+        choices=["structure", "usage", "names"],
+        help="default: all",
     )
     parser.add_argument(
         "--watch", action="store_true", help="a line for each change from now on, until Ctrl-C"
     )
-    parser.add_argument("--limit", type=int, default=1000, help="at most so many; default: 1000")
+    parser.add_argument(
+        "--limit", type=int, default=1000, metavar="N", help="at most so many; default: 1000"
+    )
 
 
 def _changes(namespace: argparse.Namespace) -> int:

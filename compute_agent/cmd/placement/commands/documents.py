@@ -106,7 +106,7 @@ def add_commands(commands: Commands) -> None:
         ("reshape", _reshape, "move inventories and allocations at once, as a file says"),
     ):
         parser = commands.add(name, function, help_, add_json_option)
-        parser.add_argument("file", help="YAML or JSON; - for standard input")
+        parser.add_argument("file", metavar="FILE", help="YAML or JSON; - for standard input")
         parser.add_argument(
             "--dry-run", action="store_true", help="show what would be done, do nothing"
         )

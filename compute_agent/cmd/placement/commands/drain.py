@@ -23,7 +23,7 @@ from compute_agent.manage.drain import Holder, Move, WhatIf, holder_of, moves
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     parser = commands.add("drain", _drain, "show whether what runs on some hosts fits elsewhere")
-    parser.add_argument("hosts", nargs="+", metavar="HOST")
+    parser.add_argument("hosts", nargs="+", metavar="HOST", help="supposed to be removed")
     parser.add_argument(
         "--with",
         dest="parameters",

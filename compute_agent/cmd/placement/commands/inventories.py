@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from compute_agent.cmd.placement.arguments import amounts
+from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import connect, part_path, quoted
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
@@ -19,18 +19,20 @@ FIELDS: Final = (
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("inventory", "what resource providers have")
-    group.add("list", _list, "list the inventories of a provider").add_argument("provider")
+    group.add("list", _list, "list the inventories of a provider").add_argument(
+        "provider", metavar="PROVIDER", help=PROVIDER
+    )
     change = group.add("set", _set, "set inventories of a provider; those not named stay")
-    change.add_argument("provider")
-    change.add_argument("amounts", nargs="+", metavar="CLASS=TOTAL")
+    change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    change.add_argument("amounts", nargs="+", metavar="CLASS=N", help="the total of a class")
     for field in FIELDS[1:]:
         kind: type = float if field == "allocation_ratio" else int
         option = f"--{field.replace('_', '-')}"
         change.add_argument(option, type=kind, metavar="N", help=f"{field} of all that are named")
     change.add_argument("--only", action="store_true", help="remove the inventories not named")
     delete = group.add("delete", _delete, "remove inventories of a provider")
-    delete.add_argument("provider")
-    delete.add_argument("classes", nargs="*", metavar="CLASS")
+    delete.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    delete.add_argument("classes", nargs="*", metavar="CLASS", help="of these classes")
     delete.add_argument("--all", action="store_true", help="all of them")
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
+from compute_agent.cmd.placement.arguments import PROVIDER
 from compute_agent.cmd.placement.client import Client, connect, quoted
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
@@ -16,12 +17,12 @@ def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     traits = commands.group("trait", "traits, and which providers have them")
     listing = traits.add("list", _list_traits, "list traits, all or those of a provider")
-    listing.add_argument("provider", nargs="?")
-    listing.add_argument("--prefix", help="beginning with this")
+    listing.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
+    listing.add_argument("--prefix", metavar="TEXT", help="beginning with this")
     listing.add_argument("--associated", action="store_true", help="which some provider has")
     change = traits.add("set", _set_traits, "make these the traits of a provider")
-    change.add_argument("provider")
-    change.add_argument("names", nargs="*", metavar="TRAIT")
+    change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    change.add_argument("names", nargs="*", metavar="TRAIT", help="none: take all away")
     change.add_argument("--add", action="store_true", help="keep those that it has")
     change.add_argument("--remove", action="store_true", help="take these away, keep the others")
     _add_names(traits, "traits", "trait")
@@ -32,12 +33,14 @@ def add_commands(commands: Commands) -> None:
 
     aggregates = commands.group("aggregate", "aggregates of providers")
     listed = aggregates.add("list", _list_aggregates, "list the aggregates of a provider")
-    listed.add_argument("provider")
+    listed.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     members = aggregates.add("members", _list_members, "list the providers in an aggregate")
-    members.add_argument("aggregate", metavar="UUID")
+    members.add_argument("aggregate", metavar="UUID", help="of the aggregate")
     changed = aggregates.add("set", _set_aggregates, "make these the aggregates of a provider")
-    changed.add_argument("provider")
-    changed.add_argument("names", nargs="*", metavar="UUID")
+    changed.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    changed.add_argument(
+        "names", nargs="*", metavar="UUID", help="of aggregates; none: take all away"
+    )
     changed.add_argument("--add", action="store_true", help="keep those that it has")
     changed.add_argument("--remove", action="store_true", help="take these away, keep the others")
 
@@ -46,7 +49,7 @@ def _add_names(group: Commands, path: str, what: str) -> None:
     create = group.add("create", _create, f"make sure that a custom {what} exists")
     delete = group.add("delete", _remove, f"delete a custom {what} that nothing has")
     for parser in (create, delete):
-        parser.add_argument("name")
+        parser.add_argument("name", metavar="NAME", help="begins with CUSTOM_")
         parser.set_defaults(path=path, what=what)
 
 

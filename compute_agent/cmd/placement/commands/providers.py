@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.console import print_paged
+from compute_agent.cmd.placement.arguments import PROVIDER
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_record, show_rows
@@ -23,34 +24,38 @@ def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("provider", "resource providers")
     listing = group.add("list", _list, "list resource providers")
-    listing.add_argument("--name", help="with this name")
+    listing.add_argument("--name", metavar="NAME", help="with this name")
     listing.add_argument("--in-tree", metavar="PROVIDER", help="in the tree of this one")
     listing.add_argument("--resources", metavar="CLASS:N,...", help="with room for these amounts")
     listing.add_argument("--required", metavar="TRAIT,...", action="append", help="with the traits")
     listing.add_argument(
         "--member-of", metavar="[in:]UUID,...", action="append", help="in the aggregates"
     )
-    group.add("show", _show, "show a resource provider").add_argument("provider")
+    group.add("show", _show, "show a resource provider").add_argument(
+        "provider", metavar="PROVIDER", help=PROVIDER
+    )
     create = group.add("create", _create, "create a resource provider")
-    create.add_argument("name")
-    create.add_argument("--uuid", help="default: placement makes one")
+    create.add_argument("name", metavar="NAME", help="of the new provider")
+    create.add_argument("--uuid", metavar="UUID", help="default: placement makes one")
     create.add_argument("--parent", metavar="PROVIDER", help="its parent")
     change = group.add("set", _set, "rename or move a resource provider")
-    change.add_argument("provider")
-    change.add_argument("--name", help="its new name")
+    change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    change.add_argument("--name", metavar="NAME", help="its new name")
     place = change.add_mutually_exclusive_group()
     place.add_argument("--parent", metavar="PROVIDER", help="its new parent")
     place.add_argument("--root", action="store_true", help="make it the root of its own tree")
-    group.add("delete", _delete, "delete a resource provider").add_argument("provider")
+    group.add("delete", _delete, "delete a resource provider").add_argument(
+        "provider", metavar="PROVIDER", help=PROVIDER
+    )
     tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
-    tree.add_argument("provider")
+    tree.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     tree.add_argument("--class", dest="resource_class", metavar="CLASS", help="this class only")
     tree.add_argument("--used", action="store_true", help="only what something is used of")
     tree.add_argument("--apart", action="store_true", help="a line for each of equal devices too")
     tree.add_argument("--traits", action="store_true", help="with the traits")
     tree.add_argument("--full", action="store_true", help="with all inventories and traits")
     usage = commands.add("usage", _usage, "show what is used of a provider, or by a project")
-    usage.add_argument("provider", nargs="?")
+    usage.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
     usage.add_argument("--project", metavar="ID", help="of all that a project holds")
     usage.add_argument("--user", metavar="ID", help="of the project's, what this user holds")
 

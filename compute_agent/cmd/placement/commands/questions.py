@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from compute_agent.cmd.placement.arguments import amounts
+from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.candidates import add_query, query_of
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
@@ -34,17 +34,19 @@ def add_commands(commands: Commands) -> None:
         "fragmentation", _fragmentation, "show what is free, and what of it is of no use"
     )
     report.add_argument("shapes", nargs="+", metavar="CLASS=N,...", help="requests to come")
-    report.add_argument("--member-of", action="append", default=[], metavar="[in:]UUID,...")
+    report.add_argument(
+        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
+    )
     what_if = commands.add(
         "what-if", _what_if, "count how many more requests would fit after some changes"
     )
     add_query(what_if)
     changes = what_if.add_argument_group("changes, made in the order given")
     for option, metavar, help_ in (
-        ("--add-like", "HOST[=COPIES]", "so many more hosts like this one"),
+        ("--add-like", "HOST[=N]", "so many more hosts like this one"),
         ("--remove", "HOST", "without this host and what is on it"),
-        ("--release", "CONSUMER", "without what this consumer holds"),
-        ("--set-inventory", "PROVIDER:CLASS=TOTAL", "with this inventory"),
+        ("--release", "UUID", "without what this consumer holds"),
+        ("--set-inventory", "PROVIDER:CLASS=N", "with this inventory"),
         ("--set-traits", "PROVIDER:TRAIT,...", "with these traits and no others"),
     ):
         changes.add_argument(option, action=_Change, dest="changes", metavar=metavar, help=help_)
