@@ -31,6 +31,7 @@ from placement_server.conf import (
     register_opts,
     unread_options,
 )
+from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.server import HttpServer, Limits
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_missing_file
@@ -211,16 +212,24 @@ def _announce(address: _Address) -> None:
     LOG.info("Listening on %s", address)
 
 
-def _tls(arguments: argparse.Namespace) -> dict[str, str]:
+def _tls(arguments: argparse.Namespace) -> Certificate | None:
     if not arguments.tls_cert and not arguments.tls_key:
-        return {}
+        return None
     if not arguments.tls_cert or not arguments.tls_key:
         raise CannotServe("--tls-cert and --tls-key go together: give both or neither.")
     for option in ("tls_cert", "tls_key"):
         path = getattr(arguments, option)
         if not os.access(path, os.R_OK):
             raise CannotServe(f"The file {path} of --{option.replace('_', '-')} cannot be read.")
-    return {"certfile": arguments.tls_cert, "keyfile": arguments.tls_key}
+    certificate = Certificate(arguments.tls_cert, arguments.tls_key)
+    try:
+        certificate.context()
+    except OSError as error:
+        raise CannotServe(
+            f"The certificate {arguments.tls_cert} of --tls-cert and the key {arguments.tls_key} "
+            f"of --tls-key cannot be used together: {error}."
+        ) from error
+    return certificate
 
 
 def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:

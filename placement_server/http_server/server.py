@@ -10,13 +10,14 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
+from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.worker import begin_life
 
 #: Seconds that requests get to finish after SIGTERM.
@@ -64,14 +65,14 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         application: Callable[[], Any],
         limits: Limits,
         *,
-        tls: Mapping[str, str],
+        tls: Certificate | None,
         when_ready: Callable[[], None],
     ) -> None:
         """Configure gunicorn.
 
         :param listener: a socket that listens already; the server owns it from now on.
         :param application: makes the WSGI callable, once in each worker.
-        :param tls: gunicorn's ``certfile`` and ``keyfile``, or nothing.
+        :param tls: the certificate to serve HTTPS with; None serves HTTP.
         :param when_ready: called once, in the first worker that answers.
         """
         self._application = application
@@ -101,8 +102,14 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             "post_worker_init": lambda worker: when_ready() if worker.age == 1 else None,
             "worker_exit": _send_spans,
             "child_exit": _forget_worker,
-            **tls,
         }
+        if tls is not None:
+            self._settings |= {
+                "certfile": tls.path,
+                "keyfile": tls.key,
+                # called for each connection
+                "ssl_context": lambda _conf, _make: tls.context(),
+            }
         super().__init__()
 
     def run(self) -> NoReturn:

@@ -1,0 +1,161 @@
+"""TLS of the embedded server: which versions, and certificates that change while it runs."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import ssl
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures import programs
+from tests.fixtures.certificates import Certificates
+
+from .served import Served
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl makes the certificates (Debian: openssl)"
+)
+
+
+class Pair:
+    """The files that the server has, and certificates to put there."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.certificate, self.key = directory / "tls.pem", directory / "tls.key"
+        self._made: list[Certificates] = []
+
+    def renew(self) -> Certificates:
+        """Put a new certificate there, of an authority of its own."""
+        made = Certificates(self._directory / f"authority-{len(self._made)}")
+        made.make()
+        self._made.append(made)
+        self._replace(self.key, made.key("server").read_bytes())
+        self._replace(self.certificate, made.certificate("server").read_bytes())
+        return made
+
+    def break_key(self) -> None:
+        self._replace(self.key, b"not a key\n")
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(content)
+        fresh.rename(path)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return ("--tls-cert", str(self.certificate), "--tls-key", str(self.key))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+@pytest.fixture
+def serve(tmp_path: Path, pair: Pair) -> Iterator[Callable[[], Served]]:
+    started: list[Served] = []
+
+    def start() -> Served:
+        started.append(Served(tmp_path, "--workers", "2", *pair.arguments))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+def connect(server: Served, trusted: Certificates, **limits: ssl.TLSVersion) -> str | None:
+    """The version of TLS that client and server agree on.
+
+    :raises ssl.SSLError: there is none, or the certificate is not of the trusted authority.
+    """
+    context = ssl.create_default_context(cafile=str(trusted.authority))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old versions are deprecated, which is the point
+        if "maximum_version" in limits:
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            context.minimum_version = ssl.TLSVersion.TLSv1
+        for name, version in limits.items():
+            setattr(context, name, version)
+    with (
+        socket.create_connection(server.address, timeout=30) as connection,
+        context.wrap_socket(connection, server_hostname="127.0.0.1") as secured,
+    ):
+        secured.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert secured.recv(12) == b"HTTP/1.1 200"
+        return secured.version()
+
+
+def test_tls_1_2_is_the_oldest_version(serve: Callable[[], Served], pair: Pair) -> None:
+    trusted = pair.renew()
+    server = serve()
+    assert connect(server, trusted) == "TLSv1.3"
+    assert connect(server, trusted, maximum_version=ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        connect(server, trusted, maximum_version=ssl.TLSVersion.TLSv1_1)
+
+
+def test_a_renewed_certificate_is_used_from_the_next_connection_on(
+    serve: Callable[[], Served], pair: Pair
+) -> None:
+    first = pair.renew()
+    server = serve()
+    connect(server, first)
+    second = pair.renew()
+    for _ in range(6):  # both workers
+        connect(server, second)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connect(server, first)
+
+
+def test_sighup_is_survived_and_serves_the_renewed_certificate(
+    serve: Callable[[], Served], pair: Pair
+) -> None:
+    first = pair.renew()
+    server = serve()
+    connect(server, first)
+    second = pair.renew()
+    server.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 60
+    while server.output.count("Worker exiting") < 2:
+        assert time.monotonic() < deadline, server.output
+        time.sleep(0.05)
+    for _ in range(6):
+        connect(server, second)
+
+
+def test_a_pair_that_cannot_be_used_leaves_the_old_one_and_is_logged(
+    serve: Callable[[], Served], pair: Pair
+) -> None:
+    first = pair.renew()
+    server = serve()
+    for _ in range(10):  # both workers have it
+        connect(server, first)
+    pair.break_key()
+    for _ in range(10):
+        connect(server, first)
+    assert "stays in force" in server.output
+    assert server.output.count("stays in force") <= 2, "once for each worker"
+    second = pair.renew()
+    connect(server, second)
+
+
+def test_a_pair_that_does_not_match_is_told_at_the_start(tmp_path: Path, pair: Pair) -> None:
+    pair.renew()
+    pair.break_key()
+    done = programs.run(
+        "placement-server",
+        *("serve", "--port", "0", "--database-url", f"sqlite:///{tmp_path}/x.db", *pair.arguments),
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("placement-server: The certificate ")
+    assert "--tls-key" in done.stderr
+    assert "Traceback" not in done.stderr
