@@ -8,13 +8,14 @@ supposed changes; capacity: counts of further claims; explanation: why nothing w
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
 last slots; watchers: searches while requests wait for changes; scheduling: claims through running
 schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for each host that
-placement offers; day: what packing and spreading make of a
-simulated day; pages: the fleet in a browser; tracing: requests with traces and without. When none
-is named: search, reads,
-startup, growth and claims.
+placement offers; day: what packing and spreading make of a simulated day; pages: the fleet in a
+browser; tracing: requests with traces and without; floors: claims, starts and many hosts beside
+what the same costs when only the unavoidable is done. When none is named: search, reads, startup,
+growth and claims.
 """
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ from rich.console import Console
 
 from benchmarks.agent import discovery, events, fleet, soak
 from benchmarks.claims import bank, rates
+from benchmarks.floors import claims as claim_floors
+from benchmarks.floors import hosts, starts, table
 from benchmarks.in_process import capacity, explanation, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
 from benchmarks.reads.rows import READS, SEARCH, Row
@@ -104,6 +107,14 @@ def run_growth(console: Console, arguments: argparse.Namespace) -> bool:
     return True
 
 
+def run_floors(console: Console, arguments: argparse.Namespace) -> bool:
+    quick: bool = arguments.quick
+    rows = itertools.chain.from_iterable(
+        module.rows(quick=quick) for module in (claim_floors, starts, hosts)
+    )
+    return table.show(console, "Rows beside their floors, one worker on PostgreSQL", rows)
+
+
 BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "search": lambda console, arguments: run_rows(console, "Searches", SEARCH, arguments),
     "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
@@ -120,6 +131,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "pages": lambda console, arguments: pages.show(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "tracing": lambda console, arguments: tracing.show(console, arguments.quick),
+    "floors": run_floors,
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
     "selection": lambda console, arguments: selection.show(console, arguments.quick),

@@ -190,7 +190,6 @@ def _steady(
             passes,
             at_work,
             statistics.mean(late),
-            max(late),
         )
         cores = LARGE_FLEET / PERIOD * pass_cpu
         note = (

@@ -4,8 +4,9 @@ requests          at most one per pass, and besides
                     1 %  repeats, where the server has closed a kept-alive connection
                     one  for each pass at work at the end: its request is counted, it is not
 passes            one per agent and period: the next is due a period after the last has ended,
-                  which is `LATE` seconds later at most, or as late as the process that simulates
-                  all agents was: the load of the machine is no fault of theirs
+                  which is `LATE` seconds later at most. Where they are later on average, the machine
+                  is too busy for the process that simulates all agents, which is no fault of
+                  theirs: only the most is demanded then
   of all agents   on average between that and one; where the phase is no whole number of
                   periods, within four standard deviations of what the drawn starts make of it
   of each agent   as many as fit in with `LATE`; at most one more than there are whole periods
@@ -31,7 +32,6 @@ class QuietPhase:
     :param passes: passes that ended in the phase, by agent; one without any may be left out.
     :param at_work: passes that had begun and not ended when the phase did.
     :param late: seconds from when a pass was due until it ended, on average.
-    :param latest: the most of them.
     """
 
     agents: int
@@ -41,7 +41,6 @@ class QuietPhase:
     passes: Mapping[str, int]
     at_work: int
     late: float = 0.0
-    latest: float = 0.0
 
     @property
     def most_requests(self) -> int:
@@ -51,6 +50,11 @@ class QuietPhase:
     @property
     def passes_of_all(self) -> int:
         return sum(self.passes.values())
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the machine is too busy to begin passes when they are due."""
+        return self.late > LATE
 
     @property
     def average(self) -> float:
@@ -64,16 +68,13 @@ class QuietPhase:
         rest = periods % 1.0
         drawn = 4.0 * math.sqrt(rest * (1.0 - rest) / self.agents) / periods
         most = 1.0 + drawn + ROUNDING
-        if self.late <= LATE:
-            return self.period / (self.period + LATE) - drawn, most
-        # the phase may be any part of such a cycle longer than whole ones
-        drawn = 4.0 * math.sqrt(0.25 / self.agents) / periods
-        return self.period / (self.period + self.late) - drawn, most
+        least = 0.0 if self.is_held_up else self.period / (self.period + LATE) - drawn
+        return least, most
 
     @property
     def each_allowed(self) -> tuple[int, int]:
         """The least and the most passes of one agent."""
-        least = math.floor(self.seconds / (self.period + max(LATE, self.latest)))
+        least = 0 if self.is_held_up else math.floor(self.seconds / (self.period + LATE))
         return least, math.floor(self.seconds / self.period) + 1
 
     @property

@@ -2,18 +2,30 @@
 
 A WSGI function on the HTTP server of `placement-server serve`, with its pool and driver: it
 executes one prepared SELECT of inventories and returns the bytes of a file. The path `/NAME` is the
-file of that name in the directory; `/` is there to see that it answers.
+file of that name in the directory; `/` is there to see that it answers. Where the directory has
+recorded claims, each PUT executes the statements of one of them, for a new consumer.
 """
 
+import pickle
+import random
 import socket
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
+import orjson
 import sqlalchemy as sa
 
 from placement_server.http_server.server import HttpServer, Limits
+
+CLAIMS: Final = "claims"
+"""The file of recorded claims: for each its statements with their parameters, pickled."""
+CONSUMER: Final = "the consumer"
+"""The parameter in whose place each claim has its consumer."""
+SEARCH: Final = "/search"
+"""The path of the bytes that a search returned."""
 
 _INVENTORIES = (
     "SELECT c.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, "
@@ -26,11 +38,28 @@ def application(database: str, directory: Path) -> Callable[..., Iterable[bytes]
     """Return the WSGI function."""
     engine = sa.create_engine(database, isolation_level="AUTOCOMMIT", pool_reset_on_return=None)
     bodies = {f"/{path.name}": path.read_bytes() for path in directory.iterdir()}
+    claims = pickle.loads(bodies.pop(f"/{CLAIMS}", pickle.dumps([])))
+    writer = sa.create_engine(database, pool_reset_on_return=None)
     with engine.connect() as connection:
         asked_for = connection.execute(sa.text("SELECT uuid FROM resource_providers LIMIT 1"))
         uuid = asked_for.scalar_one()
 
+    def write() -> None:
+        consumer = str(uuid4())
+        connection = writer.raw_connection()
+        cursor = connection.cursor()
+        for statement, parameters in random.choice(claims):
+            cursor.execute(statement, _for_consumer(parameters, consumer))
+        cursor.close()
+        connection.commit()
+        connection.close()
+
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] == "PUT":
+            orjson.loads(environ["wsgi.input"].read())
+            write()
+            start_response("204 No Content", [])
+            return []
         body = bodies.get(environ["PATH_INFO"], b"")
         if body:
             connection = engine.raw_connection()
@@ -46,13 +75,22 @@ def application(database: str, directory: Path) -> Callable[..., Iterable[bytes]
     return answer
 
 
+def _for_consumer(values: Any, consumer: str) -> Any:
+    """Replace the mark by a consumer, at any depth."""
+    if isinstance(values, dict):
+        return {name: _for_consumer(value, consumer) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_for_consumer(value, consumer) for value in values)
+    return consumer if values == CONSUMER else values
+
+
 def main() -> None:
     database, directory, port = sys.argv[1:]
     limits = Limits(
         workers=1,
         threads=1,
         client_timeout=60,
-        max_body_size=1,
+        max_body_size=65_536,
         unqueued=frozenset(),
         metrics_path="",
     )

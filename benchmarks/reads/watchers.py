@@ -1,7 +1,8 @@
 """Searches while 200 requests wait for changes, beside the same searches while none waits.
 
-Two servers of one worker over one database; at one of them as many requests wait as it lets wait. A
-client searches at both in turn, so that a slow moment of the machine slows both.
+Two servers of one worker over one database; at one of them as many requests wait as it lets wait,
+in the next round at the other. A client searches at both in turn and begins with each as often, so
+that neither a slow moment of the machine nor the order makes a difference.
 """
 
 import contextlib
@@ -97,17 +98,21 @@ def show(console: Console, quick: bool) -> bool:
     return holds
 
 
-def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> list[Searches]:
-    """Search at both servers in turn, of which requests wait at the second one."""
-    measured = [Searches() for _ in servers]
+def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> tuple[Searches, Searches]:
+    """Search at both servers in turn; return those without and with requests that wait."""
     clients = [Client(server.url) for server in servers]
     for client in clients:
         client.must("GET", _QUERY)
-    for _ in range(2 if quick else _ROUNDS):
-        with _waiting(servers[1]):
+    alone, beside = Searches(), Searches()
+    for number in range(2 if quick else _ROUNDS):
+        watched = number % 2
+        measured = (beside, alone) if watched == 0 else (alone, beside)
+        turns = list(zip(clients, measured, strict=True))
+        with _waiting(servers[watched]):
             before = [server.cpu_seconds() for server in servers]
             for _ in range(_SEARCHES):
-                for client, searches in zip(clients, measured, strict=True):
+                turns.reverse()
+                for client, searches in turns:
                     if claims:
                         _claim(client)
                     begun = time.perf_counter()
@@ -115,7 +120,7 @@ def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> list[Sear
                     searches.milliseconds.append(1000 * (time.perf_counter() - begun))
             for server, cpu, searches in zip(servers, before, measured, strict=True):
                 searches.cpu.append(1000 * (server.cpu_seconds() - cpu) / _SEARCHES)
-    return measured
+    return alone, beside
 
 
 def _claim(client: Client) -> None:

@@ -1,0 +1,1 @@
+"""Rows beside their floors: what the same costs when nothing but the unavoidable is done."""

@@ -1,0 +1,201 @@
+"""Claims and reshapes beside the same statements by the driver alone.
+
+The statements of a claim are recorded from a server in this process. The floor's server executes
+them again for new consumers, in one transaction each, and answers GET with the bytes of ours and
+one SELECT; so both sides have the same HTTP server, driver and pool.
+"""
+
+import contextlib
+import os
+import pickle
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import psycopg
+import sqlalchemy as sa
+
+from benchmarks.claims.clients import OWNER, Target, claim, make_provider
+from benchmarks.claims.rates import reshapes
+from benchmarks.floors.table import Row
+from benchmarks.parts.client import Client
+from benchmarks.parts.servers import Server, free_port, ours, postgresql, running
+from benchmarks.reads.floor_server import CLAIMS, CONSUMER, SEARCH
+from placement_server.direct import direct
+
+_HOSTS: Final = 64
+_ROUNDS: Final = 10
+_QUERY: Final = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=5"
+_AMOUNTS: Final = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
+_HEADERS: Final = {"OpenStack-API-Version": "placement 1.39"}
+
+Statements = list[tuple[str, Any]]
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    """Measure both servers by turns, and a reshape."""
+    with (
+        tempfile.TemporaryDirectory(prefix="claims-", dir="/tmp") as name,
+        postgresql(Path(name) / "postgresql") as cluster,
+    ):
+        directory = Path(name)
+        directory.chmod(0o755)
+        connection = f"postgresql+psycopg:{cluster}/ours"
+        with ours(directory / "ours", connection, 1) as server:
+            yield from _claims(server, connection, directory, 20 if quick else 200)
+            yield from _reshape(server, f"postgresql:{cluster}/ours", 50 if quick else 500)
+
+
+def _claims(server: Server, connection: str, directory: Path, times: int) -> Iterator[Row]:
+    client = Client(server.url)
+    stock = {name: {"total": 10_000_000} for name in _AMOUNTS}
+    hosts = [make_provider(client, f"host-{number}", stock) for number in range(_HOSTS)]
+    one_host = make_provider(client, "one", {"VCPU": {"total": 10_000_000}})
+    _, found = client.send("GET", _QUERY)
+    with (
+        _floor(connection, directory / "many", _recorded(connection, hosts), found) as many,
+        _floor(
+            connection, directory / "one", _recorded(connection, [one_host], VCPU=1), b""
+        ) as single,
+    ):
+        floor_of_many, floor_of_one = Client(many.url), Client(single.url)
+
+        def search_and_claim(number: int) -> None:
+            client.send("GET", _QUERY)
+            claim(client, {hosts[number % _HOSTS]: _AMOUNTS})
+
+        def floor_search_and_claim(number: int) -> None:
+            floor_of_many.send("GET", SEARCH)
+            claim(floor_of_many, {hosts[number % _HOSTS]: _AMOUNTS})
+
+        mine, floor = _by_turns(times, (server, search_and_claim), (many, floor_search_and_claim))
+        yield Row("claim: GET limit=5 and PUT", "CPU ms", mine, floor, 2.0)
+        mine, floor = _by_turns(
+            times,
+            (server, lambda _number: claim(client, {one_host: {"VCPU": 1}})),
+            (single, lambda _number: claim(floor_of_one, {one_host: {"VCPU": 1}})),
+        )
+        yield Row("claim on one host, PUT alone", "CPU ms", mine, floor, 2.0)
+    path = f"/resource_providers/{one_host}/usages"
+    # one more when it was recorded, and one at the beginning of each round
+    claimed = client.must("GET", path)["usages"]["VCPU"]
+    assert claimed == 2 + 2 * _ROUNDS * (times + 1), f"the floor claims as well: {claimed}"
+
+
+def _by_turns(times: int, *sides: tuple[Server, Callable[[int], object]]) -> tuple[float, ...]:
+    """CPU ms of each side, the least of several rounds: other work only ever adds to them."""
+    costs: list[list[float]] = [[] for _ in sides]
+    for _ in range(_ROUNDS):
+        for (server, action), cost in zip(sides, costs, strict=True):
+            action(0)
+            before = server.cpu_seconds()
+            for number in range(times):
+                action(number)
+            cost.append(1000 * (server.cpu_seconds() - before) / times)
+    return tuple(min(cost) for cost in costs)
+
+
+def _recorded(connection: str, hosts: list[str], **amounts: int) -> list[Statements]:
+    """The statements of a claim on each host, with a mark for the consumer."""
+    recorded: list[Statements] = []
+
+    @sa.event.listens_for(sa.Engine, "before_cursor_execute")
+    def record(
+        _connection: object, _cursor: object, statement: str, parameters: Any, *_: object
+    ) -> None:
+        if recorded:
+            recorded[-1].append((statement, parameters))
+
+    try:
+        with direct(connection) as session:
+            # one before, as the first claim of an owner writes more than others
+            for host in (hosts[0], *hosts):
+                consumer = str(uuid.uuid4())
+                body = {
+                    "allocations": {host: {"resources": amounts or _AMOUNTS}},
+                    "consumer_generation": None,
+                    **OWNER,
+                }
+                recorded.append([])
+                session.put(
+                    f"/allocations/{consumer}", json=body, headers=_HEADERS
+                ).raise_for_status()
+                recorded[-1] = [(text, _marked(values, consumer)) for text, values in recorded[-1]]
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", record)
+    return recorded[1:]
+
+
+def _marked(values: Any, consumer: str) -> Any:
+    """Replace the consumer by a mark, at any depth."""
+    if isinstance(values, dict):
+        return {name: _marked(value, consumer) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_marked(value, consumer) for value in values)
+    return CONSUMER if values == consumer else values
+
+
+@contextlib.contextmanager
+def _floor(
+    connection: str, directory: Path, claims: list[Statements], found: bytes
+) -> Iterator[Server]:
+    directory.mkdir()
+    (directory / CLAIMS).write_bytes(pickle.dumps(claims))
+    (directory / SEARCH.strip("/")).write_bytes(found)
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.reads.floor_server", connection]
+    command += [str(directory), str(port)]
+    log = directory.with_suffix(".log")
+    with running("floor", command, dict(os.environ), port, log) as server:
+        yield server
+
+
+def _reshape(server: Server, url: str, consumers: int) -> Iterator[Row]:
+    """Move all consumers there and back; the floor writes as many rows, and parses the body."""
+    # nobody asks for the CPU of the database
+    target = Target(server, server.pid)
+    mine = min(1000 * outcome.cpu_seconds for outcome in reshapes(target, consumers, 8, 16))
+    floor = min(_written(url, consumers) for _ in range(_ROUNDS))
+    yield Row(f"reshape of {consumers} consumers x 16 classes", "CPU ms", mine, floor, 3.0)
+
+
+def _written(url: str, consumers: int) -> float:
+    """CPU ms of parsing a body and writing what it names, a statement for each table."""
+    amounts = {f"CUSTOM_RESHAPE_{number}": 1 for number in range(16)}
+    body = orjson.dumps(
+        {
+            str(uuid.uuid4()): {
+                "allocations": {str(uuid.uuid4()): {"resources": amounts}},
+                "consumer_generation": 1,
+                **OWNER,
+            }
+            for _ in range(consumers)
+        }
+    )
+    with psycopg.connect(url) as connection:
+        held = connection.execute(
+            "SELECT resource_provider_id, consumer_id, resource_class_id, used FROM allocations "
+            "WHERE consumer_id IN (SELECT consumer_id FROM allocations GROUP BY consumer_id "
+            "HAVING count(*) = 16 LIMIT %s)",
+            (consumers,),
+        ).fetchall()
+        columns = [list(column) for column in zip(*held, strict=True)]
+        uuids = list(set(columns[1]))
+        begun = time.process_time()
+        orjson.loads(body)
+        connection.execute("DELETE FROM allocations WHERE consumer_id = ANY(%s)", (uuids,))
+        connection.execute(
+            "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
+            "SELECT * FROM unnest(%s::int[], %s::text[], %s::int[], %s::int[])",
+            columns,
+        )
+        connection.execute(
+            "UPDATE consumers SET generation = generation + 1 WHERE uuid = ANY(%s)", (uuids,)
+        )
+        connection.rollback()
+        return 1000 * (time.process_time() - begun)
