@@ -12,6 +12,8 @@ from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf.files import numa_node_override
 from compute_agent.conf.files.unread_options import unread_options
+from compute_agent.discovery.sysfs import pci
+from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
 from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from compute_agent.discovery.facts import HostTopology
     from compute_agent.report.operations import Operation
     from compute_agent.tracker.passes.proposal import Proposal
-    from compute_agent.virt.layout import LayoutOptions
+    from compute_agent.virt.layout import HostLayout, LayoutOptions
 
 NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"
 """A request for its members needs the right to read only, and its answer is short."""
@@ -150,6 +152,8 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.WARNING, "layout", text)
     yield from _numa_nodes(topology, options)
     yield from _mdev_types(topology, options)
+    if not isinstance(driver, LibvirtDriver) or driver.settings.is_local:
+        yield from _unmanaged(Machine(parts.conf.host.sysfs_root), layout)
 
 
 def _cpu_sets(
@@ -208,6 +212,24 @@ def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
             )
             setting = Setting("devices", "enabled_mdev_types", usable)
             yield Diagnosis(Level.WARNING, "mdev types", text, setting)
+
+
+def _unmanaged(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:
+    """Check that devices which nobody binds for a guest are bound to a driver that passes them."""
+    for provider in layout.providers:
+        for address in sorted(provider.unmanaged):
+            known = machine.sys.names(f"{pci.DEVICES}/{address}")
+            if not known or pci.can_be_passed(machine, address):
+                continue
+            driver = pci.driver_of(machine, address)
+            binding = f"is bound to {driver}" if driver else "is unbound"
+            text = (
+                f"{address} has managed: no in [pci]device_spec, so it is not bound to vfio-pci "
+                f"when a guest gets it, and it {binding}: such a guest does not start. Bind it at "
+                "the start of the machine "
+                f"(`driverctl set-override {address} vfio-pci`), or remove managed: no"
+            )
+            yield Diagnosis(Level.WARNING, "devices", text)
 
 
 def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:

@@ -38,6 +38,8 @@ NUMA_NODE = "numa_node"
 LOCAL_CPULIST = "local_cpulist"
 TOTAL_VFS = "sriov_totalvfs"
 PHYSFN = "physfn"
+DRIVER = "driver"
+VFIO_DEVICE = "vfio-dev"  # while a VFIO driver has it, also one of another name
 ROOT_BUS = "pci"  # beginning of its directory: pci0000:80
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
@@ -62,6 +64,17 @@ class PciFunction:
 
 
 PciFunctions = Mapping[PciAddress, PciFunction]
+
+
+def driver_of(machine: Machine, address: str) -> str | None:
+    """Return the name of the driver that a function is bound to; None when it has none."""
+    return machine.sys.link_name(f"{DEVICES}/{address}/{DRIVER}")
+
+
+def can_be_passed(machine: Machine, address: str) -> bool:
+    """Return whether a function is bound to a VFIO driver, the generic one or the vendor's own."""
+    driver = driver_of(machine, address) or ""
+    return "vfio" in driver or VFIO_DEVICE in machine.sys.names(f"{DEVICES}/{address}")
 
 
 def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, PciFunction]:

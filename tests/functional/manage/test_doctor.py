@@ -113,6 +113,37 @@ def test_a_gpu_whose_numa_node_nobody_knows_is_a_warning_until_the_operator_says
     assert "set [gpu]numa_node_override = 0000:20:00.0=NODE" in warned
 
 
+@pytest.mark.parametrize(
+    ("driver", "entry", "warned"),
+    [
+        ("nvme", "driver_override", "is bound to nvme"),
+        (None, "driver_override", "is unbound"),
+        ("vfio-pci", "driver_override", None),
+        ("vendor", "vfio-dev", None),
+    ],
+)
+def test_a_device_that_is_not_managed_needs_a_driver_that_passes_it(
+    online: Operator, tmp_path: Path, driver: str | None, entry: str, warned: str | None
+) -> None:
+    function = tmp_path / "sys/bus/pci/devices/0001:80:00.0"
+    (function / entry).mkdir(parents=True)
+    if driver:
+        (function / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+    online.configure(
+        fake={"nics": 1},
+        host={"sysfs_root": tmp_path / "sys"},
+        # of the other nothing is known here
+        pci={
+            "report_in_placement": True,
+            "device_spec": '{"vendor_id": "8086", "product_id": "1889", "managed": "no"}',
+        },
+    )
+    found = told(examine(online, "--json"), "warning").get("devices", "")
+    assert (warned or "") in found
+    assert ("driverctl set-override 0001:80:00.0 vfio-pci" in found) is (warned is not None)
+    assert "0001:80:00.1" not in found
+
+
 MACHINE_WITHOUT_PLACES = {
     "DEFAULT": {"compute_driver": "tests.functional.manage.drivers.NothingHasAPlace"},
     "fake": {"cells": 2, "gpus": 2, "nics": 2},
