@@ -65,10 +65,10 @@ class InventoryCollector(Collector):
         if self._zones:
             sums = self._store.read_single(inventory_sums.by_aggregate, set(self._zones.values()))
             named = [
-                each._replace(part=name)
+                inventory_sum._replace(part=name)
                 for name, uuid in self._zones.items()
-                for each in sums
-                if each.part == uuid
+                for inventory_sum in sums
+                if inventory_sum.part == uuid
             ]
             metrics += _families("placement_zone_inventory", ("resource_class", "zone"), named)
         return metrics
@@ -78,8 +78,8 @@ def _families(prefix: str, labels: Sequence[str], sums: Sequence[InventorySum]) 
     families: list[Metric] = []
     for name, help_text in _AMOUNTS.items():
         family = GaugeMetricFamily(f"{prefix}_{name}", help_text, labels=labels)
-        for each in sums:
-            values = [each.resource_class, each.part][: len(labels)]
-            family.add_metric(values, getattr(each, name))
+        for inventory_sum in sums:
+            values = [inventory_sum.resource_class, inventory_sum.part][: len(labels)]
+            family.add_metric(values, getattr(inventory_sum, name))
         families.append(family)
     return families

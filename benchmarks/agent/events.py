@@ -224,7 +224,7 @@ def tree_of(client: Client, host: str) -> dict[str, str]:
     """The providers of a host, name to uuid."""
     (root,) = client.must("GET", f"/resource_providers?name={host}")["resource_providers"]
     listed = client.must("GET", f"/resource_providers?in_tree={root['uuid']}")
-    return {each["name"]: each["uuid"] for each in listed["resource_providers"]}
+    return {provider["name"]: provider["uuid"] for provider in listed["resource_providers"]}
 
 
 def claim(client: Client, provider: str, resources: dict[str, int]) -> None:
@@ -284,7 +284,7 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
         agent.close()
     footprint = Footprint(
         # the least: other tenants of a machine only ever add to it
-        min(each["import_cpu"] for each in imported),
+        min(measurement["import_cpu"] for measurement in imported),
         imported[0]["resident_mib"],
         end["resident_mib"],
         done["cpu_since_start"],

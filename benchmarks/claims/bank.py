@@ -153,10 +153,10 @@ def show(console: Console, seed: str, quick: bool) -> bool:
     )
     for heading in ("server", "units handed out, by round", "too many", "lost races told clients"):
         table.add_column(heading)
-    for one in rushes:
-        handed_out = ", ".join(map(str, one.allocated))
-        too_many = ", ".join(map(str, one.too_many))
-        table.add_row(one.server, handed_out, too_many, str(one.lost_races))
+    for rush in rushes:
+        handed_out = ", ".join(map(str, rush.allocated))
+        too_many = ", ".join(map(str, rush.too_many))
+        table.add_row(rush.server, handed_out, too_many, str(rush.lost_races))
     console.print(table)
     for kind in private_database.MAKERS:
         reason = private_database.missing(kind)
@@ -186,12 +186,12 @@ def show(console: Console, seed: str, quick: bool) -> bool:
     for label, report in reports:
         _print_violations(console, label, report)
     # What finds nothing wrong where there is something proves nothing of ours either.
-    can_tell = any(any(one.too_many) for one in rushes if one.server != "ours") or any(
+    can_tell = any(any(rush.too_many) for rush in rushes if rush.server != "ours") or any(
         report.violations for label, report in reports if "ours" not in label
     )
     if not can_tell:
         console.print("Nothing wrong was seen on the published package: ask for more rounds.")
-    good = not any(any(one.too_many) for one in rushes if one.server == "ours")
+    good = not any(any(rush.too_many) for rush in rushes if rush.server == "ours")
     good &= not any(report.violations for label, report in reports if "ours" in label)
     return good and can_tell
 

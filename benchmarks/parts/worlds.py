@@ -117,7 +117,7 @@ class World:
 
     def database(self, server: str, quick: bool) -> str:
         """The name of the database that holds this data set for a server."""
-        words = "".join(each if each.isalnum() else "_" for each in self.name)
+        words = "".join(character if character.isalnum() else "_" for character in self.name)
         return f"{server}_{words}_{self.quick if quick else self.hosts}"
 
     def load(self, server: Server, quick: bool) -> int:

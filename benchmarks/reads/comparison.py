@@ -146,8 +146,8 @@ class Bench:
         connection = f"{_SCHEMES['ours']}:{self.cluster}/{world.database('ours', self.quick)}"
         floored = floors(connection, rows, mine, 0.7 if self.quick else 4.0)
         return [
-            Line(row, theirs.get(row), mitigated.get(row), each, floored.get(row))
-            for row, each in zip(rows, mine, strict=True)
+            Line(row, theirs.get(row), mitigated.get(row), cost, floored.get(row))
+            for row, cost in zip(rows, mine, strict=True)
         ]
 
 

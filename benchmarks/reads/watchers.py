@@ -76,7 +76,7 @@ def show(console: Console, quick: bool) -> bool:
             for claims in (False, True):
                 alone, beside = _measured((plain, watched), quick, claims)
                 name = "searches" + (", a claim before each" if claims else "")
-                for text, one, other, is_bound in (
+                for text, row, other, is_bound in (
                     ("median", alone.share_below(50), beside.share_below(50), True),
                     ("95 of 100", alone.share_below(95), beside.share_below(95), False),
                     (
@@ -86,12 +86,12 @@ def show(console: Console, quick: bool) -> bool:
                         False,
                     ),
                 ):
-                    ratio = other / one
+                    ratio = other / row
                     kept = ratio <= BOUND or not is_bound
                     holds &= kept
                     table.add_row(
                         f"{name}: {text}",
-                        *(f"{one:.2f}", f"{other:.2f}", f"{ratio:.3f}"),
+                        *(f"{row:.2f}", f"{other:.2f}", f"{ratio:.3f}"),
                         *((f"{BOUND:g}", "holds" if kept else "FAILS") if is_bound else ("", "")),
                     )
     console.print(table)

@@ -133,7 +133,7 @@ def _measured(
             )
             for placement in placements
         ]
-        rounds = [[one.measure(seconds) for one in running] for _ in range(ROUNDS)]
+        rounds = [[process.measure(seconds) for process in running] for _ in range(ROUNDS)]
     return {
         placement.label: Rounds(tuple(several))
         for placement, several in zip(placements, zip(*rounds, strict=True), strict=True)

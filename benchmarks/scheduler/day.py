@@ -62,7 +62,8 @@ def _figures(hosts: int, seed: str, results: Mapping[str, Result]) -> Table:
         cells = (f"{factor * result.mean(name):.1f} %" for result in results.values())
         table.add_row(title, *cells)
     table.add_row(
-        "VCPU hours of refused requests", *(f"{one.lost_hours:,.0f}" for one in results.values())
+        "VCPU hours of refused requests",
+        *(f"{result.lost_hours:,.0f}" for result in results.values()),
     )
     return table
 

@@ -62,20 +62,20 @@ class Rounds:
 
     @property
     def claims(self) -> int:
-        return sum(one.claims for one in self.rounds)
+        return sum(round_.claims for round_ in self.rounds)
 
     @property
     def rate(self) -> float:
         """Claims per second, the median of the rounds."""
-        return statistics.median(one.claims / one.seconds for one in self.rounds)
+        return statistics.median(round_.claims / round_.seconds for round_ in self.rounds)
 
     def percentile(self, percent: int) -> float:
         """Milliseconds that so many of a hundred claims took at most."""
-        every = [ms for one in self.rounds for ms in one.milliseconds]
+        every = [ms for round_ in self.rounds for ms in round_.milliseconds]
         return statistics.quantiles(every, n=100)[percent - 1]
 
     def per_claim(self, name: str) -> float:
-        total: float = sum(getattr(one, name) for one in self.rounds)
+        total: float = sum(getattr(round_, name) for round_ in self.rounds)
         return total / self.claims
 
 
@@ -192,7 +192,7 @@ class Schedulers:
         retries = 0.0
         for url in self._metrics:
             for family in text_string_to_metric_families(requests.get(url, timeout=10).text):
-                retries += sum(one.value for one in family.samples if one.name == _RETRIES)
+                retries += sum(sample.value for sample in family.samples if sample.name == _RETRIES)
         schedulers = sum(cpu_seconds(process.pid) for process in self._processes.values())
         return retries, self.placement.cpu_seconds(), schedulers
 

@@ -166,7 +166,10 @@ def drive(server: Server, hosts: list[str], minutes: float) -> tuple[Course, lis
     """Put a server under load, stop it under load."""
     until, stopping = threading.Event(), threading.Event()
     connections = [Connection(server, hosts, seed) for seed in range(CONNECTIONS)]
-    workers = [threading.Thread(target=each.work, args=(until, stopping)) for each in connections]
+    workers = [
+        threading.Thread(target=connection.work, args=(until, stopping))
+        for connection in connections
+    ]
     resident, threads = server.resident_mib(), thread_count(server)
     cpu, begun = server.cpu_seconds(), time.perf_counter()
     for worker in workers:
@@ -174,7 +177,7 @@ def drive(server: Server, hosts: list[str], minutes: float) -> tuple[Course, lis
     until.wait(60 * minutes)
     seconds, cpu = time.perf_counter() - begun, server.cpu_seconds() - cpu
     resident_then, threads_then = server.resident_mib(), thread_count(server)
-    loads = [each.load for each in connections]
+    loads = [connection.load for connection in connections]
     latencies = sorted(itertools.chain.from_iterable(load.seconds[:] for load in loads))
     stopping.set()
     process = psutil.Process(server.pid)

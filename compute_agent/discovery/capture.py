@@ -115,7 +115,7 @@ def capture(
             "hostname": hostname,
             "disk": asdict(found_disk) if found_disk else None,
             "nvml": to_json(reading.gpus) if reading else [],
-            "pmem": None if namespaces is None else [asdict(each) for each in namespaces],
+            "pmem": None if namespaces is None else [asdict(namespace) for namespace in namespaces],
             "unreadable": [*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))],
             "warnings": list(reading.warnings) if reading else [],
         },

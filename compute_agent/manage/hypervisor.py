@@ -119,7 +119,7 @@ def _kind_of_guests(driver: LibvirtDriver, reading: HypervisorReading) -> Iterat
         )
         yield Diagnosis(Level.WARNING, "virt_type", text)
         return
-    offered = {kind for each in reading.capabilities.emulators for kind in each.virt_types}
+    offered = {kind for emulator in reading.capabilities.emulators for kind in emulator.virt_types}
     if wanted in offered:
         yield Diagnosis(Level.FINE, "virt_type", f"{wanted} guests can be run")
         return
@@ -159,7 +159,9 @@ def _guest_cpus(driver: LibvirtDriver, reading: HypervisorReading) -> Iterator[D
 
 
 def _emulated_tpms(driver: LibvirtDriver, reading: HypervisorReading) -> Iterator[Diagnosis]:
-    backends = {name for each in reading.domain_capabilities for name in each.tpm_backends}
+    backends = {
+        name for capabilities in reading.domain_capabilities for name in capabilities.tpm_backends
+    }
     if driver.conf.libvirt.swtpm_enabled and reading.domain_capabilities:
         if "emulator" in backends:
             yield Diagnosis(Level.FINE, "swtpm", "guests can have an emulated TPM")

@@ -327,7 +327,7 @@ def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventorySta
 def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
     """Return the names of a tree's providers whose devices are marked as broken."""
     providers = [tree.data(uuid) for uuid in tree.get_provider_uuids(root_uuid)]
-    return tuple(sorted(each.name for each in providers if UNHEALTHY in each.traits))
+    return tuple(sorted(provider.name for provider in providers if UNHEALTHY in provider.traits))
 
 
 def _nothing() -> None:

@@ -36,7 +36,9 @@ def spelled(term: frozenset[str]) -> str:
 
 
 def written(subtree: SameSubtree) -> str:
-    return ",".join([*sorted(subtree.together), *("!" + each for each in sorted(subtree.apart))])
+    return ",".join(
+        [*sorted(subtree.together), *("!" + suffix for suffix in sorted(subtree.apart))]
+    )
 
 
 def choices(query: CandidateQuery) -> list[Choice]:
@@ -59,7 +61,7 @@ def choices(query: CandidateQuery) -> list[Choice]:
         add(suffix, "drop_aggregate", [spelled(term) for term in group.member_of])
         add(suffix, "allow_aggregate", sorted(group.forbidden_aggregates))
         add(suffix, "drop_in_tree", [group.in_tree] if group.in_tree else [])
-    add(None, "drop_same_subtree", sorted({written(each) for each in query.same_subtree}))
+    add(None, "drop_same_subtree", sorted({written(subtree) for subtree in query.same_subtree}))
     add(None, "drop_group_policy", ["isolate"] if query.group_policy == "isolate" else [])
     add(None, "drop_isolate", [",".join(sorted(query.isolate))] if query.isolate else [])
     traits = [*sorted(query.root_required), *("!" + name for name in sorted(query.root_forbidden))]
@@ -79,7 +81,7 @@ def applied(query: CandidateQuery, entry: Entry) -> CandidateQuery:
         return replace(query, groups=tuple(groups))
     match entry:
         case {"drop_same_subtree": text}:
-            kept = [each for each in query.same_subtree if written(each) != text]
+            kept = [subtree for subtree in query.same_subtree if written(subtree) != text]
             return replace(query, same_subtree=tuple(kept))
         case {"drop_group_policy": _}:
             return replace(query, group_policy="none")
@@ -100,7 +102,10 @@ def _of_group(group: RequestGroup, entry: Entry) -> RequestGroup:
     match entry:
         case {"resource_class": name, "from": asked, "to": to}:
             assert (name, asked) in group.resources
-            resources = [(each, to if each == name else n) for each, n in group.resources]
+            resources = [
+                (resource_class, to if resource_class == name else n)
+                for resource_class, n in group.resources
+            ]
             return replace(group, resources=tuple(resources))
         case {"drop_trait": text}:
             kept = [term for term in group.required if spelled(term) != text]

@@ -98,7 +98,7 @@ def unsuffixed(world: World, group: RequestGroup) -> list[tuple[str, Solution]]:
     by_class = [pairs(world, group, rc, amount) for rc, amount in group.resources]
     found: list[tuple[str, Solution]] = []
     for anchor in world.providers:
-        providers = [[name for name, each in pairs if each == anchor] for pairs in by_class]
+        providers = [[name for name, amount in pairs if amount == anchor] for pairs in by_class]
         for names in product(*providers):
             if traits_ok(set().union(*(world.traits[name] for name in names)), group):
                 chosen = zip(names, group.resources, strict=True)
@@ -117,9 +117,9 @@ def rules_ok(world: World, query: CandidateQuery, by_suffix: Mapping[str, frozen
             return False
     for subtree in query.same_subtree:
         together = union(by_suffix[suffix] for suffix in subtree.together)
-        tops = [q for q in together if all(q in world.ancestors(each) for each in together)]
+        tops = [q for q in together if all(q in world.ancestors(member) for member in together)]
         apart = union(by_suffix[suffix] for suffix in subtree.apart)
-        if not tops or any(tops[0] in world.ancestors(each) for each in apart):
+        if not tops or any(tops[0] in world.ancestors(member) for member in apart):
             return False
     return True
 
@@ -139,7 +139,9 @@ def results_by_root(
     unaware = not nested and any(provider.parent for provider in providers)
     solutions = [(suffixed if g.suffix else unsuffixed)(world, g) for g in query.groups]
     for root in roots(world, query):
-        for combination in product(*([s for a, s in each if a == root] for each in solutions)):
+        for combination in product(
+            *([s for a, s in solution if a == root] for solution in solutions)
+        ):
             sums: Counter[tuple[str, str]] = Counter()
             for part, _names in combination:
                 sums.update(part)

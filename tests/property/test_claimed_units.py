@@ -77,5 +77,5 @@ def test_a_claim_succeeds_if_and_only_if_enough_is_free_and_takes_from_nobody(ha
                 assert not taken.intersection(found)
                 assert {rc: sum(u.resource_class == rc for u in found) for rc in amounts} == amounts
                 claims[instance] = frozenset(found)
-        everything = [u for each in holdings(claims, guests, UNITS).values() for u in each]
+        everything = [u for holding in holdings(claims, guests, UNITS).values() for u in holding]
         assert len(everything) == len(set(everything))

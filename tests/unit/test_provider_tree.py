@@ -389,9 +389,9 @@ class TestPopulate:
 
     def test_names_that_were_swapped_in_placement_are_taken_over(self, tree):
         listed = records(tree)
-        for each in listed:
+        for entry in listed:
             swap = {"host_NUMA0": "host_NUMA1", "host_NUMA1": "host_NUMA0"}
-            each["name"] = swap.get(each["name"], each["name"])
+            entry["name"] = swap.get(entry["name"], entry["name"])
         tree.populate_from_iterable(listed, complete_tree_of=ROOT)
         assert tree.data(tree.data("host_GPU0").parent_uuid).name == "host_NUMA1"
 

@@ -158,8 +158,8 @@ class _Count:
         self.account.take(8 * len(chosen) * (4 + len(self.counts)))
         rows = self.rows.some(chosen)
         rows.tree = number[rows.tree]
-        shared = {id(each): each[chosen] for each in self.counts}
-        return rows, [shared[id(each)] for each in self.counts]
+        shared = {id(count): count[chosen] for count in self.counts}
+        return rows, [shared[id(count)] for count in self.counts]
 
     def _count_trees(self, trees: IntArray, by_part: list[Part]) -> None:
         rows, counts = self._of_trees(trees)

@@ -102,7 +102,7 @@ def parts(plan: Plan, counts: Counts, pairs: Sequence[Pair]) -> list[Part]:
     for items in _joined(every, [*chains, *bound]):
         members = frozenset(items)
         binding = [rule for rule in rules if rule.together <= members]
-        own = tuple(each for each in components if each[0] in members)
+        own = tuple(component for component in components if component[0] in members)
         if not binding:
             found.append(Part(own))
         elif len(binding) == 1 and binding[0].together == members:

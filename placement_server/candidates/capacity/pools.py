@@ -86,15 +86,15 @@ class Clusters:
         if not uses_pools:
             return _Counted(part, alone, alone, uses_pools)
         rows = self.rows.some(~self.pooled)
-        counts = [each[~self.pooled] for each in self.counts]
+        counts = [count[~self.pooled] for count in self.counts]
         groups = Groups(rows.tree, self.trees)
         own = count_part(self.plan, part, rows, counts, groups, self.account)
         return _Counted(part, alone, own, uses_pools)
 
     def _least_of(self, every: Sequence[Bounds]) -> Bounds:
         bounds = Bounds.none(self.trees)
-        for each in every:
-            bounds.limit(each)
+        for pool in every:
+            bounds.limit(pool)
         bounds.low = np.where(self.unsure, 0, bounds.low)
         return bounds
 
@@ -153,7 +153,7 @@ class Clusters:
         own = self._least_of([counted.own for counted in self.parts])
         low = Groups(self.of_tree, self.count).total(own.low)
         sets, first = self._sets_of_pools()
-        full = self._least_of([each.alone for each in self.parts if not each.uses_pools]).low
+        full = self._least_of([part.alone for part in self.parts if not part.uses_pools]).low
         of_sets = Groups(sets, len(first))
         lowest = np.minimum(of_sets.total(full), self._dry(sets, first))
         lowest = np.where(of_sets.total(self.unsure) > 0, 0, lowest)

@@ -42,7 +42,7 @@ def count_part(
     own = ~rows.foreign
     some = np.logical_or.reduce([counts[item] > 0 for item in part.items])
     is_shared = groups.total(some & rows.foreign) > 0
-    kept = [each[own] for each in counts]
+    kept = [count[own] for count in counts]
     bounds = _Zones(plan, part, rows.some(own), kept, groups.count, account).bounds()
     if is_shared.any():
         # Where sharing providers take part, the rule is not followed.
@@ -71,7 +71,7 @@ class _Zones:
         inside = some & (zone >= 0)
         inside[inside] = rows.slot[inside] < end[self.zones[zone[inside]]]
         self.rows = rows.some(inside)
-        self.counts = [each[inside] for each in counts]
+        self.counts = [count[inside] for count in counts]
         self.zone = zone[inside]
         self.groups = Groups(self.zone, len(self.zones))
         account.give(8 * rows.index.size)

@@ -168,7 +168,8 @@ class Amounts:
             largest = np.unique(fit // units.step_size) * units.step_size
             class_id = self._index.names.class_ids[change.condition]
             contested = any(
-                each.class_id == class_id and item in each.wants for each in search.plan.contested
+                contest.class_id == class_id and item in contest.wants
+                for contest in search.plan.contested
             )
         if not len(largest):
             return ()

@@ -103,7 +103,7 @@ class Node:
 
     def has_a_gpu(self) -> bool:
         tree = self.parts.report.get_provider_tree(self.uuid, fresh=True)
-        return any("VGPU" in tree.data(each).inventory for each in tree.get_provider_uuids())
+        return any("VGPU" in tree.data(uuid).inventory for uuid in tree.get_provider_uuids())
 
     def is_made_good(self) -> bool:
         """Whether the next pass, with nothing in its way, completes."""

@@ -83,7 +83,7 @@ def test_a_killed_agent_keeps_its_claims(agent_with_a_claim):
         agent.send(signal.SIGKILL)
         agent.process.wait()
     with running(agent):
-        assert [each["consumer"] for each in agent.ask("claims")] == [instance]
+        assert [claim["consumer"] for claim in agent.ask("claims")] == [instance]
         assert agent.run("drop-claim", instance).returncode == 0
         assert agent.ask("claims") == []
 
@@ -111,7 +111,7 @@ def test_during_an_upgrade_the_agent_allocates_on_its_root_what_the_flavor_says(
         with pytest.raises(errors.ComputeAgentError, match="VCPU"):
             agent.ask("instance_claim", spec=spec | {"instance_uuid": second})
         assert placement.get(f"/allocations/{second}")["allocations"] == {}
-        assert [each["consumer"] for each in agent.ask("claims")] == [first]
+        assert [claim["consumer"] for claim in agent.ask("claims")] == [first]
 
 
 def test_what_is_no_claim_cannot_be_dropped(placement, new_agent):

@@ -46,7 +46,7 @@ def test_a_node_that_is_gone_for_good_is_deleted_with_its_children(
         agent.script(nodes=left, children=CHILDREN, deleted=[name])
         eventually(lambda: placement.root(name) is None, "its providers deleted")
         assert set(placement.tree(*left)) == {*left, f"{next(iter(left))}_card"}
-        assert [each["name"] for each in agent.status()["nodes"]] == list(left)
+        assert [node["name"] for node in agent.status()["nodes"]] == list(left)
 
 
 def test_a_node_that_vanished_while_the_agent_was_down_is_deleted_at_its_next_start(

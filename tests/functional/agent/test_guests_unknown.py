@@ -41,14 +41,14 @@ def test_a_guest_that_was_claimed_and_holds_nothing_is_told_and_keeps_its_claim(
     with running(agent):
         root = placement.root(node)["uuid"]
         kept, lost, left = (claim(placement, root, {"VCPU": 1}) for _ in range(3))
-        for each in (kept, lost, left):
-            agent.ask("instance_claim", spec={"instance_uuid": each})
+        for consumer in (kept, lost, left):
+            agent.ask("instance_claim", spec={"instance_uuid": consumer})
         other = placement.request("POST", "/resource_providers", json={"name": f"{node}-other"})
         place = f"/resource_providers/{other.json()['uuid']}/inventories"
         body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}
         assert placement.request("PUT", place, json=body).ok
-        for each in (lost, left):
-            assert placement.request("DELETE", f"/allocations/{each}").ok
+        for uuid in (lost, left):
+            assert placement.request("DELETE", f"/allocations/{uuid}").ok
         claim(placement, other.json()["uuid"], {"VCPU": 1}, left)
         eventually(lambda: agent.report()["drift"].get("missing") == [lost], "it is told")
         eventually(lambda: f"claim of {left} is dropped" in agent.logged(), "it moved away")
@@ -56,4 +56,4 @@ def test_a_guest_that_was_claimed_and_holds_nothing_is_told_and_keeps_its_claim(
         assert "differing" in agent.node()["drift"]
     with running(agent):
         listed = json.loads(agent.run("claims", "--json").stdout)["claims"]
-        assert {each["consumer"] for each in listed} == {kept, lost}
+        assert {entry["consumer"] for entry in listed} == {kept, lost}

@@ -45,7 +45,7 @@ def not_ready(*names: str) -> dict[str, Any]:
 def seen(agent: AgentProcess, name: str) -> int:
     """How often the trouble of a node was met."""
     status = eventually(agent.status, "an answer")
-    found = [each for each in status["nodes"] if each["name"] == name]
+    found = [node for node in status["nodes"] if node["name"] == name]
     trouble = found[0]["trouble"] if found else None
     return int(trouble["seen"]) if trouble else 0
 

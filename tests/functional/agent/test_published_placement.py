@@ -64,7 +64,7 @@ def test_a_host_is_reported_under_the_names_that_nova_expects(published, new_age
     assert root["uuid"] == (agent.state / "compute_id").read_text().strip()
     assert {"VCPU", "MEMORY_MB", "DISK_GB"} <= root["inventories"].keys()
     assert "COMPUTE_NODE" in root["traits"]
-    devices = {name: each for name, each in tree.items() if name != node}
+    devices = {name: provider for name, provider in tree.items() if name != node}
     assert f"{node}_0000:80:00.0" in devices
     for device in devices.values():
         assert device["parent"] == node

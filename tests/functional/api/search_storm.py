@@ -109,8 +109,8 @@ class Storm:
             finally:
                 outcome.seconds = time.monotonic() - begun
                 over.set()
-            for each in watching:
-                each.result()
+            for watcher in watching:
+                watcher.result()
         outcome.after = self._settled(outcome.before)
         return outcome
 

@@ -74,9 +74,11 @@ def test_rules_overridden_in_the_policy_file_let_anybody_in(make_api: MakeApi) -
     names = [rule.name for rule in list_rules() if rule.name != "admin_api"]
     open_policy = "\n".join(f'"{name}": "@"' for name in names)
     api = make_api(policy=open_policy, oslo_policy__enforce_new_defaults=True)
-    for one in OPERATIONS:
-        assert ask(api, one.method, one.path, "").status != 403
-        scoped = ask(api, one.method, one.path, "", headers={"OpenStack-System-Scope": "all"})
+    for operation in OPERATIONS:
+        assert ask(api, operation.method, operation.path, "").status != 403
+        scoped = ask(
+            api, operation.method, operation.path, "", headers={"OpenStack-System-Scope": "all"}
+        )
         assert scoped.status == 403
 
 
@@ -155,7 +157,7 @@ def test_a_policy_file_that_breaks_while_it_is_in_use_leaves_the_rules_as_they_w
     os.utime(policy_file, (time.time() + 10,) * 2)
     assert ask(api, "GET", "/traits", "gardener").status == 200
     assert ask(api, "GET", "/traits", "reader").status == 403
-    assert [one.name for one in caplog.records if one.levelno >= logging.ERROR] == [
+    assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == [
         "placement_server.policies.enforcer"
     ]
     policy_file.write_text('"placement:traits:list": "role:reader"\n')

@@ -30,11 +30,11 @@ def gpu_hosts(api: Client, *counts: int) -> Client:
 def hosts_in_order(api: Client, query: str, version: str = "1.39") -> list[str]:
     """The hosts of the candidates, each of a single provider, in the order of the answer."""
     names = {
-        each["uuid"]: each["name"].partition("-")[0]
-        for each in api.get("/resource_providers").json["resource_providers"]
+        provider["uuid"]: provider["name"].partition("-")[0]
+        for provider in api.get("/resource_providers").json["resource_providers"]
     }
     requests = ask(api, query, version)["allocation_requests"]
-    return [names[next(iter(each["allocations"]))] for each in requests]
+    return [names[next(iter(request["allocations"]))] for request in requests]
 
 
 def isolated(groups: int) -> str:
@@ -78,7 +78,7 @@ def test_random_order_differs_from_request_to_request(make_api: MakeApi) -> None
     assert len(set(first)) > 1
     assert {hosts_in_order(ordered, f"{ONE_GPU}&limit=1")[0] for _ in range(5)} == {"host0"}
     every = [tuple(hosts_in_order(api, ONE_GPU)) for _ in range(5)]
-    assert {frozenset(each) for each in every} == {frozenset(f"host{n}" for n in range(8))}
+    assert {frozenset(pool) for pool in every} == {frozenset(f"host{n}" for n in range(8))}
     assert len(set(every)) > 1
 
 

@@ -385,4 +385,7 @@ def test_more_reserved_than_there_is_takes_nothing_from_others_of_the_tree(api: 
     }
     assert api.post("/reshaper", body).status == 204
     answer = api.get(f"{PATH}?resources=DISK_GB:1&resources2=DISK_GB:2&group_policy=none").json
-    assert [list(each["allocations"]) for each in answer["allocation_requests"]] == [[root]]
+    assert [
+        list(allocation_request["allocations"])
+        for allocation_request in answer["allocation_requests"]
+    ] == [[root]]

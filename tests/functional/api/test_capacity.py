@@ -42,7 +42,9 @@ def claims_until_full(api: Client, query: str) -> int:
         requests = ask(api, f"{query}&limit=1").json["allocation_requests"]
         if not requests:
             return claims
-        amounts = {rp: each["resources"] for rp, each in requests[0]["allocations"].items()}
+        amounts = {
+            rp: allocation["resources"] for rp, allocation in requests[0]["allocations"].items()
+        }
         path = f"/allocations/{uuid.uuid4()}"
         assert api.put(path, claim_body(amounts), version="1.39").status == 204
         claims += 1

@@ -82,7 +82,7 @@ def test_the_log_says_what_was_asked_and_free_and_for_which_request(
     finally:
         logger.removeFilter(watch)
     assert answer.status == 409
-    full, missing = (one for one in caplog.records if one.name == logger.name)
+    full, missing = (line for line in caplog.records if line.name == logger.name)
     assert (full.levelno, missing.levelno) == (logging.WARNING, logging.WARNING)
     for named in (RP, "VCPU", "11 of", "10 free"):
         assert named in full.getMessage()

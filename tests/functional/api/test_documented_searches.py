@@ -62,7 +62,7 @@ def api(make_api: MakeApi) -> Client:
 def found(api: Client, query: str) -> set[tuple[str, ...]]:
     """The names of the providers that each candidate takes from."""
     listed = api.get("/resource_providers").json["resource_providers"]
-    names = {each["uuid"]: each["name"] for each in listed}
+    names = {entry["uuid"]: entry["name"] for entry in listed}
     answer = ask(api, query)
     assert answer.status == 200, answer.body
     return {

@@ -152,7 +152,7 @@ def statements(api: Client) -> Iterator[list[int]]:
 
     def on_statement(_c: object, _cursor: object, _text: str, parameters: Any, *_: object) -> None:
         many = parameters if isinstance(parameters, list) else [parameters]
-        counts.append(max(len(each) for each in many) if many else 0)
+        counts.append(max(len(name) for name in many) if many else 0)
 
     # On SQLite one engine is a view of the other, and passes its events on.
     engines = api.store.all_engines()[: 1 if api.store.engine.dialect.name == "sqlite" else 2]

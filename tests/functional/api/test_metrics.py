@@ -113,7 +113,7 @@ def changes(api: Client, act: Callable[[], object], *series: str) -> list[float]
     before = scrape(api)
     act()
     after = scrape(api)
-    return [(value(after, each) or 0.0) - (value(before, each) or 0.0) for each in series]
+    return [(value(after, name) or 0.0) - (value(before, name) or 0.0) for name in series]
 
 
 def test_searches_and_claims_are_timed_by_result_and_counted_by_cause(api: Client) -> None:

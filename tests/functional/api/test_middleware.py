@@ -186,7 +186,7 @@ def test_a_request_is_one_printable_line_of_the_log(
 ) -> None:
     caplog.set_level(logging.INFO, logger="placement_server.requestlog")
     api.get(url)
-    (record,) = [one for one in caplog.records if one.name == "placement_server.requestlog"]
+    (record,) = [entry for entry in caplog.records if entry.name == "placement_server.requestlog"]
     assert record.getMessage().isprintable()
     assert record.getMessage().count('"') == 2
 

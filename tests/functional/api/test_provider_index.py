@@ -37,7 +37,7 @@ def make(api: Client, name: str, vcpus: int, traits: list[str]) -> None:
 def names(api: Client, query: str) -> list[str]:
     answer = api("GET", f"/resource_providers?{query}")
     assert answer.status == 200
-    return [each["name"] for each in answer.json["resource_providers"]]
+    return [provider["name"] for provider in answer.json["resource_providers"]]
 
 
 @pytest.fixture

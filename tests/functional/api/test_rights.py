@@ -63,9 +63,9 @@ def queries(operation: Operation) -> Iterator[tuple[str, str]]:
 def test_the_table_has_every_method_of_every_route_and_every_rule() -> None:
     routes = [*ALL_ROUTES, *fleet.routes(PAGES).values()]
     served = {(method, route.template) for route in routes for method in route.methods}
-    assert {(one.method, one.template) for one in OPERATIONS} | set(PUBLIC) == served
+    assert {(policy.method, policy.template) for policy in OPERATIONS} | set(PUBLIC) == served
     rules = {rule.name for rule in list_rules() if rule.name.startswith("placement:")}
-    assert {one.rule for one in OPERATIONS} == rules
+    assert {operation.rule for operation in OPERATIONS} == rules
 
 
 @pytest.mark.parametrize("new_defaults", [True, False])
@@ -114,8 +114,8 @@ def test_without_a_token_there_is_the_version_document_and_nothing_else(make_api
 
 def test_no_other_method_of_a_route_does_anything(make_api: MakeApi) -> None:
     api = make_api(placement_server__web_path=PAGES)
-    served = {(one.method, one.path) for one in OPERATIONS}
-    for path in {one.path for one in OPERATIONS}:
+    served = {(operation.method, operation.path) for operation in OPERATIONS}
+    for path in {policy.path for policy in OPERATIONS}:
         for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE"):
             if (method, path) not in served:
                 answer = api(

@@ -27,7 +27,7 @@ def _osprofiler_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Kept, "points", [])
     for name in ("_ENABLED", "_HMAC_KEYS"):
         monkeypatch.setattr(osprofiler.web, name, getattr(osprofiler.web, name))
-    for name in [each for each in vars(osprofiler.notifier) if "notifier" in each]:
+    for name in [variable for variable in vars(osprofiler.notifier) if "notifier" in variable]:
         monkeypatch.setattr(osprofiler.notifier, name, getattr(osprofiler.notifier, name))
 
 

@@ -93,10 +93,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return started[-1]
 
     yield run
-    for one in started:
-        if one.process.poll() is None:
-            one.process.terminate()
-            one.end()
-        for stream in (one.process.stdout, one.process.stderr):
+    for process in started:
+        if process.process.poll() is None:
+            process.process.terminate()
+            process.end()
+        for stream in (process.process.stdout, process.process.stderr):
             if stream is not None:
                 stream.close()

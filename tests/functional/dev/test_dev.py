@@ -62,7 +62,7 @@ def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> 
     children = dev.children()
     assert len(children) >= 2
     assert dev.interrupt() == 0, dev.stderr
-    assert not [one for one in children if one.is_running()]
+    assert not [child for child in children if child.is_running()]
     assert dev.stderr == ""
 
 
@@ -105,13 +105,15 @@ def test_a_second_run_on_the_same_state_is_told_who_has_it(start: Start) -> None
 def test_a_child_that_dies_ends_the_run_with_its_name(start: Start) -> None:
     dev = start("--port", "0")
     dev.wait_for(UP)
-    [agent] = [one for one in dev.children() if "compute_agent.cmd.agent.main" in one.cmdline()]
-    others = [one for one in dev.children() if one.pid != agent.pid]
+    [agent] = [
+        child for child in dev.children() if "compute_agent.cmd.agent.main" in child.cmdline()
+    ]
+    others = [child for child in dev.children() if child.pid != agent.pid]
     agent.send_signal(signal.SIGKILL)
     assert dev.end() == 1
     assert "compute-agent was killed by signal 9" in dev.stderr
     assert str(dev.state_home) in dev.stderr
-    assert not [one for one in others if one.is_running()]
+    assert not [other for other in others if other.is_running()]
 
 
 def test_nothing_is_left_running_when_the_run_itself_is_killed(start: Start) -> None:
@@ -131,7 +133,7 @@ def test_ctrl_c_while_starting_ends_everything(start: Start) -> None:
     assert dev.interrupt() == 130
     assert "interrupted" in dev.stderr
     assert "Traceback" not in dev.stderr
-    assert not [one for one in children if one.is_running()]
+    assert not [child for child in children if child.is_running()]
 
 
 def test_a_port_that_is_taken_is_named(start: Start) -> None:

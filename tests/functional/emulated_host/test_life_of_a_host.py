@@ -270,4 +270,4 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     assert identities(placement.tree(NODE)) == identities(tree)
     assert operator.ask("claims") == [claimed]
     record = placement.get(f"/allocations/{GUEST}")["allocations"]
-    assert {provider: each["resources"] for provider, each in record.items()} == held
+    assert {provider: holding["resources"] for provider, holding in record.items()} == held

@@ -189,26 +189,26 @@ class Cloud:
         if path == "/v2.1/servers/detail":
             if query.get("all_tenants") != ["1"]:
                 return 200, {"servers": []}
-            listed = [each for each in self.servers if each.get("id") not in self.unlisted]
-            return self._page(path, "servers", [_at(one, at) for one in listed], query)
+            listed = [server for server in self.servers if server.get("id") not in self.unlisted]
+            return self._page(path, "servers", [_at(entry, at) for entry in listed], query)
         if path == "/v2.1/os-migrations":
             assert at >= PAGED_MIGRATIONS
             return self._page(path, "migrations", self.migrations, query, key="uuid")
         if path == "/v2.1/os-hypervisors/detail":
             return self._page(path, "hypervisors", self.hypervisors, query)
         if path.startswith("/v2.1/servers/"):
-            found = [one for one in self.servers if one["id"] == path.rsplit("/", 1)[1]]
+            found = [server for server in self.servers if server["id"] == path.rsplit("/", 1)[1]]
             if not found:
                 return 404, {"itemNotFound": {"code": 404, "message": "no such instance"}}
             return 200, {"server": _at(found[0], at)}
         if path == "/v2.0/ports":
             [device] = query["device_id"]
-            listed = [one for one in self.ports if one["device_id"] == device]
+            listed = [port for port in self.ports if port["device_id"] == device]
             return self._page(path, "ports", listed, query)
         if path.removeprefix("/v2/images/") in self.images:
             return 200, self.images[path.removeprefix("/v2/images/")]
         if path.startswith("/v2.0/ports/") and method == "PUT":
-            [found_port] = [one for one in self.ports if one["id"] == path.rsplit("/", 1)[1]]
+            [found_port] = [port for port in self.ports if port["id"] == path.rsplit("/", 1)[1]]
             found_port.update(body["port"])
             return 200, {"port": found_port}
         return 404, {"itemNotFound": {"code": 404, "message": f"no {path}"}}
@@ -223,7 +223,7 @@ class Cloud:
         key: str = "id",
     ) -> tuple[int, dict[str, Any]]:
         marker = query.get("marker", [""])[0]
-        ids = [one.get(key) for one in entries]
+        ids = [entry.get(key) for entry in entries]
         begin = ids.index(marker) + 1 if marker else 0
         size = min(self.page, int(query.get("limit", [str(self.page)])[0]))
         shown = entries[begin : begin + size]

@@ -254,7 +254,7 @@ class Agent:
         return self.instances
 
     def announcement(self, sequence: int) -> dict[str, Any]:
-        return {"host": self.host, "nodes": [{"uuid": each} for each in self.roots]}
+        return {"host": self.host, "nodes": [{"uuid": root} for root in self.roots]}
 
     def instance_devices(self, instance: str) -> dict[str, Any] | None:
         return asdict(self.devices[instance]) if instance in self.devices else None

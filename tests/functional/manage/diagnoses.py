@@ -17,7 +17,7 @@ def examine(operator: Operator, *arguments: str) -> Result:
 def told(result: Result, level: str) -> dict[str, str]:
     """The diagnoses of a level: subject to text."""
     return {
-        each["subject"]: each["text"]
-        for each in json.loads(result.out)["diagnoses"]
-        if each["level"] == level
+        diagnosis["subject"]: diagnosis["text"]
+        for diagnosis in json.loads(result.out)["diagnoses"]
+        if diagnosis["level"] == level
     }

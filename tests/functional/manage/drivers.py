@@ -15,7 +15,7 @@ class OneOfTwoFails(FakeDriver):
     """Two nodes, of which the first cannot be reshaped."""
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        self.set_nodes([f"{self.conf.DEFAULT.host}-{each}" for each in ("bad", "good")])
+        self.set_nodes([f"{self.conf.DEFAULT.host}-{kind}" for kind in ("bad", "good")])
         return super().get_available_nodes(refresh)
 
     def update_provider_tree(

@@ -16,7 +16,7 @@ NOW = "--min-age=0"
 def listed(operator: Operator, *uuids: str) -> str:
     """Write a file of instances; the argument that names it."""
     file = operator.directory / "instances"
-    file.write_text("# what exists\n\n" + "".join(f"{each}\n" for each in uuids))
+    file.write_text("# what exists\n\n" + "".join(f"{uuid}\n" for uuid in uuids))
     return f"--instances={file}"
 
 
@@ -24,8 +24,8 @@ def everything(placement: PlacementView) -> list[str]:
     """Every consumer there is: a server that other tests use has theirs too."""
     found = placement.ask("GET", "/resource_providers")["resource_providers"]
     consumers: set[str] = set()
-    for each in found:
-        path = f"/resource_providers/{each['uuid']}/allocations"
+    for item in found:
+        path = f"/resource_providers/{item['uuid']}/allocations"
         consumers.update(placement.ask("GET", path)["allocations"])
     return sorted(consumers)
 
@@ -40,7 +40,7 @@ def test_a_consumer_that_is_not_in_the_file_is_an_orphan(operator: Operator) -> 
     result = operator.run("audit", exist, NOW, "--json")
     assert result.status == 3
     orphans = result.document["orphans"]
-    assert [each["uuid"] for each in orphans] == [gone]
+    assert [orphan["uuid"] for orphan in orphans] == [gone]
     assert orphans[0]["allocations"][root]["resources"] == {"VCPU": 1}
     assert operator.placement.held(gone)
     assert operator.placement.held(alive)
@@ -83,7 +83,7 @@ def test_every_class_and_every_provider_is_looked_at(offline: Operator) -> None:
     alive = offline.placement.claim({pool: {"DISK_GB": 1}})
     gone = {offline.placement.claim({pool: {"DISK_GB": 1}, child: {"FPGA": 1}})}
     result = offline.run("audit", listed(offline, alive), NOW, "--json")
-    assert {each["uuid"] for each in result.document["orphans"]} == gone
+    assert {orphan["uuid"] for orphan in result.document["orphans"]} == gone
 
 
 def test_only_consumers_of_the_provider_that_is_named_are_looked_at(offline: Operator) -> None:
@@ -253,7 +253,7 @@ def test_what_no_agent_lists_is_an_orphan(
     result = offline.run("audit", NOW, "--json")
     assert result.status == 3
     assert result.document["source"] == "agents"
-    assert [each["uuid"] for each in result.document["orphans"]] == [gone]
+    assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
     assert result.document["unknown"] == []
     assert offline.run("audit", NOW, "--delete").status == 4
     assert placement.held(gone) == {}
@@ -276,8 +276,8 @@ def test_a_consumer_on_a_host_whose_agent_is_silent_is_never_an_orphan(
         on_bus(Mute("b", [two]))
     result = offline.run("audit", NOW, "--delete", "--json")
     assert result.status == 5
-    assert {each["uuid"] for each in result.document["unknown"]} == {on_child, on_both}
-    assert all("silent" in each["reason"] for each in result.document["unknown"])
+    assert {consumer["uuid"] for consumer in result.document["unknown"]} == {on_child, on_both}
+    assert all("silent" in consumer["reason"] for consumer in result.document["unknown"])
     assert placement.held(on_child)
     assert placement.held(on_both)
 
@@ -292,12 +292,12 @@ def test_a_consumer_of_shared_resources_is_judged_by_its_own_existence(
     on_bus(Agent("a", [one], [alive]))
     result = offline.run("audit", NOW, "--json")
     assert result.status == 3
-    assert [each["uuid"] for each in result.document["orphans"]] == [gone]
+    assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
     # with a silent agent it could run there
     placement.new_host("silent")
     result = offline.run("audit", NOW, "--json")
     assert result.status == 5
-    assert [each["uuid"] for each in result.document["unknown"]] == [gone]
+    assert [consumer["uuid"] for consumer in result.document["unknown"]] == [gone]
 
 
 def test_agents_know_no_migrations(offline: Operator, on_bus: Callable[[Agent], None]) -> None:
@@ -308,8 +308,8 @@ def test_agents_know_no_migrations(offline: Operator, on_bus: Callable[[Agent], 
     on_bus(Agent("a", [one]))
     result = offline.run("audit", NOW, "--delete", "--json")
     assert result.status == 3
-    assert [each["uuid"] for each in result.document["unknown"]] == [migration]
-    assert [each["uuid"] for each in result.document["kept"]] == [untyped]
+    assert [consumer["uuid"] for consumer in result.document["unknown"]] == [migration]
+    assert [consumer["uuid"] for consumer in result.document["kept"]] == [untyped]
     assert placement.held(migration)
     assert placement.held(untyped)
 
@@ -337,7 +337,7 @@ def test_what_else_does_not_fit_is_reported(
     on_bus(Agent("b", [two]))
     result = offline.run("audit", NOW, "--host-age=0", "--json")
     assert result.status == 0
-    assert {(each["what"], each["uuid"]) for each in result.document["findings"]} == {
+    assert {(finding["what"], finding["uuid"]) for finding in result.document["findings"]} == {
         ("instance without allocations", naked),
         ("instance with allocations on another host", astray),
         ("provider without owner", nobodys),

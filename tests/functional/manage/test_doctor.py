@@ -30,7 +30,7 @@ def test_a_host_without_fault_is_fine_and_nothing_is_written(
     assert {"placement", "permission", "identity", "CPU sets", "changes"} <= set(
         told(result, "fine")
     )
-    writes = [each for each in proxy.requests if not each.startswith("GET")]
+    writes = [request for request in proxy.requests if not request.startswith("GET")]
     assert writes == ["POST /reshaper"]
     assert online.placement.providers(online.name) == {}
     assert not online.state.exists()
@@ -168,7 +168,9 @@ ADVISED = {
 
 def advised(result: Result) -> list[dict[str, str]]:
     """The settings that are advised."""
-    return [each["set"] for each in json.loads(result.out)["diagnoses"] if "set" in each]
+    return [
+        diagnosis["set"] for diagnosis in json.loads(result.out)["diagnoses"] if "set" in diagnosis
+    ]
 
 
 @pytest.mark.parametrize("case", ADVISED)
@@ -180,8 +182,8 @@ def test_advice_that_is_followed_is_a_configuration_that_can_be_used_and_is_not_
     assert before.status in (1, 2)
     settings = advised(before)
     assert settings, before.out
-    for each in json.loads(before.out)["diagnoses"]:
-        assert len(re.findall(r"\[\w+\]\w+ =", each["text"])) == ("set" in each), (
+    for diagnosis in json.loads(before.out)["diagnoses"]:
+        assert len(re.findall(r"\[\w+\]\w+ =", diagnosis["text"])) == ("set" in diagnosis), (
             "what is said in words only could not be followed here"
         )
     for setting in settings:

@@ -20,12 +20,12 @@ NOW = {"compute_agent": {"audit_grace": 0}}
 def treated(operator: Operator, root: str, *suspects: str) -> dict[str, Treated]:
     """What becomes of suspects of the agent of `root`."""
     with healing.remedies(_parts(operator), operator.placement.transport) as remedies:
-        return {each.consumer: each for each in remedies.delete_gone(root, suspects)}
+        return {treated.consumer: treated for treated in remedies.delete_gone(root, suspects)}
 
 
 def allocated(operator: Operator, node: str, *instances: str) -> dict[str, Treated]:
     with healing.remedies(_parts(operator), operator.placement.transport) as remedies:
-        return {each.consumer: each for each in remedies.allocate(node, instances)}
+        return {treated.consumer: treated for treated in remedies.allocate(node, instances)}
 
 
 def _parts(operator: Operator) -> SimpleNamespace:
@@ -105,7 +105,7 @@ def test_what_nova_does_not_have_is_deleted_and_nova_is_not_asked_for_all_server
         migration(over, alive, "confirmed"),
     ]
     found = treated(offline, mine, gone, alive, moved, wide, migrating, over)
-    ends = {uuid_: each.end for uuid_, each in found.items()}
+    ends = {uuid_: item.end for uuid_, item in found.items()}
     assert {uuid_ for uuid_, end in ends.items() if end is End.HEALED} == {gone, over}
     assert placement.held(gone) == placement.held(over) == {}
     for kept in (alive, moved, wide, migrating):
@@ -146,7 +146,7 @@ def test_an_instance_gets_what_nova_says_and_another_failure_does_not_keep_it(
     found = allocated(offline, "mine", here, big, elsewhere, unknown)
     assert offline.placement.held(here) == {root: NEED}
     assert found[here].end is End.HEALED
-    assert {found[each].end for each in (big, elsewhere, unknown)} == {End.FAILED}
+    assert {found[instance].end for instance in (big, elsewhere, unknown)} == {End.FAILED}
     assert f"mine ({root})" in found[big].detail
     assert "VCPU" in found[big].detail
     assert offline.placement.held(big) == offline.placement.held(elsewhere) == {}

@@ -71,7 +71,7 @@ def test_an_audit_counts_an_agent_that_cannot_tell_as_silent_and_says_why(
     result = offline.run("audit", NOW, "--delete", "--json", "--host-age=0")
     assert result.status == 4
     assert result.document["deleted"] == [gone], "the other agent can tell"
-    unknown = {each["uuid"]: each["reason"] for each in result.document["unknown"]}
+    unknown = {consumer["uuid"]: consumer["reason"] for consumer in result.document["unknown"]}
     assert set(unknown) == {live, on_both, shared}
     for reason in unknown.values():
         assert WHY in reason
@@ -90,7 +90,9 @@ def test_the_reason_arrives_without_traceback_over_a_broker_that_serialises_erro
     result = offline.run("audit", NOW, "--delete", "--json")
     agent.parts.close()
     assert result.status == 5
-    ((consumer, reason),) = [(one["uuid"], one["reason"]) for one in result.document["unknown"]]
+    ((consumer, reason),) = [
+        (entry["uuid"], entry["reason"]) for entry in result.document["unknown"]
+    ]
     assert consumer == live
     assert WHY in reason
     assert "Traceback" not in reason
@@ -127,7 +129,7 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
     ours.set_override("instance_source", "file", group="compute_agent")
     ours.set_override("instance_file", str(file), group="compute_agent")
     monkeypatch.setattr("compute_agent.cmd.agent.healing._Remedies._min_age", lambda _self: 0.0)
-    found = {each.consumer: each.end for each in healed(offline, agent, live, gone)}
+    found = {outcome.consumer: outcome.end for outcome in healed(offline, agent, live, gone)}
     assert found == {live: End.LEFT, gone: End.HEALED}, "the source knows for itself what is gone"
     assert offline.placement.held(live)
 

@@ -148,8 +148,8 @@ def test_a_guest_larger_than_a_cell_is_spread_over_several(offline: Operator) ->
     held = offline.placement.held(one["uuid"])
     assert held.pop(root) == {"DISK_GB": 1}
     assert set(held) == set(cells)
-    assert sum(each["VCPU"] for each in held.values()) == 6
-    assert sum(each["MEMORY_MB"] for each in held.values()) == 1500
+    assert sum(holding["VCPU"] for holding in held.values()) == 6
+    assert sum(holding["MEMORY_MB"] for holding in held.values()) == 1500
 
 
 def test_the_agent_tells_which_cell_the_guest_is_on(
@@ -186,14 +186,14 @@ def test_missing_disk_alone_is_taken_from_the_pool_that_the_host_shares(offline:
     placement, mine = offline.placement, str(uuid.uuid4())
     root = placement.new_provider("flat", {"VCPU": 8, "MEMORY_MB": 4096}, HOST_TRAITS)
     pool = placement.new_provider("pool", {"DISK_GB": 99}, ("MISC_SHARES_VIA_AGGREGATE",))
-    for each in (root, pool):
-        placement.set_aggregates(each, [mine])
+    for provider in (root, pool):
+        placement.set_aggregates(provider, [mine])
     without, with_part = instance("flat"), instance("flat")
     placement.claim({root: {"VCPU": 2, "MEMORY_MB": 512}}, with_part["uuid"])
     assert offline.run("heal_allocations", described(offline, without, with_part)).status == 0
-    for one in (without, with_part):
+    for case in (without, with_part):
         held = {root: {"VCPU": 2, "MEMORY_MB": 512}, pool: {"DISK_GB": 10}}
-        assert placement.held(one["uuid"]) == held
+        assert placement.held(case["uuid"]) == held
 
 
 def test_a_port_gets_what_it_asks_for_and_its_provider_is_told(offline: Operator) -> None:
@@ -221,10 +221,10 @@ def test_healing_that_is_killed_again_and_again_is_completed_by_the_next_run(
     kills = 0
     while offline.run_killed_before_write(2, "heal_allocations", file).status == -signal.SIGKILL:
         kills += 1
-        held = [offline.placement.held(each["uuid"]) for each in all_]
-        assert all(each in ({}, {root: NEED}) for each in held)
+        held = [offline.placement.held(consumer["uuid"]) for consumer in all_]
+        assert all(holding in ({}, {root: NEED}) for holding in held)
     assert kills > 1
-    assert all(offline.placement.held(each["uuid"]) == {root: NEED} for each in all_)
+    assert all(offline.placement.held(entry["uuid"]) == {root: NEED} for entry in all_)
     assert offline.run("heal_allocations", file).status == 4
 
 
@@ -287,11 +287,11 @@ def test_a_bare_uuid_says_that_it_exists_and_nothing_else(offline: Operator) -> 
 def test_the_audit_reads_the_same_file(offline: Operator) -> None:
     root = flat_host(offline.placement)
     alive, migration, gone = instance("flat"), str(uuid.uuid4()), str(uuid.uuid4())
-    for each in (alive["uuid"], migration, gone):
-        offline.placement.claim({root: {"VCPU": 1}}, each)
+    for holder in (alive["uuid"], migration, gone):
+        offline.placement.claim({root: {"VCPU": 1}}, holder)
     file = described(offline, alive, f"{migration}  # a migration")
     result = offline.run("audit", file, "--min-age=0", "--json")
-    assert [each["uuid"] for each in result.document["orphans"]] == [gone]
+    assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
 
 
 def test_an_instance_that_changes_meanwhile_is_looked_at_again(
@@ -332,5 +332,5 @@ def test_the_sample_file_describes_instances_that_are_healed(offline: Operator) 
     sample = f"--instances={REPOSITORY / 'etc' / 'instances.jsonl.sample'}"
     result = offline.run("heal_allocations", sample, "--json")
     assert result.status == 0, result.err
-    states = [each["state"] for each in result.document["outcomes"]]
+    states = [outcome["state"] for outcome in result.document["outcomes"]]
     assert states == ["healed", "healed", "skipped", "healed"]

@@ -104,7 +104,7 @@ def test_3_when_placement_goes_away_and_what_was_healed_is_said(
     monkeypatch.setattr(InProcessTransport, "send", send)
     result = offline.run("heal_allocations", described(offline, first, second), "--json")
     assert result.status == 3
-    assert [each["instance"] for each in result.document["outcomes"]] == [first["uuid"]]
+    assert [outcome["instance"] for outcome in result.document["outcomes"]] == [first["uuid"]]
     assert "503" in result.document["failure"]
 
 

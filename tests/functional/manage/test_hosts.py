@@ -169,12 +169,14 @@ def test_a_host_is_renamed_with_everything_that_is_named_after_it(operator: Oper
     result = operator.run("rename", operator.name, new, "--json")
     assert result.status == 0
     after = operator.placement.providers(new)
-    expected = {name.replace(operator.name, new, 1): each["uuid"] for name, each in before.items()}
-    assert {name: each["uuid"] for name, each in after.items()} == {
+    expected = {
+        name.replace(operator.name, new, 1): provider["uuid"] for name, provider in before.items()
+    }
+    assert {name: provider["uuid"] for name, provider in after.items()} == {
         **expected,
         f"{operator.name}:an agent": foreign,
     }
-    assert {each["uuid"] for each in result.document["renamed"]} == set(expected.values())
+    assert {rename["uuid"] for rename in result.document["renamed"]} == set(expected.values())
 
 
 def test_a_dry_run_of_a_renaming_writes_nothing(offline: Operator) -> None:
@@ -210,7 +212,7 @@ def test_new_names_may_be_old_names_of_the_same_tree(offline: Operator, old: str
     names = [f"{old}_1", f"{old}_1_1"]
     children = [offline.placement.new_provider(name, {}, (), root) for name in names]
     assert offline.run("rename", old, new).status == 0
-    found = {each["uuid"]: name for name, each in offline.placement.providers(new).items()}
+    found = {provider["uuid"]: name for name, provider in offline.placement.providers(new).items()}
     assert found == {root: new, children[0]: f"{new}_1", children[1]: f"{new}_1_1"}
 
 

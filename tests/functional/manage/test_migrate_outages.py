@@ -70,7 +70,11 @@ def layout_of(operator: Operator, guests: list[str]) -> str:
     """In which of the layouts placement has the host, which must be one of them in everything."""
     tree = operator.placement.providers(operator.name)
     root, cell = tree[operator.name], tree.get(f"{operator.name}_NUMA0")
-    counted = {each["uuid"] for each in (root, cell) if each and "VCPU" in each["inventories"]}
+    counted = {
+        provider["uuid"]
+        for provider in (root, cell)
+        if provider and "VCPU" in provider["inventories"]
+    }
     held = {provider for guest in guests for provider in operator.placement.held(guest)}
     assert held == counted
     return "flat" if held == {root["uuid"]} else "nested"

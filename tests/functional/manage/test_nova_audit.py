@@ -30,15 +30,15 @@ def test_what_nova_does_not_know_is_an_orphan_however_many_pages_its_list_has(
 ) -> None:
     root = offline.placement.new_host("one")
     *alive, gone = claims(offline, root, 6)
-    cloud.servers = [server(each, "one") for each in alive]
+    cloud.servers = [server(guest, "one") for guest in alive]
     result = offline.run("audit", NOW, "--json")
     assert result.status == 3
     assert result.document["source"] == "nova"
-    assert [each["uuid"] for each in result.document["orphans"]] == [gone]
+    assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
     assert sum("/servers/detail" in target for _, target, _ in cloud.requests) == 3
     assert offline.run("audit", NOW, "--delete").status == 4
     assert offline.placement.held(gone) == {}
-    assert all(offline.placement.held(each) for each in alive)
+    assert all(offline.placement.held(guest) for guest in alive)
 
 
 def test_unfinished_migrations_exist_and_finished_ones_do_not(
@@ -50,11 +50,11 @@ def test_unfinished_migrations_exist_and_finished_ones_do_not(
     consumers = dict(zip(statuses, claims(offline, root, len(statuses), "MIGRATION"), strict=True))
     orphaned = offline.placement.claim({root: {"VCPU": 1}}, None, "MIGRATION")
     cloud.servers = [server(instance, "one")]
-    cloud.migrations = [migration(each, instance, status) for status, each in consumers.items()]
+    cloud.migrations = [migration(uuids, instance, status) for status, uuids in consumers.items()]
     cloud.migrations.append(migration(orphaned, new_uuid(), "error"))
     result = offline.run("audit", NOW, "--json")
     gone = {consumers[status] for status in (FINISHED, "confirmed", "failed")} | {orphaned}
-    assert {each["uuid"] for each in result.document["orphans"]} == gone
+    assert {orphan["uuid"] for orphan in result.document["orphans"]} == gone
 
 
 def test_a_server_that_the_list_left_out_is_asked_for_and_is_no_orphan(
@@ -80,12 +80,12 @@ def test_what_else_does_not_fit_is_reported(offline: Operator, cloud: Cloud) -> 
         *(hypervisor(uuid_, name) for uuid_, name in ((one, "one"), (two, "two"))),
         *(hypervisor(uuid_, "x", "down") for uuid_ in (down, used)),
     ]
-    cloud.servers = [server(each, "one") for each in (naked, astray, moving)]
+    cloud.servers = [server(guest, "one") for guest in (naked, astray, moving)]
     cloud.servers.append(server(stays, "x"))
     cloud.migrations = [migration(new_uuid(), moving, "migrating")]
     result = offline.run("audit", NOW, "--host-age=0", "--json")
     assert result.status == 0
-    assert {(each["what"], each["uuid"]) for each in result.document["findings"]} == {
+    assert {(finding["what"], finding["uuid"]) for finding in result.document["findings"]} == {
         ("instance without allocations", naked),
         ("instance with allocations on another host", astray),
         ("provider without owner", nobodys),

@@ -50,7 +50,7 @@ def test_an_older_nova_is_asked_in_its_own_microversion_and_glance_for_propertie
     cloud.servers = [server(new_uuid(), "flat") for _ in range(2)]
     assert offline.run("heal_allocations").status == 0
     held = {root: {"PCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10}}
-    assert all(offline.placement.held(each["id"]) == held for each in cloud.servers)
+    assert all(offline.placement.held(guest["id"]) == held for guest in cloud.servers)
     assert {version for _, target, version in cloud.requests if "detail" in target} == {"2.90"}
     assert sum(target.startswith("/v2/images/") for _, target, _ in cloud.requests) == 1
 
@@ -87,7 +87,7 @@ def test_127_when_nova_is_too_old(offline: Operator, cloud: Cloud) -> None:
 def test_one_server_is_asked_for_alone(offline: Operator, cloud: Cloud) -> None:
     root = flat_host(offline.placement)
     one, other = new_uuid(), new_uuid()
-    cloud.servers = [server(each, "flat") for each in (one, other)]
+    cloud.servers = [server(instance, "flat") for instance in (one, other)]
     assert offline.run("heal_allocations", f"--instance={one}").status == 0
     assert offline.placement.held(one) == {root: NEED}
     assert offline.placement.held(other) == {}

@@ -16,7 +16,7 @@ AZ, RACK = str(uuid.uuid4()), str(uuid.uuid4())
 def list_hosts(operator: Operator, hosts: Mapping[str, list[str]]) -> None:
     """Write the source: aggregate uuid to its hosts."""
     file = operator.directory / "aggregates.yaml"
-    file.write_text(yaml.safe_dump([{"uuid": each, "hosts": hosts[each]} for each in hosts]))
+    file.write_text(yaml.safe_dump([{"uuid": host, "hosts": hosts[host]} for host in hosts]))
     operator.configure(compute_scheduler={"aggregate_source": file})
 
 

@@ -80,7 +80,7 @@ class Cloud:
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
         """What a consumer holds."""
         found = self.call("GET", f"/allocations/{consumer}")["allocations"]
-        return {uuid: one["resources"] for uuid, one in found.items()}
+        return {uuid: item["resources"] for uuid, item in found.items()}
 
 
 @pytest.fixture

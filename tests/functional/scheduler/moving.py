@@ -101,13 +101,13 @@ class World:
     def held(self, consumer: str) -> Held:
         """What a consumer holds, by the providers' short names."""
         found = self.call("GET", f"/allocations/{consumer}")["allocations"]
-        return {self.names[uuid]: one["resources"] for uuid, one in found.items()}
+        return {self.names[uuid]: item["resources"] for uuid, item in found.items()}
 
     def used(self) -> Held:
         """What placement counts as used, by the providers' short names, without zeros."""
         used = {}
-        for one, name in self.names.items():
-            usages = self.call("GET", f"/resource_providers/{one}/usages")["usages"]
+        for provider, name in self.names.items():
+            usages = self.call("GET", f"/resource_providers/{provider}/usages")["usages"]
             used[name] = {c: n for c, n in usages.items() if n}
         return {name: amounts for name, amounts in used.items() if amounts}
 
@@ -147,8 +147,8 @@ class World:
 def together(*held: Held) -> Held:
     """The sum of what several consumers hold."""
     total: Held = {}
-    for one in held:
-        for provider, amounts in one.items():
+    for holding in held:
+        for provider, amounts in holding.items():
             there = total.setdefault(provider, {})
             for name, amount in amounts.items():
                 there[name] = there.get(name, 0) + amount

@@ -69,8 +69,8 @@ def test_a_guest_larger_than_any_cell_is_split_over_them(cloud: Cloud, command: 
     document = json.loads(done.stdout)
     held = cloud.held(document["consumer"])
     assert set(held) == set(cells)
-    assert sum(one["VCPU"] for one in held.values()) == 6
-    assert sum(one["MEMORY_MB"] for one in held.values()) == 1500
+    assert sum(holding["VCPU"] for holding in held.values()) == 6
+    assert sum(holding["MEMORY_MB"] for holding in held.values()) == 1500
 
 
 def test_a_device_lands_below_the_cell_of_its_guest(cloud: Cloud, command: Command) -> None:
@@ -188,7 +188,7 @@ def test_a_specification_is_claimed_and_its_selections_printed(
     done = command("select", "--json", input=json.dumps(spec))
     assert done.returncode == 0, done.stderr
     selections = json.loads(done.stdout)
-    assert {one[0]["compute_node_uuid"] for one in selections} == hosts
+    assert {offer[0]["compute_node_uuid"] for offer in selections} == hosts
     for instance, [selection] in zip(instances, selections, strict=True):
         assert cloud.held(instance) == {
             selection["compute_node_uuid"]: {"VCPU": 1, "MEMORY_MB": 64}

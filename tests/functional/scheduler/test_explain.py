@@ -102,7 +102,7 @@ def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
         }
     ]
     document = explained(command, *asked, "--member-of", aggregate)
-    assert [[kind for kind in one if kind != "group"] for [one] in changes(document)] == [
+    assert [[kind for kind in change if kind != "group"] for [change] in changes(document)] == [
         ["drop_aggregate"]
     ]
     # a name that placement has never heard of

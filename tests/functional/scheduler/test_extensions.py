@@ -72,9 +72,9 @@ class Hosts:
         names = self.world.names
         return (
             {
-                tuple(sorted(names[uuid] for uuid in one.allocations))
+                tuple(sorted(names[uuid] for uuid in candidate.allocations))
                 for host in hosts
-                for one in host.candidates
+                for candidate in host.candidates
             },
             [path for path in recorded.requests if "candidates" in path],
         )
@@ -123,7 +123,7 @@ def test_candidates_are_the_same_with_extensions_and_without(
     without, questions = hosts.found(extended, request, use=False)
     assert with_them == without
     assert with_them
-    assert not any("isolate=" in one or "!_" in one for one in questions)
+    assert not any("isolate=" in question or "!_" in question for question in questions)
 
 
 def test_a_device_is_kept_off_the_cell_of_the_guest(
@@ -142,7 +142,7 @@ def test_with_extensions_a_limit_is_not_spent_on_what_cannot_be_used(
     hosts.nested("b", 8, 8)
     found, questions = hosts.found(extended, hosts.asked(**TWO_NODES), use=True, limit=2)
     assert found == {("a0", "a1"), ("b0", "b1")}
-    assert any("isolate=_NUMA0,_NUMA1" in one for one in questions)
+    assert any("isolate=_NUMA0,_NUMA1" in question for question in questions)
 
 
 def test_a_zone_binds_the_host_where_all_resources_are_on_providers_below_it(
@@ -178,13 +178,13 @@ def test_a_placement_that_announces_none_is_asked_in_the_plain_api(
     hosts.nested("a", 4, 1, zone=True)
     found, questions = hosts.found(published, hosts.asked(**FAR_CARD), use=True)
     assert found == {("a0", "a1card")}
-    assert not any("!_" in one for one in questions)
+    assert not any("!_" in question for question in questions)
     zoned = spec(
         {"root_required": hosts.trait}, vcpus=4, memory_mb=0, root_gb=0, availability_zone="az"
     )
     found, questions = hosts.found(published, zoned, use=True)
     assert found == {("a0",)}
-    assert not any("root_member_of" in one for one in questions)
+    assert not any("root_member_of" in question for question in questions)
 
 
 def test_a_placement_that_was_rolled_back_is_asked_in_the_plain_api(

@@ -95,7 +95,7 @@ def test_aggregates_are_read_with_their_zones_and_kept_for_a_minute(nova: Nova, 
     assert isinstance(source, NovaAggregates)
     source._clock = clock = Clock()
     assert source.current().where("availability_zone", "az1") == {AZ}
-    assert [one.uuid for one in source.current().of_host("h1")] == [AZ]
+    assert [zone.uuid for zone in source.current().of_host("h1")] == [AZ]
     assert nova.asked == [("/v2.1/os-aggregates", "compute 2.41")]
     nova.aggregates = []
     clock.now = KEPT_SECONDS

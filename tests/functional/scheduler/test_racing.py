@@ -139,7 +139,7 @@ def test_several_instances_leave_nothing_when_one_does_not_fit(cloud: Cloud, con
     instances = [new_uuid() for _ in range(3)]
     with pytest.raises(NoValidHost):
         scheduler(config)[0].select_destinations(one_slot(cloud), instances)
-    assert [cloud.held(one) for one in instances] == [{}, {}, {}]
+    assert [cloud.held(instance) for instance in instances] == [{}, {}, {}]
 
 
 def test_what_placement_failed_to_take_back_is_given_back_later(cloud: Cloud, config: Path) -> None:
@@ -279,7 +279,9 @@ def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: P
             announcements.receive(state)
         status = client.call("upgrade_status")
         assert status["minimum_service_version"] == 0
-        assert {tuple(one["held_back_by"]) for one in status["behaviours"]} == {(f"h-{old}",)}
+        assert {tuple(behaviour["held_back_by"]) for behaviour in status["behaviours"]} == {
+            (f"h-{old}",)
+        }
         cloud.call("DELETE", f"/resource_providers/{old}")
         service.renew()
         assert client.call("upgrade_status")["minimum_service_version"] == 1

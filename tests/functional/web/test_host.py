@@ -27,7 +27,7 @@ def squares(page: Any, box: str, title: str) -> list[str]:
     """The kinds of the squares of an amount, in order."""
     drawn = figure(page, box, title).locator(".square")
     kinds = ("held", "free", "reserved", "broken")
-    classes = [str(each.get_attribute("class")).split() for each in drawn.all()]
+    classes = [str(mark.get_attribute("class")).split() for mark in drawn.all()]
     return [next(kind for kind in kinds if kind in names) for names in classes]
 
 
@@ -79,7 +79,7 @@ def test_a_claim_made_elsewhere_appears_and_goes(open_page: OpenPage, site: Site
     summary = page.get_by_text("All providers, with their traits")
     summary.focus()
     tree = site("GET", f"/provider_trees/{host}")
-    gpu = next(each["uuid"] for each in tree["providers"] if "_84_00" in each["name"])
+    gpu = next(provider["uuid"] for provider in tree["providers"] if "_84_00" in provider["name"])
     consumer = site.claim({gpu: {"VGPU": 3}})
     held = page.locator(f".square.held[data-consumer='{consumer}']")
     held.nth(2).wait_for()

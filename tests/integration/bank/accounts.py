@@ -210,7 +210,7 @@ class Accounts:
         return False
 
     def forget_empty(self) -> None:
-        for account in [one for one in self.open.values() if not one.holding]:
+        for account in [operation for operation in self.open.values() if not operation.holding]:
             self.close(account)
 
     def close(self, account: Account) -> None:
@@ -272,11 +272,13 @@ class Accounts:
         When it was not so far, another write with the generations that it expects (a *fence*)
         makes sure that it never will be.
         """
-        after = {one.uuid: self.grouped(write.placed[one.uuid]) for one in concerned}
-        before = {one.uuid: one.holding for one in concerned}
+        after = {
+            operation.uuid: self.grouped(write.placed[operation.uuid]) for operation in concerned
+        }
+        before = {operation.uuid: operation.holding for operation in concerned}
         mixed = 0
         for _ in range(_TRIES):
-            seen = {one.uuid: self.read(one.uuid) for one in concerned}
+            seen = {operation.uuid: self.read(operation.uuid) for operation in concerned}
             now = {uuid: self.grouped(placed) for uuid, (placed, _) in seen.items()}
             if now == after and before != after:
                 self._happened(write, concerned)
@@ -306,7 +308,7 @@ class Accounts:
     def _fence(
         self, concerned: list[Account], seen: Mapping[str, tuple[Placed, int | None]]
     ) -> bool:
-        account = next(one for one in concerned if one.holding)
+        account = next(operation for operation in concerned if operation.holding)
         placed, generation = seen[account.uuid]
         fence = Write({account.uuid: placed}, {account.uuid: generation})
         try:

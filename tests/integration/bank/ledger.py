@@ -45,8 +45,8 @@ class Ledger:
     def load(cls, path: Path) -> Ledger:
         raw: dict[str, Any] = json.loads(path.read_text())
         ledger = cls(**raw)
-        ledger.shared = [GuardedWrite(**one) for one in raw["shared"]]
-        ledger.inventories = [GuardedWrite(**one) for one in raw["inventories"]]
+        ledger.shared = [GuardedWrite(**guarded) for guarded in raw["shared"]]
+        ledger.inventories = [GuardedWrite(**inventory) for inventory in raw["inventories"]]
         for name in ("raised", "perhaps", "counts"):
             setattr(ledger, name, Counter(raw[name]))
         return ledger

@@ -103,8 +103,8 @@ def wrong_in(world: World, seen: Look) -> list[str]:
                 f"{used - stock.capacity} too many"
             )
     holders, recorded = seen.held.keys(), seen.consumers.keys()
-    problems += [f"{one} has allocations but no record" for one in holders - recorded]
-    problems += [f"{one} has a record but no allocations" for one in recorded - holders]
+    problems += [f"{holder} has allocations but no record" for holder in holders - recorded]
+    problems += [f"{consumer} has a record but no allocations" for consumer in recorded - holders]
     return problems
 
 
@@ -166,7 +166,7 @@ class Observer:
         seen = look(self._engine)
         self.looks += 1
         wrong = wrong_in(self._world, seen) + wrong_between(self.last, seen)
-        self.violations += [one for one in wrong if one not in self.violations]
+        self.violations += [problem for problem in wrong if problem not in self.violations]
         self.stamps |= {stock.stamp for stock in seen.stock.values()}
         self.over_capacity += sum(
             seen.sums.get(key, 0) > stock.capacity for key, stock in seen.stock.items()

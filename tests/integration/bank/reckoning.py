@@ -31,7 +31,10 @@ def _holdings(world: World, first: Look, last: Look, ledgers: Sequence[Ledger]) 
         if holding not in states:
             problems.append(f"{uuid} has {holding} in the end, must have one of {states}")
     strangers = last.held.keys() - possible.keys() - first.held.keys()
-    problems += [f"{one} has {last.held[one]} in the end, but nobody claimed" for one in strangers]
+    problems += [
+        f"{stranger} has {last.held[stranger]} in the end, but nobody claimed"
+        for stranger in strangers
+    ]
     return problems
 
 

@@ -72,7 +72,7 @@ def test_only_what_no_agent_runs_and_no_silent_host_may_run_is_deleted(
     other.script(nodes=["other"], instances=[running_there])
     claim(placement, root, {"VCPU": 1}, running_there)
     body = {
-        "allocations": {each: {"resources": {"VCPU": 1}} for each in (root, silent)},
+        "allocations": {host: {"resources": {"VCPU": 1}} for host in (root, silent)},
         "project_id": "p",
         "user_id": "u",
         "consumer_generation": None,

@@ -134,7 +134,7 @@ def test_instances_are_claimed_and_a_host_is_drained_over_the_bus(
         )
         for instance in instances
     ]
-    assert {unit["name"] for each in given for unit in each["units"]} == {"2", "3"}
+    assert {unit["name"] for answer in given for unit in answer["units"]} == {"2", "3"}
     again = call("instance_claim", spec={"instance_uuid": instances[0]}, allocations=wanted)
     assert again["units"] == given[0]["units"]
     with pytest.raises(call.errors, match="holds no allocation"):
@@ -144,7 +144,7 @@ def test_instances_are_claimed_and_a_host_is_drained_over_the_bus(
     assert call("clear_fault", provider=root) is False
 
     call("set_host_enabled", enabled=False, reason="drained for repair")
-    assert [each["consumer"] for each in agent.ask("claims")] == sorted(instances)
+    assert [answer["consumer"] for answer in agent.ask("claims")] == sorted(instances)
     for instance in instances:
         assert placement.request("DELETE", f"/allocations/{instance}").ok
         assert call("drop_claim", instance=instance) is True

@@ -115,7 +115,7 @@ def test_every_worker_hears_the_agents_and_the_status_names_the_old_ones(
     def all_workers_know() -> bool:
         # who answers is chosen by the broker, in turn
         told = [json.loads(status(config, "--json")) for _ in range(2)]
-        return all(one["behaviours"][0]["held_back_by"] == [f"h-{old}"] for one in told)
+        return all(line["behaviours"][0]["held_back_by"] == [f"h-{old}"] for line in told)
 
     eventually(all_workers_know, log.read_text())
     assert f"by h-{old}" in status(config)
@@ -131,7 +131,7 @@ def test_a_command_leaves_out_the_hosts_that_a_running_scheduler_knows_as_disabl
     def all_workers_know() -> bool:
         # who answers is chosen by the broker, in turn
         told = [call("announced_hosts")["hosts"] for _ in range(2)]
-        return all(host in [one["root"] for one in hosts] for hosts in told)
+        return all(host in [row["root"] for row in hosts] for hosts in told)
 
     eventually(all_workers_know, log.read_text())
     command = [PROGRAM, "--config-file", str(config), "claim", "--resources", f"{cloud.mark}=1"]

@@ -9,7 +9,7 @@ def total(feed: Feed, name: str) -> int:
     index = feed.index()
     slot = index.slot_of(name)
     assert slot is not None
-    return sum(each.capacity for each in index.inventories(slot))
+    return sum(inventory.capacity for inventory in index.inventories(slot))
 
 
 def trait_count(feed: Feed, name: str) -> int:

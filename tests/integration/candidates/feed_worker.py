@@ -58,6 +58,6 @@ def run(url: str, requests: Connection) -> None:
         row: ProviderRow | None = None
         if slot is not None:
             tree = index.tree(int(index.root[slot]))
-            row = next(each for each in tree.providers if each.uuid == uuid)
+            row = next(provider for provider in tree.providers if provider.uuid == uuid)
         requests.send(row)
     store.close()

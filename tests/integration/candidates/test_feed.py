@@ -47,7 +47,7 @@ def used(feed: Feed, name: str) -> list[int]:
     index = feed.index()
     slot = index.slot_of(name)
     assert slot is not None
-    return [each.used for each in index.inventories(slot)]
+    return [inventory.used for inventory in index.inventories(slot)]
 
 
 def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
@@ -119,7 +119,10 @@ def test_a_transaction_is_never_seen_by_half(store: Store) -> None:
             index = feed.index()
             slots = [index.slot_of(name) for name in (one, other)]
             sums = [
-                each.used for slot in slots if slot is not None for each in index.inventories(slot)
+                inventory.used
+                for slot in slots
+                if slot is not None
+                for inventory in index.inventories(slot)
             ]
             if sum(sums) != 1:
                 halves.append(sums)

@@ -106,13 +106,13 @@ class Writer(Client):
             child = create(self.store, {"VCPU": number}, root)
             row = self.seen(child)
             assert row is not None
-            assert [each.capacity for each in row.inventories] == [number]
+            assert [inventory.capacity for inventory in row.inventories] == [number]
             consumer = str(uuid.uuid4())
             claim(self.store, consumer, {root: {"VCPU": 1}, child: {"VCPU": 1}})
             for name in (root, child):
                 row = self.seen(name)
                 assert row is not None
-                assert [each.used for each in row.inventories] == [1]
+                assert [inventory.used for inventory in row.inventories] == [1]
             self.store.write(
                 aggregates.replace, child, [AGGREGATE], generation=self.generation(child)
             )
@@ -124,7 +124,7 @@ class Writer(Client):
             self.store.write(allocations.delete, consumer)
             row = self.seen(root)
             assert row is not None
-            assert [each.used for each in row.inventories] == [0]
+            assert [inventory.used for inventory in row.inventories] == [0]
             if number % 2:
                 self.store.write(providers.delete, child)
                 assert self.seen(child) is None
@@ -158,9 +158,9 @@ class Neighbour(Client):
             assert self.use(leaf) == {class_id: 0}
             if number == rounds:
                 return
-            for one in (leaf, branch):
-                self.store.write(providers.delete, one)
-                assert self.seen(one) is None
+            for provider in (leaf, branch):
+                self.store.write(providers.delete, provider)
+                assert self.seen(provider) is None
             self.store.write(traits.delete, trait)
             self.store.write(resource_classes.delete, name)
             names = self.ask("").names
@@ -173,7 +173,9 @@ class Neighbour(Client):
         return row
 
     def use(self, name: str) -> dict[int, int]:
-        return {each.resource_class_id: each.used for each in self.row(name).inventories}
+        return {
+            inventory.resource_class_id: inventory.used for inventory in self.row(name).inventories
+        }
 
     def hang(self, name: str, parent: str | None) -> None:
         self.rename(name, parent)
@@ -184,11 +186,11 @@ class Neighbour(Client):
         self, consumer: str, top: str, wanted: dict[str, dict[str, InventoryRecord]], name: str
     ) -> None:
         """Move what the consumer has of a class to where that class is wanted."""
-        place = next(one for one, records in wanted.items() if records)
+        place = next(uuid for uuid, records in wanted.items() if records)
         held = {top: {"VCPU": 1}, place: {name: 3}}
         self.store.write(
             reshape.apply,
-            {one: (self.generation(one), records) for one, records in wanted.items()},
+            {name: (self.generation(name), records) for name, records in wanted.items()},
             [ConsumerWrite(consumer, held, "p", "u", None, ANY)],
         )
 
@@ -213,8 +215,8 @@ def test_writers_on_one_tree_see_their_own_writes_on_every_worker(store: Store) 
         with ThreadPoolExecutor(4) as pool:
             begun = [pool.submit(Neighbour(store, guarded, n).run, top, 4) for n in range(3)]
             begun.append(pool.submit(mover.run, top, above, 12))
-            for one in begun:
-                one.result()
+            for writer in begun:
+                writer.result()
         fresh = feed_worker.content(Feed(store).index())
         assert {len(tree.providers) for tree in fresh.trees} == {1, 7}
         for pipe in pipes:

@@ -23,7 +23,9 @@ def restock(store: Store, name: str, stock: dict[str, int]) -> None:
         inventories.replace,
         name,
         generation=store.read(providers.get, name).generation,
-        records={each: InventoryRecord(total=total) for each, total in stock.items()},
+        records={
+            resource_class: InventoryRecord(total=total) for resource_class, total in stock.items()
+        },
         reserved_may_equal_total=True,
     )
 

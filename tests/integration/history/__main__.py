@@ -47,7 +47,7 @@ def main() -> int:
             service.stop()
     begun = time.monotonic()
     wrong = list(contradictions(recorder.operations, dict.fromkeys(recorder.providers, TOTAL)))
-    counts = Counter(f"{one.kind} {one.result}" for one in recorder.operations)
+    counts = Counter(f"{operation.kind} {operation.result}" for operation in recorder.operations)
     sys.stdout.write(
         f"{len(recorder.operations)} operations in {options.seconds:.0f} s, {kills} kills: "
         f"{dict(sorted(counts.items()))}; checked in {time.monotonic() - begun:.0f} s\n"

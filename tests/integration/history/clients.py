@@ -179,7 +179,9 @@ class Client:
         def made_of(status: int, content: Any) -> dict[str, Any]:
             assert status == 200, content
             hosts = {
-                host for each in content["allocation_requests"] for host in each["allocations"]
+                host
+                for allocation_request in content["allocation_requests"]
+                for host in allocation_request["allocations"]
             }
             return {"result": OK, "hosts": frozenset(hosts)}
 

@@ -90,7 +90,7 @@ class Host:
         domain = self.libvirt.lookupByUUIDString(uuid)
         if domain.isActive():
             domain.destroy()
-        if uuid in {each.UUIDString() for each in self.libvirt.listAllDomains()}:
+        if uuid in {domain.UUIDString() for domain in self.libvirt.listAllDomains()}:
             domain.undefine()
 
     def register(self, inventory: Mapping[str, Mapping[str, Any]]) -> None:

@@ -42,7 +42,10 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
         capsys.readouterr()
         agent.main(["doctor", f"--config-file={path}", "--json"])
         document = json.loads(capsys.readouterr().out)
-        return {(each["level"], each["subject"]): each for each in document["diagnoses"]}
+        return {
+            (diagnosis["level"], diagnosis["subject"]): diagnosis
+            for diagnosis in document["diagnoses"]
+        }
 
     return examine
 
@@ -68,8 +71,8 @@ class WithoutKvm(LibvirtDriver):
     def hypervisor(self) -> HypervisorReading:
         reading = super().hypervisor()
         emulators = tuple(
-            replace(each, virt_types=tuple(t for t in each.virt_types if t != "kvm"))
-            for each in reading.capabilities.emulators
+            replace(emulator, virt_types=tuple(t for t in emulator.virt_types if t != "kvm"))
+            for emulator in reading.capabilities.emulators
         )
         return replace(reading, capabilities=replace(reading.capabilities, emulators=emulators))
 

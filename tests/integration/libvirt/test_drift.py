@@ -88,7 +88,7 @@ def provider(placement: PlacementProcess, host: Host, suffix: str) -> str:
 
 
 def held(placement: PlacementProcess, host: Host, consumer: str) -> dict[str, dict[str, int]]:
-    names = {each["uuid"]: name for name, each in placement.tree(host.name).items()}
+    names = {provider["uuid"]: name for name, provider in placement.tree(host.name).items()}
     allocations = placement.get(f"/allocations/{consumer}")["allocations"]
     return {
         names[uuid].removeprefix(host.name): entry["resources"]

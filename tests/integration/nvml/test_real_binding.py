@@ -103,7 +103,8 @@ def test_mig_devices_and_profiles_are_read(reader: Reader) -> None:
     gpu = only(reader.read(MIG))
     assert gpu["mig_enabled"]
     profiles = [
-        (one["name"], one["profile_id"], one["max_instances"]) for one in gpu["mig_profiles"]
+        (profile["name"], profile["profile_id"], profile["max_instances"])
+        for profile in gpu["mig_profiles"]
     ]
     assert profiles == [("1g.10gb", 19, 7), ("3g.40gb", 9, 2)]
     devices = [(device["uuid"], device["profile"]) for device in gpu["mig_devices"]]

@@ -99,7 +99,7 @@ def test_a_class_that_does_not_exist_is_reported_and_left_alone(
 ) -> None:
     sabotage(store, UNKNOWN_CLASS[table], uuid=host)
     try:
-        (found,) = (one for one in store.read(audit.audit) if one.check == "class")
+        (found,) = (finding for finding in store.read(audit.audit) if finding.check == "class")
         assert not found.mendable
         assert table in str(found)
         assert "9999" in str(found)

@@ -138,7 +138,7 @@ def test_many_clients_never_get_more_than_there_is_and_lose_nothing(
     hosts = [new_provider(store, {"VCPU": CAPACITY}) for _ in range(3)]
     pool = new_provider(store, {"DISK_GB": 40})
     stores = [Store.open(migrated_database_url, options=OPTIONS) for _ in range(CLIENTS)]
-    clients = [Client(one, hosts, pool, seed) for seed, one in enumerate(stores)]
+    clients = [Client(own, hosts, pool, seed) for seed, own in enumerate(stores)]
     generations = {uuid: generation_of(store, uuid) for uuid in [*hosts, pool]}
     with ThreadPoolExecutor(CLIENTS) as threads:
         for finished in [threads.submit(client.run) for client in clients]:
@@ -163,8 +163,8 @@ def test_many_clients_never_get_more_than_there_is_and_lose_nothing(
         assert {name: n for name, n in use_of(store, uuid).items() if n} == dict(amounts)
         assert generation_of(store, uuid) > generations[uuid]
     assert sum(client.refused["CapacityExceeded"] for client in clients) > 0, "nobody fought"
-    for one in [store, *stores]:
-        one.close()
+    for opened in [store, *stores]:
+        opened.close()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
@@ -203,5 +203,5 @@ def test_claims_fill_a_provider_to_the_last_unit_without_a_needless_conflict(
     assert all(used <= capacity for used, capacity in numbers)
     assert store.read(audit.audit) == []
     assert len(store.read(providers.find)) == 2
-    for one in [store, *stores]:
-        one.close()
+    for opened in [store, *stores]:
+        opened.close()

@@ -50,9 +50,10 @@ class Machine(RuleBasedStateMachine):
                 self.api.delete(f"/allocations/{consumer}"), self.model.delete_allocations(consumer)
             )
         while self.model.providers:
-            for one in list(self.model.providers):
+            for provider in list(self.model.providers):
                 self.compare(
-                    self.api.delete(f"/resource_providers/{one}"), self.model.delete_provider(one)
+                    self.api.delete(f"/resource_providers/{provider}"),
+                    self.model.delete_provider(provider),
                 )
         for name in [name for name in self.model.traits if name.startswith("CUSTOM_")]:
             self.compare(self.api.delete(f"/traits/{name}"), self.model.delete_trait(name))
@@ -90,7 +91,8 @@ class Machine(RuleBasedStateMachine):
             parent = self.new_provider(f"first-{self.created}", parent)
             self.set_inventories(parent, 0, stock)
         placed = {
-            one: dict.fromkeys(known.inventories, 1) for one, known in self.model.providers.items()
+            uuid: dict.fromkeys(known.inventories, 1)
+            for uuid, known in self.model.providers.items()
         }
         self.write({CONSUMERS[0]: Entry(placed, None, "p1", "u1", "INSTANCE")})
 
@@ -229,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         place = data.draw(st.sampled_from(sorted(held.allocations)), label="place")
         name = data.draw(st.sampled_from(sorted(held.allocations[place])), label="class")
         self.set_inventory(place, self.generation(place, 0), name, Record(total))
-        placed = {one: dict(resources) for one, resources in held.allocations.items()}
+        placed = {uuid: dict(resources) for uuid, resources in held.allocations.items()}
         placed[place][name] = max(1, placed[place][name] + more)
         self.write({consumer: Entry(placed, held.generation, "p1", "u1", "INSTANCE")})
 
@@ -314,11 +316,13 @@ class Machine(RuleBasedStateMachine):
         off=OFF,
     )
     def write_several(self, data: st.DataObject, consumers: list[str], off: int) -> None:
-        self.write({one: self.entry(data, one, off) for one in consumers})
+        self.write({consumer: self.entry(data, consumer, off) for consumer in consumers})
 
     def write(self, entries: dict[str, Entry]) -> None:
         self.compare(
-            self.api.post("/allocations", {one: as_json(entry) for one, entry in entries.items()}),
+            self.api.post(
+                "/allocations", {consumer: as_json(entry) for consumer, entry in entries.items()}
+            ),
             self.model.write_allocations(entries),
         )
 
@@ -327,7 +331,9 @@ class Machine(RuleBasedStateMachine):
     def hand_over(self, data: st.DataObject) -> None:
         """One consumer's allocations go to another one, as in a migration."""
         giver = data.draw(st.sampled_from(sorted(self.model.consumers)))
-        taker = data.draw(st.sampled_from([one for one in CONSUMERS if one != giver]))
+        taker = data.draw(
+            st.sampled_from([consumer for consumer in CONSUMERS if consumer != giver])
+        )
         held = self.model.consumers[giver]
         present = self.model.consumers.get(taker)
         entries = {
@@ -350,18 +356,20 @@ class Machine(RuleBasedStateMachine):
     def reshape_at_random(self, data: st.DataObject, off: int) -> None:
         listed = {self.provider(data): data.draw(STOCK, label="new stock")}
         consumers = data.draw(st.lists(st.sampled_from(CONSUMERS), max_size=2, unique=True))
-        self.reshape(listed, {one: self.entry(data, one, 0) for one in consumers}, off)
+        self.reshape(
+            listed, {consumer: self.entry(data, consumer, 0) for consumer in consumers}, off
+        )
 
     @rule(data=st.data(), off=OFF)
     def move_inventory(self, data: st.DataObject, off: int) -> None:
-        """One class with all its allocations goes to another provider, or all but one do."""
-        sources = [one for one, known in self.model.providers.items() if known.inventories]
+        """One class with all its allocations goes to another provider, or all but end do."""
+        sources = [uuid for uuid, known in self.model.providers.items() if known.inventories]
         if not sources or len(self.model.providers) < 2:
             return
         source = data.draw(st.sampled_from(sorted(sources)), label="source")
         others = sorted(self.model.providers.keys() - {source})
         target = data.draw(st.sampled_from(others), label="target")
-        stock = {one: dict(self.model.providers[one].inventories) for one in (source, target)}
+        stock = {end: dict(self.model.providers[end].inventories) for end in (source, target)}
         name = data.draw(st.sampled_from(sorted(stock[source])), label="class")
         stock[target][name] = stock[source].pop(name)
         entries = {}
@@ -384,15 +392,18 @@ class Machine(RuleBasedStateMachine):
     def reshape(
         self, stock: dict[str, dict[str, Record]], entries: dict[str, Entry], off: int
     ) -> None:
-        inventories = {one: (self.generation(one, off), stock[one]) for one in stock}
+        inventories = {
+            resource_class: (self.generation(resource_class, off), stock[resource_class])
+            for resource_class in stock
+        }
         body: dict[str, Any] = {
             "inventories": {
-                one: {
+                uuid: {
                     "resource_provider_generation": generation,
                     "inventories": {name: vars(record) for name, record in records.items()},
                 }
-                for one, (generation, records) in inventories.items()
+                for uuid, (generation, records) in inventories.items()
             },
-            "allocations": {one: as_json(entry) for one, entry in entries.items()},
+            "allocations": {consumer: as_json(entry) for consumer, entry in entries.items()},
         }
         self.compare(self.api.post("/reshaper", body), self.model.reshape(inventories, entries))

@@ -99,7 +99,7 @@ class Model:
         return uuid if parent is None else self.root(parent)
 
     def subtree(self, uuid: str) -> set[str]:
-        children = [one for one, provider in self.providers.items() if provider.parent == uuid]
+        children = [child for child, provider in self.providers.items() if provider.parent == uuid]
         return {uuid}.union(*(self.subtree(child) for child in children))
 
     def used(self, provider: str, name: str, without: Iterable[str] = ()) -> int:
@@ -153,7 +153,7 @@ class Model:
         return errors
 
     def _name_taken(self, uuid: str, name: str) -> Errors:
-        others = (one for other, one in self.providers.items() if other != uuid)
+        others = (provider for key, provider in self.providers.items() if key != uuid)
         taken = any(other.name == name for other in others)
         return _error(409, "placement.duplicate_name") if taken else OK
 

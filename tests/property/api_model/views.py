@@ -46,10 +46,10 @@ def _filtered(model: Model) -> dict[str, Any]:
     trait, aggregate = TRAITS[1], AGGREGATES[0]
     roomy = model.with_room("VCPU", 2)
     known = trait in model.traits
-    having = {uuid for uuid, one in providers if trait in one.traits}
-    members = {uuid for uuid, one in providers if aggregate in one.aggregates}
+    having = {uuid for uuid, provider in providers if trait in provider.traits}
+    members = {uuid for uuid, provider in providers if aggregate in provider.aggregates}
     shown: dict[str, Any] = {
-        f"/resource_providers?name={one.name}": [uuid] for uuid, one in providers
+        f"/resource_providers?name={provider.name}": [uuid] for uuid, provider in providers
     }
     return shown | {
         "/resource_providers?resources=VCPU:2": sorted(roomy),
@@ -127,7 +127,7 @@ def _provider(model: Model, uuid: str) -> dict[str, Any]:
         f"/resource_providers?in_tree={uuid}": sorted(model.subtree(root)),
         f"{path}/inventories": {
             **generation,
-            "inventories": {name: asdict(one) for name, one in provider.inventories.items()},
+            "inventories": {name: asdict(held) for name, held in provider.inventories.items()},
         },
         f"{path}/usages": {
             **generation,
@@ -166,9 +166,9 @@ def shown(api: Client, path: str) -> Any:
     body = answer.json
     match path.partition("?")[0].split("/")[1:]:
         case ["resource_providers"]:
-            return sorted(one["uuid"] for one in body["resource_providers"])
+            return sorted(provider["uuid"] for provider in body["resource_providers"])
         case ["resource_classes"]:
-            return {one["name"] for one in body["resource_classes"]}
+            return {resource_class["name"] for resource_class in body["resource_classes"]}
         case ["usages"]:
             return body["usages"]
         case ["resource_providers" | "resource_classes", _]:

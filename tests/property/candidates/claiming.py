@@ -31,9 +31,9 @@ class Claims:
             int((i.total - i.reserved) * i.ratio) - i.used
             for i in (world.stock[name][rc] for name, rc in keys)
         )
-        amounts = {each for each, _mappings in answer(providers, query, nested=True)}
+        amounts = {total for total, _mappings in answer(providers, query, nested=True)}
         self.claims: list[Claim] = sorted(
-            tuple(sorted((place[name, rc], n) for name, rc, n in each)) for each in amounts
+            tuple(sorted((place[name, rc], n) for name, rc, n in amount)) for amount in amounts
         )
         self._known: dict[State, tuple[int, int]] = {}
 

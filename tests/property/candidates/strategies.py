@@ -100,7 +100,7 @@ def world_of(choices: Choices) -> list[Provider]:
         depth[name] = depth[parent] + 1
         traits = some(choices, TRAITS, 2) + ([SHARING] if rarely(choices) else [])
         classes = some(choices, CLASSES, 3, least=choices.integer(0, 2))
-        stock = {each: inventory(choices, sort) for each in classes}
+        stock = {resource_class: inventory(choices, sort) for resource_class in classes}
         aggregates = tuple(some(choices, AGGREGATES, 2))
         world.append(Provider(name, parent, stock, tuple(traits), aggregates))
     return world
@@ -161,7 +161,7 @@ def query_of(choices: Choices, world: list[Provider]) -> CandidateQuery:
     subtrees: list[SameSubtree] = []
     if suffixes:
         subtrees = [_subtree(choices, suffixes) for _ in range(one(choices, (0, 0, 1, 2)))]
-    bound = {suffix for each in subtrees for suffix in each.together | each.apart}
+    bound = {suffix for subtree in subtrees for suffix in subtree.together | subtree.apart}
     groups = _groups(choices, world, suffixes, bound)
     rules: dict[str, Any] = {}
     how = one(choices, ("none", "isolate", "named"))
@@ -186,7 +186,11 @@ def shared_world_of(choices: Choices) -> list[Provider]:
     for number in range(len(kinds)):
         kind = kinds.pop(choices.integer(0, len(kinds) - 1))
         name = f"p{number}"
-        inside = [each.name for each in world if each.parent is None] if rarely(choices) else []
+        inside = (
+            [provider.name for provider in world if provider.parent is None]
+            if rarely(choices)
+            else []
+        )
         parent = one(choices, inside) if inside else None
         traits = tuple(some(choices, TRAITS, 1)) if rarely(choices) else ()
         aggregates = tuple(some(choices, AGGREGATES[:2], 2, least=choices.integer(0, 1)))

@@ -86,7 +86,7 @@ def test_following_the_changes_gives_what_a_fresh_load_gives(
     writes: list[list[Write]], tolerated_dead: int
 ) -> None:
     with mock.patch.object(indexes, "_TOLERATED_DEAD", tolerated_dead):
-        follow([*BEGINNING, *(one for some in writes for one in some)])
+        follow([*BEGINNING, *(change for some in writes for change in some)])
 
 
 @pytest.mark.parametrize("exchange", [exchange_trait, exchange_class])

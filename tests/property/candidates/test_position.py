@@ -23,7 +23,7 @@ def test_gaps_as_ranges_are_gaps_one_by_one(rounds: list[tuple[frozenset[int], f
         new = {row.id for row in position.new_in(rows)}
         assert new == {number for number in ids if number > last or number in since}
         position = position.after(ids, now, SECONDS)
-        since = {one: then for one, then in since.items() if now - then < SECONDS}
+        since = {uuid: then for uuid, then in since.items() if now - then < SECONDS}
         since |= dict.fromkeys(range(last + 1, max(ids, default=0)), now)
         last = max({last, *ids})
         for number in ids:

@@ -49,7 +49,10 @@ def test_every_microversion_renders_the_same_allocations(problem: Problem, versi
     world, query = known_names(problem)
     expected = answer(world, query, nested=version >= 29)
     body = ask(world, query, version)
-    listed = [allocations_of(each["allocations"], version) for each in body["allocation_requests"]]
+    listed = [
+        allocations_of(allocation_request["allocations"], version)
+        for allocation_request in body["allocation_requests"]
+    ]
     assert Counter(listed) == Counter(amounts for amounts, _mappings in expected)
     contributing = {name for amounts, _ in expected for name, _rc, _n in amounts}
     by_name = {provider.name: provider for provider in world}
@@ -58,7 +61,9 @@ def test_every_microversion_renders_the_same_allocations(problem: Problem, versi
         contributing = {name for name in by_name if root_of(by_name, name) in roots}
     assert body["provider_summaries"].keys() == contributing
     keys = 1 if version < 17 else 2 if version < 29 else 4
-    assert all(len(each) == keys for each in body["provider_summaries"].values())
+    assert all(
+        len(provider_summary) == keys for provider_summary in body["provider_summaries"].values()
+    )
 
 
 @given(problems(), st.integers(1, 20), st.booleans())
@@ -120,10 +125,13 @@ def test_a_search_goes_by_the_state_it_began_with(problem: Problem, data: st.Dat
 def allocations_of(allocations: object, version: int) -> frozenset[tuple[str, str, int]]:
     if version < 12:
         assert isinstance(allocations, list)
-        pairs = [(each["resource_provider"]["uuid"], each["resources"]) for each in allocations]
+        pairs = [
+            (allocation["resource_provider"]["uuid"], allocation["resources"])
+            for allocation in allocations
+        ]
     else:
         assert isinstance(allocations, dict)
-        pairs = [(name, each["resources"]) for name, each in allocations.items()]
+        pairs = [(name, allocation["resources"]) for name, allocation in allocations.items()]
     return frozenset((name, rc, n) for name, resources in pairs for rc, n in resources.items())
 
 
@@ -154,7 +162,7 @@ def results_of(
         found.append(
             (
                 frozenset((name, rc, n) for (name, rc), n in sums.items()),
-                frozenset((suffix, frozenset(each)) for suffix, each in mappings.items()),
+                frozenset((suffix, frozenset(uuids)) for suffix, uuids in mappings.items()),
             )
         )
     return found

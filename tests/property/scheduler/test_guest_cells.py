@@ -175,7 +175,9 @@ def test_a_guest_is_claimed_where_an_arrangement_fits_and_as_one_that_does(
         assert not possible
         return
     record: Any = world.call("GET", f"/allocations/{consumer}")
-    held = {places[uuid]: one["resources"] for uuid, one in record["allocations"].items()}
+    held = {
+        places[uuid]: allocation["resources"] for uuid, allocation in record["allocations"].items()
+    }
     assert total(held, "VCPU") == asked.vcpu + sum(n == "VCPU" for n in asked.groups.values())
     assert total(held, "MEMORY_MB") == asked.memory_mb
     assert total(held, "VGPU") == sum(n == "VGPU" for n in asked.groups.values())

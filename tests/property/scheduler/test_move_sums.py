@@ -36,7 +36,7 @@ def test_instance_and_migration_hold_the_sum_and_of_a_shared_provider_the_larger
             here, there = amount(source, provider, name), amount(destination, provider, name)
             expected = max(here, there) if provider in SHARED else here + there
             assert amount(kept, provider, name) + there == expected
-    assert all(n > 0 for one in kept.values() for n in one.values())
+    assert all(n > 0 for amounts in kept.values() for n in amounts.values())
     assert all(kept.values())
 
 

@@ -45,8 +45,8 @@ class Provider:
 
     def stock(self) -> dict[str, Inventory]:
         return {
-            name: each if isinstance(each, Inventory) else Inventory(each)
-            for name, each in self.inventory.items()
+            name: inventory if isinstance(inventory, Inventory) else Inventory(inventory)
+            for name, inventory in self.inventory.items()
         }
 
 
@@ -83,7 +83,7 @@ def trees_of(world: Sequence[Provider], names: NameRows | None = None) -> list[T
                 parent_id=None if provider.parent is None else ids[provider.parent],
                 root_id=root,
                 inventories=_inventories(provider, names),
-                trait_ids=tuple(sorted(names.trait_ids[each] for each in set(provider.traits))),
+                trait_ids=tuple(sorted(names.trait_ids[trait] for trait in set(provider.traits))),
                 aggregates=tuple(sorted(set(provider.aggregates))),
             )
         )
@@ -94,16 +94,16 @@ def _inventories(provider: Provider, names: NameRows) -> tuple[InventoryRow, ...
     rows = [
         InventoryRow(
             resource_class_id=names.class_ids[name],
-            total=each.total,
-            reserved=each.reserved,
-            min_unit=each.min_unit,
-            max_unit=each.max_unit,
-            step_size=each.step_size,
-            allocation_ratio=each.ratio,
-            capacity=math.floor((each.total - each.reserved) * each.ratio),
-            used=each.used,
+            total=inventory.total,
+            reserved=inventory.reserved,
+            min_unit=inventory.min_unit,
+            max_unit=inventory.max_unit,
+            step_size=inventory.step_size,
+            allocation_ratio=inventory.ratio,
+            capacity=math.floor((inventory.total - inventory.reserved) * inventory.ratio),
+            used=inventory.used,
         )
-        for name, each in provider.stock().items()
+        for name, inventory in provider.stock().items()
     ]
     return tuple(sorted(rows, key=lambda row: row.resource_class_id))
 
@@ -142,8 +142,8 @@ def results(body: Mapping[str, Any]) -> list[Result]:
         (
             frozenset(
                 (provider, name, amount)
-                for provider, each in request["allocations"].items()
-                for name, amount in each["resources"].items()
+                for provider, allocation in request["allocations"].items()
+                for name, amount in allocation["resources"].items()
             ),
             frozenset(
                 (suffix, frozenset(providers)) for suffix, providers in request["mappings"].items()
@@ -158,8 +158,8 @@ def amounts(body: Mapping[str, Any]) -> list[str]:
     found = []
     for request in body["allocation_requests"]:
         parts = []
-        for provider, each in sorted(request["allocations"].items()):
-            wanted = ",".join(f"{name}:{n}" for name, n in sorted(each["resources"].items()))
+        for provider, allocation in sorted(request["allocations"].items()):
+            wanted = ",".join(f"{name}:{n}" for name, n in sorted(allocation["resources"].items()))
             parts.append(f"{provider}({wanted})")
         found.append(" ".join(parts))
     return sorted(found)
@@ -174,4 +174,4 @@ def mapping(body: Mapping[str, Any], *suffixes: str) -> set[tuple[str, ...]]:
 
 
 def changed(world: Iterable[Provider], replacement: Provider) -> list[Provider]:
-    return [replacement if each.name == replacement.name else each for each in world]
+    return [replacement if provider.name == replacement.name else provider for provider in world]

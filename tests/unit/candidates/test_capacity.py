@@ -18,7 +18,10 @@ EVERYWHERE = queries.RequestGroup("")
 
 
 def counted(world: list[Provider], text: str) -> Capacity:
-    pairs = [(name, value) for name, _, value in (each.partition("=") for each in text.split("&"))]
+    pairs = [
+        (name, value)
+        for name, _, value in (parameter.partition("=") for parameter in text.split("&"))
+    ]
     return capacity(queries.parse(pairs, (1, 39), extensions=True), writer_of(world).index)
 
 
@@ -34,7 +37,7 @@ def host(name: str = "host", **stock: Inventory | int) -> Provider:
 def gpus(*free: int) -> list[Provider]:
     return [
         host(),
-        *(Provider(f"gpu{at}", "host", {"VGPU": each}) for at, each in enumerate(free)),
+        *(Provider(f"gpu{at}", "host", {"VGPU": amount}) for at, amount in enumerate(free)),
     ]
 
 

@@ -74,7 +74,7 @@ def test_amounts_beyond_those_of_any_inventory_are_lowered_as_others_are(amount:
     closest = find_closest(asked(f"resources=VCPU:{amount}"), Trials(index, 60.0), MANY)
     (lowered,) = closest.sets
     assert lowered.changes[0][1] == 8
-    assert [index.columns.uuid[each.slot] for each in closest.shortages] == ["host", "odd"]
+    assert [index.columns.uuid[shortage.slot] for shortage in closest.shortages] == ["host", "odd"]
 
 
 def test_inventories_with_other_units_do_not_hide_each_other() -> None:
@@ -201,7 +201,7 @@ def test_the_ten_closest_providers_are_short_and_the_rest_are_left_out() -> None
     index = writer_of(world).index
     query = asked("resources=VCPU:30&required=!CUSTOM_BAD")
     shortages = find_closest(query, Trials(index, 60.0), MANY).shortages
-    used = [20 + (7 * int(index.columns.uuid[each.slot][4:])) % 20 for each in shortages]
+    used = [20 + (7 * int(index.columns.uuid[shortage.slot][4:])) % 20 for shortage in shortages]
     assert used == list(range(20, 30))
 
 
@@ -214,9 +214,9 @@ def test_where_one_provider_of_a_tree_has_enough_the_others_are_not_short() -> N
     index = writer_of(world).index
     query = asked("resources=VCPU:4&resources1=VGPU:2&group_policy=none")
     shortages = find_closest(query, Trials(index, 60.0), MANY).shortages
-    assert [(index.columns.uuid[each.slot], each.resource_class) for each in shortages] == [
-        ("host", "VCPU")
-    ]
+    assert [
+        (index.columns.uuid[shortage.slot], shortage.resource_class) for shortage in shortages
+    ] == [("host", "VCPU")]
 
 
 def test_of_several_groups_that_lack_one_class_the_one_that_asks_for_most_is_named() -> None:
@@ -235,7 +235,7 @@ def test_a_pool_that_is_short_is_named_with_the_trees_that_it_serves() -> None:
     ]
     index = writer_of(world).index
     closest = find_closest(asked("resources=VCPU:1,DISK_GB:10"), Trials(index, 60.0), MANY)
-    assert [index.columns.uuid[each.slot] for each in closest.shortages] == ["pool"]
+    assert [index.columns.uuid[shortage.slot] for shortage in closest.shortages] == ["pool"]
     (lowered,) = closest.sets
     assert (lowered.changes[0][1], lowered.trees) == (5, 1)
 

@@ -41,7 +41,7 @@ def roots_in_order(world: list[Provider], query: str, **options: object) -> list
     index = writer_of(world).index
     found = parse(parse_qsl(query), (1, 39))
     search = Search(found, index, Limits(found.limit, **options))  # type: ignore[arg-type]
-    return [index.columns.uuid[each.tree.root] for each in search.candidates()]
+    return [index.columns.uuid[candidate.tree.root] for candidate in search.candidates()]
 
 
 def test_the_first_round_takes_one_candidate_of_each_tree() -> None:
@@ -67,14 +67,17 @@ def test_a_changed_tree_keeps_its_place_in_the_order() -> None:
     writer = writer_of(world)
     writer.apply({1: trees_of(world)[0]})
     search = Search(parse([("resources", "VGPU:1")], (1, 39)), writer.index)
-    found = [writer.index.columns.uuid[each.tree.root] for each in search.candidates()]
+    found = [writer.index.columns.uuid[candidate.tree.root] for candidate in search.candidates()]
     assert found == ["a", "b"]
 
 
 def test_candidates_that_differ_in_amounts_come_before_exchanges() -> None:
     world = gpu_host("a", 4) + gpu_host("b", 2)
     body = ask(world, wanted(2))
-    found = [frozenset(each["allocations"]) for each in body["allocation_requests"]]
+    found = [
+        frozenset(allocation_request["allocations"])
+        for allocation_request in body["allocation_requests"]
+    ]
     distinct = 6 + 1
     assert len(found) == 2 * distinct
     assert len(set(found[:distinct])) == distinct
@@ -99,13 +102,19 @@ def test_exchanges_of_groups_that_are_not_alike_come_last_too(
     gpus = [Provider(f"g{n}", "h", {"VGPU": 1}, ("CUSTOM_T",) if n < 8 else ()) for n in range(9)]
     world = [Provider("h", inventory={"DISK_GB": 10}), *gpus]
     body = ask(world, query)
-    found = [frozenset(each["allocations"]) for each in body["allocation_requests"]]
+    found = [
+        frozenset(allocation_request["allocations"])
+        for allocation_request in body["allocation_requests"]
+    ]
     assert (len(found), len(set(found))) == (every, distinct)
     assert len(set(found[:distinct])) == distinct
     limited = ask(world, f"{query}&limit={distinct}")
-    assert len({frozenset(each["allocations"]) for each in limited["allocation_requests"]}) == (
-        distinct
-    )
+    assert len(
+        {
+            frozenset(allocation_request["allocations"])
+            for allocation_request in limited["allocation_requests"]
+        }
+    ) == (distinct)
 
 
 def test_groups_without_resources_do_not_put_off_amounts_that_are_new() -> None:
@@ -113,7 +122,15 @@ def test_groups_without_resources_do_not_put_off_amounts_that_are_new() -> None:
     query = "resources_A=VGPU:1&required_B=!CUSTOM_T&same_subtree=_A,_B&group_policy=none&limit=4"
     writer = [*world, Provider("names", traits=("CUSTOM_T",))]
     body = ask(writer, query)
-    assert len({frozenset(each["allocations"]) for each in body["allocation_requests"]}) == 4
+    assert (
+        len(
+            {
+                frozenset(allocation_request["allocations"])
+                for allocation_request in body["allocation_requests"]
+            }
+        )
+        == 4
+    )
 
 
 def test_so_many_exchanges_that_the_order_is_given_up_are_all_found() -> None:
@@ -122,7 +139,9 @@ def test_so_many_exchanges_that_the_order_is_given_up_are_all_found() -> None:
     groups = "&".join(f"resources_{n}=VGPU:1&required_{n}=CUSTOM_T{n}" for n in range(7))
     spare = [Provider(f"s{n}", "h", {"VGPU": 1}, (f"CUSTOM_T{n}",)) for n in range(7)]
     body = ask([*world, *spare[:1]], f"{groups}&group_policy=isolate")
-    found = [str(each["mappings"]) for each in body["allocation_requests"]]
+    found = [
+        str(allocation_request["mappings"]) for allocation_request in body["allocation_requests"]
+    ]
     # all seven on the equal ones, or the first on its own and six of the seven
     assert len(found) == len(set(found)) == 5040 + 5040
 
@@ -223,7 +242,11 @@ def test_an_answer_too_large_for_the_memory_is_given_up(maximum: int, breadth_fi
 
 def test_the_count_of_a_search_that_gave_up_in_the_midst_of_trees_is_true() -> None:
     """The sixth tree has the room in sum, but no way to divide it without trying many."""
-    world = [each for number in range(5) for each in gpu_host(f"h{number}", number + 1, total=150)]
+    world = [
+        provider
+        for number in range(5)
+        for provider in gpu_host(f"h{number}", number + 1, total=150)
+    ]
     hard = [Provider("hard"), *(Provider(f"g{n}", "hard", {"VGPU": n}) for n in (30, 37, 40))]
     groups = "&".join(f"resources_{n}=VGPU:{n}" for n in (9, 12, 18, 19, 20, 29))
     index = writer_of(world + hard + gpu_host("last", 1, total=150)).index
@@ -245,14 +268,14 @@ def test_a_query_of_a_thousand_groups_does_not_exhaust_the_stack() -> None:
 
 
 def test_a_random_sample_is_fair_between_trees_and_within_them() -> None:
-    world = [each for host in "abcd" for each in gpu_host(host, 4)]
+    world = [provider for host in "abcd" for provider in gpu_host(host, 4)]
     index = writer_of(world).index
     query = parse(parse_qsl("resources1=VGPU:1"), (1, 39))
     shuffle = random.Random(7)
     first: Counter[str] = Counter()
     for _ in range(800):
         search = Search(query, index, Limits(limit=1), shuffle=shuffle)
-        first.update(index.columns.uuid[each.slots()[0]] for each in search.candidates())
+        first.update(index.columns.uuid[candidate.slots()[0]] for candidate in search.candidates())
     assert len(first) == 16
     assert max(first.values()) < 3 * min(first.values())
 

@@ -253,9 +253,11 @@ def test_a_search_that_gave_up_leaves_nothing_to_the_garbage_collector(name: str
         with pytest.raises(SearchGaveUp) as caught:
             service.answer(parse(parse_qsl(query), (1, 39)), (1, 39))
         # The error is still there, but nothing of what was found.
-        assert not [each for each in gc.get_objects() if isinstance(each, Search | Renderer)]
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, Search | Renderer)]
         del caught
-        assert not [each for each in gc.get_objects() if isinstance(each, Placement)]
+        assert not [
+            get_object for get_object in gc.get_objects() if isinstance(get_object, Placement)
+        ]
     finally:
         gc.enable()
 

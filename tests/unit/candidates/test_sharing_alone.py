@@ -68,7 +68,9 @@ def test_combinations_that_several_sets_of_links_allow_are_generated_once() -> N
     world = [
         *(pool(f"pool{number}", f"agg{number}") for number in range(5)),
         *(
-            Provider(f"host{at}", None, {"VCPU": 8}, (), tuple(f"agg{each}" for each in linked))
+            Provider(
+                f"host{at}", None, {"VCPU": 8}, (), tuple(f"agg{provider}" for provider in linked)
+            )
             for at, linked in enumerate(itertools.combinations(range(5), 3))
         ),
     ]
@@ -107,7 +109,8 @@ def order(index: Index, query: str) -> list[tuple[str, ...]]:
     """The providers of each candidate, in the order of the candidates."""
     search = Search(parse(parse_qsl(query), (1, 39)), index)
     return [
-        tuple(index.columns.uuid[slot] for slot in each.slots()) for each in search.candidates()
+        tuple(index.columns.uuid[slot] for slot in candidate.slots())
+        for candidate in search.candidates()
     ]
 
 
@@ -129,7 +132,10 @@ def test_trees_with_a_provider_of_their_own_keep_their_place_before_later_pools(
     late = Provider("late", None, {"DISK_GB": 10}, (), ("agg",))
     world = [local, *pools(2, "agg"), late]
     body = ask(world, "resources=DISK_GB:1")
-    order = [next(iter(each["allocations"])) for each in body["allocation_requests"]]
+    order = [
+        next(iter(allocation_request["allocations"]))
+        for allocation_request in body["allocation_requests"]
+    ]
     assert order == ["local", "pool0", "pool1", "late"]
 
 
@@ -139,7 +145,7 @@ def test_a_random_sample_is_fair_between_pools() -> None:
     shuffle, first = random.Random(5), Counter[str]()
     for _ in range(800):
         search = Search(query, index, Limits(limit=1), shuffle=shuffle)
-        first.update(index.columns.uuid[each.slots()[0]] for each in search.candidates())
+        first.update(index.columns.uuid[candidate.slots()[0]] for candidate in search.candidates())
     assert len(first) == 4
     assert max(first.values()) < 2 * min(first.values())
 
@@ -181,7 +187,7 @@ def test_what_a_tree_gives_is_found_without_trying_what_pools_serve_alone(
     )
     found = list(solver.solutions())
     assert len(found) == math.comb(20, 4)
-    assert all(0 in each for each in found)
+    assert all(0 in item for item in found)
     # Few steps end without a placement; pools alone would be as many steps again, and more.
     assert next(ticks) * 128 < 2 * len(found)
 
@@ -190,7 +196,7 @@ def test_sets_of_links_that_are_too_small_are_not_tried() -> None:
     """Twelve hosts reach twelve pools each: thirteen groups that share none fit nowhere."""
     world = [pool(f"pool{number}", f"agg{number}") for number in range(24)]
     for at in range(12):
-        linked = tuple(f"agg{(at + each) % 24}" for each in range(12))
+        linked = tuple(f"agg{(at + number) % 24}" for number in range(12))
         world.append(Provider(f"host{at}", None, {"VCPU": 8}, (), linked))
     count, ticks = ticks_of(world, disks(13, "isolate"))
     assert count == 0

@@ -44,14 +44,14 @@ THREE = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:10"
 def named(found: list[str]) -> list[str]:
     """Read names instead of uuids, sorted."""
     for uuid, name in ((HOST_A, "hostA"), (NIC_A0, "nicA0"), (POOL1, "pool1")):
-        found = [each.replace(uuid, name) for each in found]
-    return sorted(" ".join(sorted(each.split())) for each in found)
+        found = [item.replace(uuid, name) for item in found]
+    return sorted(" ".join(sorted(item.split())) for item in found)
 
 
 def short(query: str, version: int = 39, **options: bool) -> list[str]:
     """The providers of each candidate of world one, without amounts."""
     found = named(amounts(ask(ONE, query, version, **options)))
-    return [" ".join(part.split("(")[0] for part in each.split()) for each in found]
+    return [" ".join(part.split("(")[0] for part in item.split()) for item in found]
 
 
 def test_e1_each_class_comes_from_one_provider_of_the_tree_or_shared_with_it() -> None:

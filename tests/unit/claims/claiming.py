@@ -52,7 +52,7 @@ class Report:
         if self.lacking:
             return NoCapacity(ROOT, self.lacking, f"there is too little {self.lacking}")
         wanted = allocation_request["allocations"]
-        self.held[consumer] = {uuid: dict(one["resources"]) for uuid, one in wanted.items()}
+        self.held[consumer] = {uuid: dict(entry["resources"]) for uuid, entry in wanted.items()}
         return Claimed(consumer)
 
     def delete_allocation(self, consumer: str) -> bool:
@@ -135,10 +135,10 @@ class Host:
     def provider(self, resource_class: str, name: str = "") -> str:
         """Return the first provider that counts a class and whose name ends so."""
         return next(
-            each
-            for each in self.tree.get_provider_uuids(ROOT)
-            if resource_class in self.tree.data(each).inventory
-            and self.tree.data(each).name.endswith(name)
+            uuid
+            for uuid in self.tree.get_provider_uuids(ROOT)
+            if resource_class in self.tree.data(uuid).inventory
+            and self.tree.data(uuid).name.endswith(name)
         )
 
     def claim(self, consumer: str, *, migration: str = "", **amounts: int) -> list[str]:

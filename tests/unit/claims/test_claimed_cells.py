@@ -193,7 +193,9 @@ def test_guests_are_spread_over_cells_or_packed_as_configured(tmp_path, packing,
     host = Host(tmp_path, flat=True, policy=CellPolicy(packing=packing))
     spec = a_flavor(1, 512, numa_nodes=1)
     held = {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}
-    assert [claimed(host, one, held, spec).cells[0].cell for one in (ONE, TWO)] == expected
+    assert [
+        claimed(host, instance, held, spec).cells[0].cell for instance in (ONE, TWO)
+    ] == expected
 
 
 def test_a_guest_is_near_its_network_or_refused(tmp_path):

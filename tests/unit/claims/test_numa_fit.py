@@ -38,7 +38,7 @@ def needs(*nodes: GuestNode, **more) -> GuestNeeds:
 def chosen(asked: GuestNeeds, *cells: FreeCell, networks: HostNetworks = NOWHERE, **how):
     """The numbers of the cells, None where the nodes do not fit."""
     claimed = fit(asked, cells, networks, **how)
-    return None if claimed is None else [each.cell for each in claimed]
+    return None if claimed is None else [cell.cell for cell in claimed]
 
 
 def test_every_node_gets_a_cell_of_its_own_with_its_cpus_and_memory():
@@ -110,7 +110,7 @@ def test_one_of_the_cells_is_near_each_network_that_is_near_some_cell():
 
 def test_pinned_cpus_of_a_guest_that_named_no_nodes_lie_on_as_few_cells_as_possible():
     cells = cell(0, pinnable=1), cell(1, pinnable=3), cell(2, pinnable=2)
-    assert [(each.cell, each.pinned_cpus) for each in spread(GuestNode(0, 4, 0), cells)] == [
+    assert [(choice.cell, choice.pinned_cpus) for choice in spread(GuestNode(0, 4, 0), cells)] == [
         (1, (10, 11, 12)),
         (2, (20,)),
     ]

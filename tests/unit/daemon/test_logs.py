@@ -49,7 +49,7 @@ def a_minute_without_broker() -> list[logging.LogRecord]:
 
 
 def test_a_broker_that_is_away_is_one_line(conditions: BusConditions) -> None:
-    [line] = [each for each in a_minute_without_broker() if conditions.pass_on(each)]
+    [line] = [entry for entry in a_minute_without_broker() if conditions.pass_on(entry)]
     assert "127.0.0.1:5672 is unreachable" in line.getMessage()
 
 
@@ -81,7 +81,7 @@ def test_other_lines_of_the_library_and_all_of_others_are_logged(conditions: Bus
         record("connected", level=logging.DEBUG),
         record("connected", level=logging.DEBUG),
     ]
-    assert all(conditions.pass_on(each) for each in others)
+    assert all(conditions.pass_on(other) for other in others)
 
 
 def test_each_defect_of_a_call_is_logged(conditions: BusConditions) -> None:

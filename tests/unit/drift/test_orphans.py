@@ -26,7 +26,7 @@ DIRECTORY = ProviderDirectory(
 
 
 def consumer(*providers: str, kind: str | None = "INSTANCE", age: float | None = 7200) -> Consumer:
-    return Consumer("c", kind, {each: {"VCPU": 1} for each in providers}, age, {})
+    return Consumer("c", kind, {provider: {"VCPU": 1} for provider in providers}, age, {})
 
 
 def agents(*answering: str, known: frozenset[str] = frozenset()) -> Listing:
@@ -85,7 +85,7 @@ def test_nothing_on_a_silent_host_is_ever_an_orphan(
     held: set[str], answering: set[str], kind: str | None, age: float | None
 ) -> None:
     verdict = judge(consumer(*held, kind=kind, age=age), agents(*answering), DIRECTORY, 3600)
-    silent = {DIRECTORY.root(each) for each in held if each != "pool"} - answering
+    silent = {DIRECTORY.root(holding) for holding in held if holding != "pool"} - answering
     if silent or not answering:
         assert verdict.verdict is not Verdict.ORPHAN
 

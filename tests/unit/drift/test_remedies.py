@@ -21,7 +21,7 @@ ALONE = Listing(frozenset(), roots={"a": frozenset({"mine"})}, silent=frozenset(
 
 
 def consumer(*providers, kind="INSTANCE", age=1000.0, uuid="c"):
-    return Consumer(uuid, kind, {each: {"VCPU": 1} for each in providers}, age, {})
+    return Consumer(uuid, kind, {provider: {"VCPU": 1} for provider in providers}, age, {})
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,16 @@ class Remedies:
         self.asked.append(("orphans", root, set(suspects)))
         if self.trouble is not None:
             raise self.trouble
-        return [Treated(each, self.ends.get(each, End.HEALED), "is told") for each in suspects]
+        return [
+            Treated(suspect, self.ends.get(suspect, End.HEALED), "is told") for suspect in suspects
+        ]
 
     def allocate(self, node, instances):
         self.asked.append(("missing", node, set(instances)))
-        return [Treated(each, self.ends.get(each, End.HEALED), "is told") for each in instances]
+        return [
+            Treated(instance, self.ends.get(instance, End.HEALED), "is told")
+            for instance in instances
+        ]
 
 
 class Healing:

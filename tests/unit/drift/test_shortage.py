@@ -16,7 +16,9 @@ def provider(uuid: str, *traits: str, **rooms: tuple[int, int]) -> HostProvider:
 
 
 def request(**groups: RequestGroup) -> CandidateRequest:
-    return CandidateRequest({name.removeprefix("unsuffixed"): one for name, one in groups.items()})
+    return CandidateRequest(
+        {name.removeprefix("unsuffixed"): group for name, group in groups.items()}
+    )
 
 
 def test_the_provider_with_the_most_left_is_taken_and_nothing_is_in_the_way() -> None:

@@ -290,7 +290,7 @@ def test_a_port_of_the_old_form_is_one_group_named_after_it() -> None:
     groups, subtrees = groups_of_port(
         PORT, {"resources": {"NET_BW_IGR_KILOBIT_PER_SEC": 5}, "required": ["CUSTOM_PHYSNET"]}
     )
-    assert [one.requester_id for one in groups] == [PORT]
+    assert [group.requester_id for group in groups] == [PORT]
     assert not subtrees
     assert binding_allocation(PORT, {"resources": {}}, {PORT: ["rp"]}) == "rp"
 
@@ -304,7 +304,7 @@ def test_a_port_of_the_extended_form_is_a_group_per_id_in_one_subtree() -> None:
         "same_subtree": ["bw", "pps"],
     }
     groups, subtrees = groups_of_port(PORT, request)
-    assert [one.requester_id for one in groups] == ["bw", "pps"]
+    assert [group.requester_id for group in groups] == ["bw", "pps"]
     assert subtrees == {frozenset({"bw", "pps"})}
     assert binding_allocation(PORT, request, {"bw": ["a"], "pps": ["b"]}) == {"bw": "a", "pps": "b"}
 

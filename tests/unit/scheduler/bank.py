@@ -70,7 +70,11 @@ class Bank:
         if self.unknown_name:
             raise UnknownName(self.unknown_name)
         nested = any("NUMA0" in suffix for suffix, _ in parameters)
-        offered = [one for one in self.candidates if ("_NUMA0" in one["mappings"]) == nested]
+        offered = [
+            candidate
+            for candidate in self.candidates
+            if ("_NUMA0" in candidate["mappings"]) == nested
+        ]
         return body(offered, self._sums()), max(minimum, (1, 39))
 
     def _sums(self) -> dict[str, dict[str, Any]]:
@@ -154,7 +158,7 @@ class Bank:
 
     def left(self, provider: str, name: str) -> int:
         counted = self.summaries[provider]["resources"].get(name, {"capacity": 0, "used": 0})
-        held = sum(one.get(provider, {}).get(name, 0) for one in self.held.values())
+        held = sum(holding.get(provider, {}).get(name, 0) for holding in self.held.values())
         return int(counted["capacity"] - counted["used"] - held)
 
     def holding(self, consumer: str) -> Holding:
@@ -195,8 +199,8 @@ class Bank:
 
     def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
         self._reached()
-        roots = {one["root_provider_uuid"]: one for one in self.summaries.values()}
-        nested = {r for r, one in roots.items() if "HW_NUMA_ROOT" in one["traits"]}
+        roots = {summary["root_provider_uuid"]: summary for summary in self.summaries.values()}
+        nested = {r for r, root in roots.items() if "HW_NUMA_ROOT" in root["traits"]}
         return frozenset(roots), frozenset(nested)
 
     def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
@@ -232,17 +236,17 @@ class Bank:
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
         self._reached()
         return {
-            uuid: frozenset(one["traits"])
-            for uuid, one in self.summaries.items()
-            if one["root_provider_uuid"] == root
+            uuid: frozenset(summary["traits"])
+            for uuid, summary in self.summaries.items()
+            if summary["root_provider_uuid"] == root
         }
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         self._reached()
         return frozenset(
             name
-            for one in self.summaries.values()
-            for name in one["traits"]
+            for summary in self.summaries.values()
+            for name in summary["traits"]
             if name.startswith(prefix)
         )
 

@@ -20,7 +20,7 @@ def test_a_host_whose_root_gives_nothing_has_its_candidates() -> None:
             "pool": summary("pool", {"DISK_GB": (100, 0)}, SHARING),
         },
     )
-    assert [one.root for one in found.candidates] == ["host"]
+    assert [offer.root for offer in found.candidates] == ["host"]
     assert list(host_state.by_root(found)) == ["host"]
 
 
@@ -73,7 +73,7 @@ def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:
     )
     state = host_state.HostState("a", "a", found.providers, found.candidates)
     left = state.using(found.candidates[0], claimed=1)
-    assert [dict(one.allocations) for one in left.candidates] == [
+    assert [dict(offer.allocations) for offer in left.candidates] == [
         {"b": {"VCPU": 2}},
         {"a": {"VCPU": 1}},
     ]

@@ -28,8 +28,8 @@ def provider(uuid: str, parent: str | None = None, *traits: str) -> ProviderSumm
 
 
 NESTED = {
-    one.uuid: one
-    for one in (
+    summary.uuid: summary
+    for summary in (
         provider("host"),
         provider("cell0", "host", NUMA),
         provider("cell1", "host", NUMA),
@@ -45,7 +45,8 @@ NESTED = {
 def nested(*mappings: dict[str, str], announced: dict[str, Any] | None = None) -> HostState:
     """A host with two cells, and a candidate for each of `mappings`, suffix to provider."""
     candidates = tuple(
-        Candidate("host", {}, {suffix: (uuid,) for suffix, uuid in one.items()}) for one in mappings
+        Candidate("host", {}, {suffix: (uuid,) for suffix, uuid in mapping.items()})
+        for mapping in mappings
     )
     announcement = Announcement("s", 0.0, attributes=announced) if announced is not None else None
     return HostState("host", "host", NESTED, candidates, announcement=announcement)
@@ -55,9 +56,9 @@ def left(name: str, host: HostState, asked: RequestSpec, **options: Any) -> list
     """The mappings of the candidates that a filter leaves."""
     [made] = registry.make([name], options=FilterOptions(**options))
     return [
-        {suffix: uuid for suffix, (uuid,) in one.mappings.items()}
+        {suffix: uuid for suffix, (uuid,) in candidate.mappings.items()}
         for passed in made.filter_all([host], asked)
-        for one in passed.candidates
+        for candidate in passed.candidates
     ]
 
 

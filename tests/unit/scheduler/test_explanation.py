@@ -97,7 +97,10 @@ def test_constraints_of_a_group_with_a_suffix_are_counted_together_and_others_al
         ("same_subtree", "G,_NUMA0"),
         ("limit", "10"),
     ]
-    listings = {(one.group, one.constraint): one.parameters for one in listings_of(parameters)}
+    listings = {
+        (listing.group, listing.constraint): listing.parameters
+        for listing in listings_of(parameters)
+    }
     assert listings == {
         ("G", "resources VGPU:1"): (("resources", "VGPU:1"),),
         ("", "resources MEMORY_MB:1"): (("resources", "MEMORY_MB:1"),),

@@ -325,7 +325,9 @@ def test_filters_run_in_order_and_stop_when_none_is_left() -> None:
     hosts = [host(name="a", alive=False), host(name="b", announced={"instances": 99})]
     left, causes = run_filters(made, hosts, spec())
     assert left == []
-    assert [(one.name, one.hosts_before, one.hosts_left, one.names_left) for one in causes] == [
+    assert [
+        (cause.name, cause.hosts_before, cause.hosts_left, cause.names_left) for cause in causes
+    ] == [
         ("ComputeFilter", 2, 1, ("b",)),
         ("NumInstancesFilter", 1, 0, ()),
     ]

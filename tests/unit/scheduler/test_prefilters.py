@@ -178,7 +178,7 @@ def test_aggregates_are_read_from_a_file(tmp_path: Any) -> None:
     )
     loaded = aggregates.load(str(file))
     assert loaded.where("availability_zone", "a") == {ZONE}
-    assert [one.name for one in loaded.of_host("h1")] == ["rack1"]
+    assert [aggregate.name for aggregate in loaded.of_host("h1")] == ["rack1"]
     assert loaded.of_host("h3") == ()
 
 

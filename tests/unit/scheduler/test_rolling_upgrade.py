@@ -103,7 +103,10 @@ def test_a_behaviour_needs_proof_that_all_are_new_and_a_fallback_that_some_are_o
 def test_the_status_names_the_hosts_that_hold_a_behaviour_back() -> None:
     status = fleet(announced(a=0, b=1)).status()
     assert status["minimum_service_version"] == 0
-    by = {one["name"]: (one["in_force"], one["held_back_by"]) for one in status["behaviours"]}
+    by = {
+        behaviour["name"]: (behaviour["in_force"], behaviour["held_back_by"])
+        for behaviour in status["behaviours"]
+    }
     assert by == {name: (False, ["host-a"]) for name in ("claims", "owners", "pinned")}
     out = io.StringIO()
     print_status(status, out)
@@ -145,10 +148,11 @@ class Hosts(Bank):
         wanted = {c: int(n) for c, n in (item.split(":") for item in asked.split(",") if item)}
         self.candidates = [
             candidate({name: wanted})
-            for name, one in self.summaries.items()
+            for name, summary in self.summaries.items()
             if wanted
             and all(
-                n <= one["resources"].get(c, {"capacity": 0})["capacity"] for c, n in wanted.items()
+                n <= summary["resources"].get(c, {"capacity": 0})["capacity"]
+                for c, n in wanted.items()
             )
             and dict(parameters).get("in_tree") in (None, name)
         ]
@@ -267,9 +271,9 @@ def test_only_the_layout_that_all_hosts_have_is_asked_for_unless_that_finds_noth
     layouts = Layouts(lambda: (frozenset("a"), frozenset()), Clock())
     search = Search(bank, SearchOptions(), layouts=layouts)
     found = search.find(spec(vcpus=2, memory_mb=0, root_gb=0))
-    assert [one.shape for one in found.causes.queries] == ["flat"]
+    assert [query.shape for query in found.causes.queries] == ["flat"]
     missed = search.find(spec(vcpus=9, memory_mb=0, root_gb=0))
-    assert [one.shape for one in missed.causes.queries] == ["flat", "nested", "split"]
+    assert [query.shape for query in missed.causes.queries] == ["flat", "nested", "split"]
 
 
 def service_with_nodes() -> Announcements:
@@ -284,13 +288,13 @@ def test_a_service_with_several_nodes_is_filtered_afterwards_and_without_a_limit
     bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
     search = Search(bank, SearchOptions(), service_with_nodes())
     asked = spec(vcpus=2, memory_mb=0, root_gb=0, destination=Destination(host="ironic"))
-    assert {one.uuid for one in search.find(asked).hosts} == {"n1", "n2"}
+    assert {host.uuid for host in search.find(asked).hosts} == {"n1", "n2"}
     assert "in_tree" not in bank.queries[0]
     assert "limit" not in bank.queries[0]
     node = spec(
         vcpus=2, memory_mb=0, root_gb=0, destination=Destination(host="ironic", node="host-n2")
     )
-    assert {one.uuid for one in search.find(node).hosts} == {"n2"}
+    assert {host.uuid for host in search.find(node).hosts} == {"n2"}
     assert bank.queries[-2]["in_tree"] == "n2"
 
 
@@ -298,7 +302,7 @@ def test_a_service_to_ignore_is_ignored_with_all_its_nodes() -> None:
     bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
     search = Search(bank, SearchOptions(), service_with_nodes())
     asked = spec(vcpus=2, memory_mb=0, root_gb=0, ignore_hosts=frozenset({"ironic"}))
-    assert {one.uuid for one in search.find(asked).hosts} == {"n3"}
+    assert {host.uuid for host in search.find(asked).hosts} == {"n3"}
 
 
 def test_a_group_that_gathers_must_see_all_hosts() -> None:

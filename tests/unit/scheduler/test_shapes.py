@@ -235,7 +235,7 @@ def test_a_nested_tree_is_left_out_of_the_flat_shape() -> None:
         },
     )
     shape = layout_queries.Shape("flat", CandidateRequest())
-    assert [shape.keep(one, found) for one in found.candidates] == [False, True]
+    assert [shape.keep(offer, found) for offer in found.candidates] == [False, True]
 
 
 def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
@@ -251,7 +251,7 @@ def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
         "nested",
     )
     shape = layout_queries.Shape("nested", CandidateRequest())
-    assert [shape.keep(one, found) for one in found.candidates] == [False, True]
+    assert [shape.keep(offer, found) for offer in found.candidates] == [False, True]
 
 
 def split_of(asked: RequestSpec) -> layout_queries.Shape | None:
@@ -306,9 +306,12 @@ def test_every_cell_of_a_split_gives_a_cpu_and_memory() -> None:
         "split",
     )
     [composed] = split.compose(found, GuestNode(8, 0, 5050), probe(VCPU=1))
-    assert all(one["VCPU"] >= 1 and one["MEMORY_MB"] >= 1 for one in composed.allocations.values())
-    assert sum(one["VCPU"] for one in composed.allocations.values()) == 8
-    assert sum(one["MEMORY_MB"] for one in composed.allocations.values()) == 5050
+    assert all(
+        allocation["VCPU"] >= 1 and allocation["MEMORY_MB"] >= 1
+        for allocation in composed.allocations.values()
+    )
+    assert sum(amounts["VCPU"] for amounts in composed.allocations.values()) == 8
+    assert sum(amounts["MEMORY_MB"] for amounts in composed.allocations.values()) == 5050
 
 
 def test_a_guest_that_all_cells_together_cannot_hold_has_no_split() -> None:

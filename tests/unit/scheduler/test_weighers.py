@@ -29,18 +29,18 @@ def host(
 ) -> HostState:
     """A host whose providers have so much left, and one candidate."""
     providers = {
-        f"{name}{one}": ProviderSummary(f"{name}{one}", name, capacity=amounts)
-        for one, amounts in free.items()
+        f"{name}{uuid}": ProviderSummary(f"{name}{uuid}", name, capacity=amounts)
+        for uuid, amounts in free.items()
     }
-    taken = {f"{name}{one}": amounts for one, amounts in (takes or {}).items()}
+    taken = {f"{name}{uuid}": amounts for uuid, amounts in (takes or {}).items()}
     return HostState(name, name, providers, (Candidate(name, taken, {}),), **fields)
 
 
 def ordered(hosts: list[HostState], asked: RequestSpec | None = None, **options: Any) -> list[str]:
     chance = options.pop("chance", random.Random(1))
     return [
-        one.name
-        for one in order.in_order(
+        host.name
+        for host in order.in_order(
             hosts, asked or spec(), WEIGHERS, WeighingOptions(**options), chance
         )
     ]
@@ -169,7 +169,7 @@ def test_a_card_that_is_broken_into_already_is_used_up_first() -> None:
     }
     offered = [Candidate("host", {name: {"VGPU": 1}}, {}) for name in providers]
     first = candidates.in_order(offered, providers)
-    assert [next(iter(one.allocations)) for one in first] == ["nearly", "begun", "whole"]
+    assert [next(iter(host.allocations)) for host in first] == ["nearly", "begun", "whole"]
 
 
 def test_two_devices_from_one_card_go_before_one_from_each_of_two() -> None:
@@ -202,7 +202,7 @@ def by(weigher: str, hosts: list[HostState], asked: RequestSpec, **options: Any)
     multipliers = options.pop("multipliers", {})
     made = order.make([path], WeigherOptions(**options))
     weighing = WeighingOptions(multipliers=multipliers)
-    return [one.name for one in order.in_order(hosts, asked, made, weighing, random.Random(1))]
+    return [host.name for host in order.in_order(hosts, asked, made, weighing, random.Random(1))]
 
 
 def test_metrics_are_summed_with_their_ratios() -> None:
@@ -279,10 +279,10 @@ def test_each_weigher_has_its_own_way_with_its_default_multiplier(
         return host(name, {"": ROW | (free or {})}, {"": {}}, announcement=announcement)
 
     hosts = [made("worse", **worse), made("better", **better)]
-    [weigher] = [one for one in WEIGHERS if one.option == option]
+    [weigher] = [known for known in WEIGHERS if known.option == option]
     chance = random.Random(1)
     found = order.in_order(hosts, spec(), [weigher], WeighingOptions(), chance)
-    assert [one.name for one in found] == ["better", "worse"]
+    assert [item.name for item in found] == ["better", "worse"]
 
 
 def test_the_number_of_instances_counts_only_with_a_multiplier() -> None:

@@ -32,7 +32,9 @@ def candidate(
 ) -> dict[str, Any]:
     """One allocation request; without mappings everything is the unsuffixed group's."""
     return {
-        "allocations": {uuid: {"resources": dict(one)} for uuid, one in allocations.items()},
+        "allocations": {
+            uuid: {"resources": dict(allocation)} for uuid, allocation in allocations.items()
+        },
         "mappings": mappings or {"": list(allocations)},
     }
 

@@ -29,7 +29,7 @@ def warnings(
         tree.update_inventory(UUID, left)
     with caplog.at_level(logging.INFO):
         log_changes("host1", done, tree)
-    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def change(found: Inventory, after: Inventory, uuid: str = UUID) -> SetInventory:

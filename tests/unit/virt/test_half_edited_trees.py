@@ -62,7 +62,8 @@ class Case:
 def a_case(host: Host, **held: Held) -> Case:
     """Each consumer holds something elsewhere besides."""
     return Case(
-        host, {name: consumer(**{ELSEWHERE: {"VCPU": 1}}, **each) for name, each in held.items()}
+        host,
+        {name: consumer(**{ELSEWHERE: {"VCPU": 1}}, **holding) for name, holding in held.items()},
     )
 
 

@@ -143,21 +143,21 @@ cells = st.dictionaries(
 def test_nothing_is_lost_nothing_overfilled_and_no_part_is_empty(
     held: list[dict[str, int]], free: dict[int, dict[str, int]]
 ) -> None:
-    demands = [Demand(f"c{i}", one) for i, one in enumerate(held)]
+    demands = [Demand(f"c{i}", holding) for i, holding in enumerate(held)]
     packing = pack(demands, free)
     used: Counter[tuple[int, str]] = Counter()
     misfits = {m.consumer for m in packing.misfits}
     assert misfits.isdisjoint(packing.parts)
-    for one in demands:
-        if one.consumer in misfits:
+    for demand in demands:
+        if demand.consumer in misfits:
             continue
         sums: Counter[str] = Counter()
-        for cell, part in packing.parts[one.consumer].items():
-            assert set(part) == set(one.amounts)
+        for cell, part in packing.parts[demand.consumer].items():
+            assert set(part) == set(demand.amounts)
             assert all(n >= 1 for n in part.values())
             sums.update(part)
             used.update({(cell, rc): n for rc, n in part.items()})
-        assert dict(sums) == one.amounts
+        assert dict(sums) == demand.amounts
     assert all(n <= free[cell][rc] for (cell, rc), n in used.items())
     assert pack(demands[::-1], dict(reversed(free.items()))) == packing
 

@@ -54,11 +54,11 @@ def hidden_by_debt(difference: Difference) -> bool:
     if asked is None or not asked.ours_is_right():
         return False
     wanted = {name for group in asked.groups.values() for name, _ in group.resources}
-    parents = {each.name: each.parent for each in asked.world}
+    parents = {provider.name: provider.parent for provider in asked.world}
     indebted = {
-        _root(each.name, parents)
-        for each in asked.world
-        for name, stock in each.stock().items()
+        _root(provider.name, parents)
+        for provider in asked.world
+        for name, stock in provider.stock().items()
         if name in wanted and (stock.total - stock.reserved) * stock.ratio < 0
     }
     theirs = definition.keys(difference.theirs)
@@ -132,7 +132,9 @@ def crash_with_a_nested_sharing_provider(difference: Difference) -> bool:
         asked = _Asked.of(difference, (500, ours))
         if asked is not None:
             right = asked.ours_is_right() if ours == 200 else _tells_an_unknown_name(difference)
-            return right and any(SHARING in each.traits and each.parent for each in asked.world)
+            return right and any(
+                SHARING in provider.traits and provider.parent for provider in asked.world
+            )
     return False
 
 
@@ -228,22 +230,22 @@ class _Asked:
     def a_class_is_wanted_twice(self) -> bool:
         unsuffixed = self.groups.get("", RequestGroup("")).resources
         others = [group.resources for suffix, group in self.groups.items() if suffix]
-        return any(name in dict(each) for name, _ in unsuffixed for each in others)
+        return any(name in dict(other) for name, _ in unsuffixed for other in others)
 
     def is_shared_alone(self, result: Result) -> bool:
-        sharing = {each.name for each in self.world if SHARING in each.traits}
+        sharing = {provider.name for provider in self.world if SHARING in provider.traits}
         return dict(result[1])[""] <= sharing
 
 
 def _is_part(answer: Answer, whole: Answer, limit: int) -> bool:
     """Whether an answer is so many of the results of another one, with their summaries."""
     few, everything = definition.keys(answer), definition.keys(whole)
-    summaries, every_summary = (each.json["provider_summaries"] for each in (answer, whole))
+    summaries, every_summary = (body.json["provider_summaries"] for body in (answer, whole))
     return (
         not few - everything
         and few.total() == min(limit, everything.total())
         and set(summaries) <= set(every_summary)
-        and all(_same_summary(every_summary[uuid], each) for uuid, each in summaries.items())
+        and all(_same_summary(every_summary[uuid], summary) for uuid, summary in summaries.items())
     )
 
 
@@ -254,7 +256,9 @@ def _summarises_trees(difference: Difference) -> bool:
     minor = difference.sent.minor
     if minor is None or minor >= 29:
         return theirs == required
-    parents = {each.name: each.parent for each in definition.world_of(difference.pair.api)}
+    parents = {
+        provider.name: provider.parent for provider in definition.world_of(difference.pair.api)
+    }
     return required <= theirs and all(
         _root(uuid, parents) in {_root(giver, parents) for giver in required} for uuid in theirs
     )
@@ -274,10 +278,12 @@ def _summarised(answer: Answer) -> set[str]:
         return givers
     roots = {summaries[uuid].get("root_provider_uuid", uuid) for uuid in givers}
     return {
-        uuid for uuid, each in summaries.items() if each.get("root_provider_uuid", uuid) in roots
+        uuid
+        for uuid, summary in summaries.items()
+        if summary.get("root_provider_uuid", uuid) in roots
     }
 
 
 def _same_summary(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    traits = [sorted(each.get("traits", ())) for each in (one, other)]
+    traits = [sorted(instance.get("traits", ())) for instance in (one, other)]
     return traits[0] == traits[1] and {**one, "traits": 0} == {**other, "traits": 0}

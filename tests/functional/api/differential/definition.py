@@ -21,7 +21,11 @@ def keys(answer: Answer) -> Counter[Key]:
     """The results of an answer."""
     return Counter(
         _key(
-            [(uuid, name, n) for uuid, each in given(request).items() for name, n in each.items()],
+            [
+                (uuid, name, n)
+                for uuid, allocation in given(request).items()
+                for name, n in allocation.items()
+            ],
             request.get("mappings", {}).items(),
         )
         for request in answer.json["allocation_requests"]
@@ -32,8 +36,11 @@ def given(request: dict[str, Any]) -> dict[str, dict[str, int]]:
     """The resources of one result, by provider."""
     allocations = request["allocations"]
     if isinstance(allocations, list):
-        return {each["resource_provider"]["uuid"]: each["resources"] for each in allocations}
-    return {uuid: each["resources"] for uuid, each in allocations.items()}
+        return {
+            allocation["resource_provider"]["uuid"]: allocation["resources"]
+            for allocation in allocations
+        }
+    return {uuid: allocation["resources"] for uuid, allocation in allocations.items()}
 
 
 def shapes(found: Counter[Key]) -> Counter[Key]:
@@ -64,13 +71,13 @@ def world_of(api: Client) -> list[Provider]:
     listed = api.get("/resource_providers").json["resource_providers"]
     return [
         Provider(
-            each["uuid"],
-            each["parent_provider_uuid"],
-            _stock(api, f"/resource_providers/{each['uuid']}"),
-            tuple(api.get(f"/resource_providers/{each['uuid']}/traits").json["traits"]),
-            tuple(api.get(f"/resource_providers/{each['uuid']}/aggregates").json["aggregates"]),
+            entry["uuid"],
+            entry["parent_provider_uuid"],
+            _stock(api, f"/resource_providers/{entry['uuid']}"),
+            tuple(api.get(f"/resource_providers/{entry['uuid']}/traits").json["traits"]),
+            tuple(api.get(f"/resource_providers/{entry['uuid']}/aggregates").json["aggregates"]),
         )
-        for each in listed
+        for entry in listed
     ]
 
 

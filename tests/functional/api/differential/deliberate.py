@@ -110,7 +110,7 @@ def _one_of_several(difference: Difference, words: str, parameter: str) -> bool:
     items = [item.strip().lstrip("!") for item in _query(difference, parameter)]
     items = [item.removeprefix("in:") for item in items]
     return told[0][:2] == told[1][:2] and all(
-        words in each[1] and each[2].removesuffix(".").lstrip("!") in items for each in told
+        words in line[1] and line[2].removesuffix(".").lstrip("!") in items for line in told
     )
 
 

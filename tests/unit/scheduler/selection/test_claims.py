@@ -123,7 +123,7 @@ def test_placement_down_is_no_full_cloud(journal: Path) -> None:
 def test_alternates_are_other_hosts_and_not_claimed(journal: Path) -> None:
     bank = flat_hosts(a=8, b=7, c=6, d=5)
     [selections] = scheduler_on(bank, journal).select_destinations(ONE, ["i1"], alternates=True)
-    assert [one.nodename for one in selections] == ["host-a", "host-b", "host-c"]
+    assert [selection.nodename for selection in selections] == ["host-a", "host-b", "host-c"]
     assert set(bank.held) == {"i1"}
 
 
@@ -144,7 +144,7 @@ def test_a_large_guest_is_split_when_no_cell_can_hold_it(journal: Path) -> None:
 
     bank = Cells([], {"host": summary("host"), **cells})
     chosen(scheduler_on(bank, journal), spec(vcpus=6, memory_mb=0, root_gb=0))
-    assert sum(one["VCPU"] for one in bank.held["i1"].values()) == 6
+    assert sum(amounts["VCPU"] for amounts in bank.held["i1"].values()) == 6
     with pytest.raises(NoValidHost):
         chosen(
             scheduler_on(bank, journal),

@@ -77,8 +77,8 @@ def test_alternates_are_of_the_cell_of_the_chosen_host(journal: Path) -> None:
     announcements = in_cells(a="c1", b="c2", c="c1", d="c2")
     scheduler = scheduler_on(bank, journal, announcements=announcements)
     [selections] = scheduler.select_destinations(ONE, ["i1"], alternates=True)
-    assert [one.compute_node_uuid for one in selections] == ["a", "c"]
-    assert {one.cell_uuid for one in selections} == {"c1"}
+    assert [selection.compute_node_uuid for selection in selections] == ["a", "c"]
+    assert {selection.cell_uuid for selection in selections} == {"c1"}
 
 
 @pytest.mark.parametrize(("cross", "host"), [(False, "b"), (True, "b")])

@@ -18,15 +18,15 @@ def test_no_host_says_that_placement_has_no_candidate(journal: Path) -> None:
     with pytest.raises(NoValidHost, match="Placement has no candidate") as caught:
         chosen(scheduler_on(bank, journal), ONE)
     causes = caught.value.as_dict()["causes"]
-    assert [one["shape"] for one in causes["queries"]] == ["flat", "nested", "split"]
+    assert [query["shape"] for query in causes["queries"]] == ["flat", "nested", "split"]
     assert causes["queries"][0]["query"].endswith("resources=VCPU:2&required=!HW_NUMA_ROOT")
     json.dumps(causes)
 
 
 def test_no_host_says_which_filter_dropped_the_last(journal: Path) -> None:
     bank = flat_hosts(a=9, b=9)
-    for one in bank.summaries.values():
-        one["traits"] = ["COMPUTE_STATUS_DISABLED"]
+    for summary in bank.summaries.values():
+        summary["traits"] = ["COMPUTE_STATUS_DISABLED"]
     with pytest.raises(NoValidHost, match=r"ComputeFilter dropped the last 2 host\(s\)") as caught:
         chosen(scheduler_on(bank, journal), ONE)
     [dropped] = caught.value.causes.filters
@@ -35,8 +35,8 @@ def test_no_host_says_which_filter_dropped_the_last(journal: Path) -> None:
 
 def test_no_host_says_that_the_limit_was_reached(journal: Path) -> None:
     bank = flat_hosts(a=9, b=9)
-    for one in bank.summaries.values():
-        one["traits"] = ["COMPUTE_STATUS_DISABLED"]
+    for summary in bank.summaries.values():
+        summary["traits"] = ["COMPUTE_STATUS_DISABLED"]
     with pytest.raises(NoValidHost, match="max_placement_results"):
         chosen(scheduler_on(bank, journal, limit=2), ONE)
 
@@ -61,7 +61,7 @@ def test_no_host_is_logged_once_with_the_id_that_placement_logs_too(
     with caplog.at_level("INFO"), pytest.raises(NoValidHost) as caught:
         scheduler_on(flat_hosts(), journal).select_destinations(ONE, ["i1"], request_id="req-mine")
     assert caught.value.causes.request_id == "req-mine"
-    [record] = [one for one in caplog.records if "No valid host" in one.message]
+    [record] = [entry for entry in caplog.records if "No valid host" in entry.message]
     assert record.levelname == "INFO"
     assert "[req-mine]" in record.message
     assert "i1" in record.message
@@ -73,4 +73,6 @@ def test_a_zone_that_does_not_exist_is_logged_like_any_other_reason(
     asked = replace(ONE, availability_zone="moon")
     with caplog.at_level("INFO"), pytest.raises(NoValidHost, match="availability zone moon"):
         chosen(scheduler_on(flat_hosts(a=9), journal), asked)
-    assert [one for one in caplog.records if "[req-new] No valid host for i1" in one.message]
+    assert [
+        record for record in caplog.records if "[req-new] No valid host for i1" in record.message
+    ]

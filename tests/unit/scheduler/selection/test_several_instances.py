@@ -77,7 +77,9 @@ def test_several_instances_are_claimed_just_when_they_fit_whatever_others_took_m
     free = {f"h{i}": shown for i, (shown, _) in enumerate(hosts)}
     bank = flat_hosts(**free)
     bank.candidates = [
-        one for one in bank.candidates if all(free[u] > 1 for u in one["allocations"])
+        candidate
+        for candidate in bank.candidates
+        if all(free[u] > 1 for u in candidate["allocations"])
     ]
     # what neighbours took since the search, which the summaries do not show
     bank.held["neighbours"] = {
