@@ -35,7 +35,6 @@ class BusServer:
         use_threads()
         import oslo_messaging
 
-        self._failures = oslo_messaging.MessagingException
         waker = _Waker(oslo_messaging.Target(namespace=_NAMESPACE, version="1.0"))
         self._server = oslo_messaging.get_rpc_server(
             bus,
@@ -57,7 +56,8 @@ class BusServer:
     def stop(self) -> bool:
         """Finish what is being answered, and leave the bus.
 
-        :returns: False when the broker is gone: nothing is waited for, as no answer would arrive.
+        :returns: False when the broker is gone, or goes meanwhile: nothing is waited for, as no
+            answer would arrive.
         """
         woken = threading.Event()
         waking = threading.Thread(target=self._wake, args=(woken,), name="wake", daemon=True)
@@ -65,9 +65,16 @@ class BusServer:
         waking.join(BROKER_SECONDS)
         if not woken.is_set():
             return False
+        try:
+            self._leave()
+        except Exception as error:  # noqa: BLE001 - also those of the libraries below
+            LOG.warning("The message bus failed while it was left, and is left as it is: %s", error)
+            return False
+        return True
+
+    def _leave(self) -> None:
         self._server.stop()
         self._server.wait()
-        return True
 
     def _wake(self, woken: threading.Event) -> None:
         try:

@@ -3,7 +3,7 @@
 python spare_devices.py VGPU        # the cloud of OS_CLOUD, or of clouds.yaml
 """
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -44,9 +44,12 @@ def _get(placement: adapter.Adapter, path: str) -> Any:
 
 def main() -> None:
     """Print a line for every host."""
+    parser = argparse.ArgumentParser(description="Print the hosts with devices that are free.")
+    parser.add_argument("resource_class", metavar="CLASS", help="resource class, such as VGPU")
+    resource_class = parser.parse_args().resource_class
     import openstack
 
-    for host, units in spare_devices(openstack.connect().placement, sys.argv[1]).items():
+    for host, units in spare_devices(openstack.connect().placement, resource_class).items():
         print(f"{host}\t{units}")
 
 

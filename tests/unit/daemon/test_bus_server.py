@@ -4,6 +4,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import bus_server, message_bus
 from compute_agent.daemon.bus_server import BusServer
@@ -80,4 +82,21 @@ def test_a_broker_that_is_gone_is_not_waited_for() -> None:
     # to leave nothing behind
     server._server.stop()
     server._server.wait()
+    transport.cleanup()
+
+
+def test_a_bus_that_fails_while_it_is_left_is_not_called_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(BusServer):
+        def _leave(self) -> None:
+            super()._leave()
+            raise ConnectionResetError("the broker closed the connection")
+
+    transport = bus()
+    servers = [kind(transport, "failing", "here", []) for kind in (BusServer, Failing)]
+    for server in servers:
+        server.start()
+    assert not bus_server.stop_together(servers)
+    assert "the broker closed the connection" in caplog.text
     transport.cleanup()
