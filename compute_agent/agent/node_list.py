@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, EventKind
-from compute_agent.tracker.remedies import REMEDIES
+from compute_agent.tracker.remedies import with_remedy
 from compute_agent.tracker.resource_tracker import PassResult
 
 if TYPE_CHECKING:
@@ -84,10 +84,9 @@ class NodeList:
         if decision.log is not None:
             LOG.log(
                 decision.log,
-                "The nodes of this host cannot be found: %s: %s %s",
+                "The nodes of this host cannot be found: %s: %s",
                 kind.value,
-                error,
-                REMEDIES.get(kind, ""),
+                with_remedy(kind, str(error)),
                 exc_info=error if decision.with_traceback else None,
             )
         wait = self._parts.options().limits().period

@@ -116,9 +116,8 @@ class RpcServer:
         self._foreseen = (oslo_messaging.MessagingException, errors.ComputeAgentError)
         self._commands = commands
         self._interval = float(conf.report_interval)
-        self._server = BusServer(
-            self._transport, TOPIC, conf.DEFAULT.host, [AgentEndpoint(commands)]
-        )
+        self._host = conf.DEFAULT.host
+        self._server: BusServer | None = None
         self._client = oslo_messaging.get_rpc_client(
             self._transport,
             oslo_messaging.Target(topic=STATE_TOPIC, version=STATE_VERSION, fanout=True),
@@ -140,15 +139,37 @@ class RpcServer:
         if self._thread.ident is None:
             return
         self._thread.join(0.0 if self._unheard else BROKER_SECONDS)
-        if not self._thread.is_alive() and self._server.stop():
+        if not self._thread.is_alive() and (self._server is None or self._server.stop()):
             self._transport.cleanup()
 
     def _run(self) -> None:
-        self._server.start()
-        LOG.info("Serving topic %s on the message bus.", TOPIC)
+        self._server = self._joined()
         while not self._stopping.is_set():
             self._announce()
             self._stopping.wait(self._interval)
+
+    def _joined(self) -> BusServer | None:
+        """Begin to answer, as soon as the broker lets it; None where that is the end first."""
+        is_refused = False
+        while not self._stopping.is_set():
+            server = BusServer(self._transport, TOPIC, self._host, [AgentEndpoint(self._commands)])
+            try:
+                server.start()
+            except Exception as error:  # noqa: BLE001 - also those of the libraries below
+                if not is_refused:
+                    LOG.error(
+                        "The message bus refuses the agent: %s. Check the user, the password and "
+                        "the virtual host in [DEFAULT]transport_url. The agent goes on reporting "
+                        "and tries again every %.0f s.",
+                        str(error).rstrip("."),
+                        self._interval,
+                    )
+                is_refused = True
+                self._stopping.wait(self._interval)
+            else:
+                LOG.info("Serving topic %s on the message bus.", TOPIC)
+                return server
+        return None
 
     def _announce(self) -> None:
         self._sequence += 1

@@ -31,6 +31,8 @@ _CONNECTION: Final = re.compile(
     re.IGNORECASE,
 )
 _CONNECTED: Final = re.compile(r"Reconnected to")
+_LEAVING: Final = re.compile(r"during closing channel")
+"""What a broker says to a program that leaves, which is of no interest to anybody."""
 _MORE: Final = " (more lines of the library about this are left out)"
 
 
@@ -85,6 +87,8 @@ class BusConditions:
 
     def _judge(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
+        if _LEAVING.search(text):
+            return False
         if _CONNECTED.search(text):
             was_away, self._is_away = self._is_away, False
             return was_away

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from compute_agent import errors, extras
 
@@ -52,6 +53,17 @@ def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:
     """
     value = conf.upgrade_levels[service]
     return value if value and _VERSION.fullmatch(value) else None
+
+
+def shown_address(conf: cfg.ConfigOpts) -> str:
+    """Return the kind and the hosts of the message bus, without users and passwords."""
+    url = urlsplit(conf.transport_url or "")
+    hosts = url.netloc.split(",")
+    if "@" in url.netloc:
+        # a password may have a comma that nobody quoted
+        hosts = [host.rpartition("@")[2] for host in hosts if "@" in host]
+    shown = ", ".join(filter(None, hosts))
+    return f"{url.scheme} at {shown}" if shown else url.scheme or "none"
 
 
 def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent.tracker.decisions import Action, Decision, EventKind
 from compute_agent.tracker.node import Node
-from compute_agent.tracker.remedies import REMEDIES, kind_of
+from compute_agent.tracker.remedies import kind_of, with_remedy
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 if TYPE_CHECKING:
@@ -117,10 +117,9 @@ class PassAccounts:
         if decision.log is not None and message:
             LOG.log(
                 decision.log,
-                "Node %s: %s: %s %s",
+                "Node %s: %s: %s",
                 node.name,
                 kind.value,
-                message,
-                REMEDIES.get(kind, ""),
+                with_remedy(kind, str(message)),
                 exc_info=error if decision.with_traceback else None,
             )

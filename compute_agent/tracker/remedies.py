@@ -33,6 +33,12 @@ REMEDIES = {
 }
 
 
+def with_remedy(kind: EventKind, message: str) -> str:
+    """Return a message and what an operator can do about a failure of its kind, as sentences."""
+    end = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message}{end} {REMEDIES.get(kind, '')}".rstrip()
+
+
 def as_one(problems: Sequence[Exception]) -> Exception:
     """Return one error that names everything that is wrong with parts of a tree.
 

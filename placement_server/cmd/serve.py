@@ -156,6 +156,8 @@ def _serve(arguments: argparse.Namespace) -> None:
     conf = _configuration(arguments)
     log.setup(conf, "placement")
     log_lines.shorten(conf)
+    # a line for each of its own parts, at every change of the schema
+    log.getLogger("alembic.runtime.plugins").logger.setLevel(log.WARNING)
     LOG.info(
         "placement-server %s starts: %d workers of %d threads, database %s, authentication %s",
         __version__,

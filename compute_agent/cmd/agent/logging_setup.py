@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from compute_agent import __version__
+from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -36,7 +37,7 @@ def log_start(conf: cfg.ConfigOpts) -> None:
         conf.DEFAULT.host,
         conf.compute_driver,
         conf.placement.endpoint_override or "by the catalogue of keystone",
-        "configured" if conf.transport_url else "none",
+        message_bus.shown_address(conf),
     )
 
 

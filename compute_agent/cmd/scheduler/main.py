@@ -188,6 +188,14 @@ def _serve(namespace: argparse.Namespace) -> int:
     conf = configuration(namespace)
     logs.set_up(conf, "compute-scheduler")
     if not namespace.worker:
+        LOG.info(
+            "compute-scheduler %s starts: %d worker(s), host %s, placement %s, message bus %s",
+            __version__,
+            max(conf.scheduler.workers, 1),
+            conf.DEFAULT.host,
+            conf.placement.endpoint_override or "by the catalogue of keystone",
+            message_bus.shown_address(conf),
+        )
         accepted.warn_of_set(conf)
         unread_options.warn(conf)
         from compute_agent.scheduler import assembly

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import garbage_collection, message_bus, signals, state_dump
 from compute_agent.daemon.systemd import ServiceManager
-from compute_agent.errors import ComputeAgentError, PlacementError, PlacementUnavailable
+from compute_agent.errors import (
+    ComputeAgentError,
+    InvalidConfiguration,
+    PlacementError,
+    PlacementUnavailable,
+)
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import TOPIC, SchedulerService
@@ -117,7 +122,12 @@ class SchedulerLife:
         except Exception as error:
             # for the main thread, which ends the process with the status of this error
             LOG.debug("The message bus cannot be joined", exc_info=True)
-            self._failure = error
+            why = str(error).rstrip(".")
+            self._failure = InvalidConfiguration(
+                f"The message bus refuses this scheduler: {why}. Check the user, the password and "
+                "the virtual host in [DEFAULT]transport_url."
+            )
+            self._failure.__cause__ = error
             self.stop()
             return
         self._serving.set()

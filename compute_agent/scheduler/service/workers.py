@@ -9,6 +9,7 @@ its watchdog is fed when all of them have fed theirs.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import subprocess
@@ -185,9 +186,11 @@ class Workers:
 
 def when_abandoned(pipe: BinaryIO, stop: Callable[[], None]) -> None:
     """Call `stop`, from a thread, when the process at the other end of `pipe` is gone."""
+    # not by its own reader: the lock of that is held until then, and the end of Python wants it
+    descriptor = pipe.fileno()
 
     def watch() -> None:
-        while pipe.read(1):
+        while os.read(descriptor, 1):
             LOG.debug("The pipe of the workers carries nothing of meaning")
         stop()
 

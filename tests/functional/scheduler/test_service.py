@@ -29,6 +29,11 @@ def test_it_is_ready_reloaded_and_stopped_as_systemd_wants_to_hear_it(
         assert scheduler.stop() == 0
         scheduler.until("STOPPING=1")
         assert scheduler.logged().count("Serving topic scheduler") == workers
+        # a worker waits for its parent to go while it ends itself
+        assert "Fatal Python error" not in scheduler.logged()
+        first, *_ = scheduler.logged().splitlines()
+        assert f"starts: {workers} worker" in first
+        assert "message bus fake" in first
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -13,8 +13,10 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
+from tests.fixtures import programs
 from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import (
+    PATIENCE,
     AgentProcess,
     PlacementProcess,
     claim,
@@ -168,6 +170,35 @@ def test_reporting_goes_on_without_a_broker_and_calls_are_answered_when_it_is_ba
     eventually(call.answers, "an answer after the broker is back")
     eventually(lambda: "announces itself again" in agent.logged(), "announcements")
     assert "Traceback" not in agent.logged()
+
+
+def test_a_wrong_password_is_one_line_of_the_agent_and_the_end_of_the_scheduler(
+    tmp_path: Path, placement: PlacementProcess, rabbitmq: RabbitMq
+) -> None:
+    url = rabbitmq.url.replace("guest:guest", "guest:mistaken")
+    node = f"host-{uuid.uuid4().hex[:8]}"
+    made = AgentProcess(
+        tmp_path, placement.url, DEFAULT={"transport_url": url, "host": node, "report_interval": 1}
+    )
+    made.script(nodes=[node])
+    with running(made):
+        eventually(lambda: "The message bus refuses the agent" in made.logged(), "a line")
+        # the period of announcements goes by while it reports
+        for _ in range(3):
+            assert made.report()["trouble"] is None
+        root = placement.root(node)
+        assert root
+        assert made.logged().count("refuses the agent") == 1
+        assert "Traceback" not in made.logged()
+        assert "mistaken" not in made.logged()
+    # no candidate of the tests that follow
+    assert placement.request("DELETE", f"/resource_providers/{root['uuid']}").ok
+    ended = programs.run(
+        "compute-scheduler", "serve", "--config-file", str(made.config), timeout=PATIENCE
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "The message bus refuses this scheduler" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(

@@ -53,6 +53,12 @@ def test_a_broker_that_is_away_is_one_line(conditions: BusConditions) -> None:
     assert "127.0.0.1:5672 is unreachable" in line.getMessage()
 
 
+def test_what_a_broker_says_to_one_that_leaves_is_no_line(conditions: BusConditions) -> None:
+    text = "Received method (60, 30) during closing channel 1. This method will be ignored"
+    assert not conditions.pass_on(record(text, name="amqp"))
+    assert conditions.pass_on(record("AMQP server is unreachable"))
+
+
 def test_a_condition_that_lasts_is_logged_again(conditions: BusConditions, clock: Clock) -> None:
     assert conditions.pass_on(record("AMQP server is unreachable"))
     clock.now += PERIOD_SECONDS - 1
