@@ -4,9 +4,9 @@ requests          at most one per pass, and besides
                     1 %  repeats, where the server has closed a kept-alive connection
                     one  for each pass at work at the end: its request is counted, it is not
 passes            one per agent and period: the next is due a period after the last has ended,
-                  which is `LATE` seconds later at most. Where they are later on average, the machine
-                  is too busy for the process that simulates all agents, which is no fault of
-                  theirs: only the most is demanded then
+                  which is `LATE` seconds later at most. Where they are later on average, the
+                  machine is too busy for the process that simulates all agents, which is no fault
+                  of theirs: only the most is demanded then
   of all agents   on average between that and one; where the phase is no whole number of
                   periods, within four standard deviations of what the drawn starts make of it
   of each agent   as many as fit in with `LATE`; at most one more than there are whole periods

@@ -220,7 +220,12 @@ class Agent:
         try:
             self._parts.driver.watch(self._hardware_changed)
         except Exception as error:
-            LOG.warning("Changes are found by period only: %s", error, exc_info=True)
+            LOG.warning(
+                "The driver cannot report changes of the hardware, so only periodic passes find "
+                "them: %s",
+                error,
+                exc_info=True,
+            )
 
     def _hardware_changed(self, what: str) -> None:
         LOG.debug("The hardware changed: %s.", what)

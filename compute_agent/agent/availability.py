@@ -177,7 +177,9 @@ class Availability:
                     self._report.change_traits(root, add=add, remove=remove)
             except errors.ComputeAgentError as error:
                 LOG.warning(
-                    "Provider %s does not show that yet, its next pass does: %s", root, error
+                    "Placement does not show this on provider %s yet, the next pass writes it: %s",
+                    root,
+                    error,
                 )
                 if isinstance(error, errors.PlacementUnavailable):
                     return

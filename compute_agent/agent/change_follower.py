@@ -111,7 +111,7 @@ class ChangeFollower:
     def _not_offered(self, error: errors.PlacementError) -> float:
         if self._board.feed().state is not FeedState.NOT_OFFERED:
             LOG.warning(
-                "Changes in placement are found by period only, [compute_agent]follow_changes has "
+                "Only periodic passes find changes in placement, [compute_agent]follow_changes has "
                 "no effect: placement does not offer placement-ext 1.1, and is asked again every "
                 "%.0f s. %s",
                 NOT_OFFERED_PAUSE,
@@ -123,7 +123,7 @@ class ChangeFollower:
 
     def _failed(self, error: errors.PlacementError) -> float:
         if not self._failures:
-            LOG.warning("Changes in placement are found by period only for now: %s", error)
+            LOG.warning("Only periodic passes find changes in placement for now: %s", error)
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures, 10))
         pause *= self._rng.uniform(1 - _JITTER, 1 + _JITTER)
         self._failures += 1

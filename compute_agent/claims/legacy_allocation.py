@@ -82,7 +82,11 @@ class SelfClaim:
         if isinstance(result, AlreadyClaimed):
             # the scheduler was late; what it claimed counts
             return Allocated(of_record(result.record))
-        LOG.info("Allocated %s for %s, which no scheduler did.", amounts, request.instance)
+        LOG.info(
+            "Instance %s came without an allocation of a scheduler: this host allocated %s.",
+            request.instance,
+            amounts,
+        )
         return Allocated(amounts, by_host=True)
 
     def take_back(self, instance: str) -> None:
@@ -94,8 +98,8 @@ class SelfClaim:
             self._report.placement.allocations.delete_allocation(instance)
         except errors.PlacementError as error:
             LOG.error(
-                "What was allocated for %s, which is refused, could not be removed: %s. The "
-                "caller must remove it.",
+                "Instance %s is refused, and what this host allocated for it could not be removed: "
+                "%s. Release it with `compute-scheduler release`.",
                 instance,
                 error,
             )

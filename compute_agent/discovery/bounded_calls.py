@@ -245,7 +245,7 @@ class BoundedCalls:
         try:
             self.on_return(f"{self.source}: {call.name} returned")
         except Exception:
-            LOG.exception("%s: what was to follow on %s failed.", self.source, call.name)
+            LOG.exception("%s: the work that follows call %s failed.", self.source, call.name)
 
 
 def _nothing(_what: str) -> None:

@@ -36,9 +36,9 @@ def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None)
         before = left.data(change.uuid).inventory if left is not None and was_known else _NOTHING
         for told in _overwritten(before, change.before, change.after):
             LOG.warning(
-                "Node %s: somebody changed the inventory of %s (%s) in placement: %s. The agent "
-                "reports what the host has; use a provider.yaml or the options of the agent to "
-                "change that, or a ratio or reserve, which it keeps.",
+                "Node %s: another client changed the inventory of %s (%s) in placement: %s. The "
+                "agent reports what the host has; use a provider.yaml or the options of the agent "
+                "to change that, or a ratio or reserve, which it keeps.",
                 node,
                 change.name,
                 change.uuid,

@@ -165,7 +165,7 @@ class SharedDisk:
         written = providers.put_inventories(self._uuid, self._uuid, stored.generation, records)
         self._seen = (written.generation, measured)
         LOG.info(
-            "Provider %s shares %d GiB of disk now, as node %s measured; it said %s.",
+            "Provider %s shares %d GiB of disk now, as node %s measured; before, it shared %s.",
             *(self._uuid, measured, node, "nothing" if total is None else f"{total} GiB"),
         )
 

@@ -99,7 +99,7 @@ class LocalMachine:
         try:
             source = kernel_socket()
         except OSError as error:
-            LOG.info("Changes of the hardware are found by period only: %s", error)
+            LOG.info("Only periodic passes find changes of the hardware: %s", error)
             return
         self._events = HardwareEvents(changed, source)
         self._events.start()
@@ -118,7 +118,7 @@ class LocalMachine:
             try:
                 self.calls.run("nvmlShutdown", self._nvml.close, timeout=CLOSING)
             except CallHangs as error:
-                LOG.warning("NVML is closed only by the end of the process: %s.", error)
+                LOG.warning("NVML stays open until the process ends: %s.", error)
 
     def _look(self, hostname: str) -> HostTopology:
         if self._capture is None:

@@ -198,8 +198,8 @@ def _check_addresses(types: tuple[MdevTypeOptions, ...]) -> None:
     ignored = [t.type_id for t in types[1:] if not t.device_addresses]
     if ignored:
         LOG.warning(
-            "[devices]enabled_mdev_types: %s have no device_addresses and are not the first type, "
-            "so no device makes them",
+            "[devices]enabled_mdev_types names %s without device_addresses. Only the first type "
+            "needs none: no device makes these. Name their devices, or remove the types.",
             ", ".join(ignored),
         )
 

@@ -135,8 +135,8 @@ class Horizon:
             LOG.debug("Change records from %d on are held back: %s", ids[0], held)
         except StoreError as error:
             LOG.warning(
-                "The feed of changes stays at %d until the ids from there on can be voided, which "
-                "is tried again: %s",
+                "The feed of changes stops at id %d: the ids after it, which interrupted writes "
+                "left unused, could not be marked so. This is tried again: %s",
                 ids[0] - 1,
                 error,
             )

@@ -197,7 +197,10 @@ class Watchers:
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, StoreUnavailable):
-            LOG.error("Reading the feed of changes failed", exc_info=error)
+            LOG.error(
+                "Reading the feed of changes failed; requests that wait for changes fail",
+                exc_info=error,
+            )
         with self._lock:
             for watcher in self._waiting:
                 watcher.failure = error

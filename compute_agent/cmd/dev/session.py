@@ -230,7 +230,7 @@ class DevRun:
                     self._check_interrupted()
                     self._claim(bus, connection, sample, consumers)
             finally:
-                released = [each for each in consumers if bus.placement.release(each)]
+                released = [consumer for consumer in consumers if bus.placement.release(consumer)]
         self._show(Text(f"Released {released[0] if len(released) == 1 else 'all of them'}"))
         self._print_tree(self._tree(connection, root), is_short=False)
 

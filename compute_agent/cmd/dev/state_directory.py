@@ -230,7 +230,7 @@ class StateDirectory:
                 encoding="utf-8",
             )
             script.chmod(0o755)
-        path = ":".join(shlex.quote(str(each)) for each in (directory, programs))
+        path = ":".join(shlex.quote(str(place)) for place in (directory, programs))
         self.environment.write_text(
             "# Written by compute-agent dev at every start, to be read by a shell.\n"
             f'export PATH={path}:"$PATH"\n',

@@ -145,7 +145,7 @@ class Connection:
         try:
             self.calls.run("close", self._close, timeout=CLOSING)
         except CallHangs as error:
-            LOG.warning("The connection is closed only by the end of the process: %s.", error)
+            LOG.warning("The connection to libvirt stays open until the process ends: %s.", error)
 
     def _close(self) -> None:
         with self._mutex:

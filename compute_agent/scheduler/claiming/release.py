@@ -86,12 +86,12 @@ class GiveBack:
                 return
             except PlacementError as error:
                 LOG.warning(
-                    "The claim of %s stays in the journal and is given back later: %s",
+                    "The claim of %s stays in the journal and is released later: %s",
                     consumer,
                     error,
                 )
                 continue
-            LOG.info("Gave back the claim of %s, which was in the journal", consumer)
+            LOG.info("Released the claim of %s, which was in the journal", consumer)
             self._journal.close(identity)
 
     def _if_still_held(self, consumer: str, alternatives: Sequence[Amounts]) -> None:
@@ -112,7 +112,7 @@ class GiveBack:
             self._journal.open(entry)
         except JournalUnusable as unusable:
             LOG.error(
-                "The claim of %s could neither be given back (%s) nor recorded (%s): release it "
+                "The claim of %s could neither be released (%s) nor recorded (%s): release it "
                 "with compute-scheduler release %s",
                 consumer,
                 error,
@@ -121,7 +121,7 @@ class GiveBack:
             )
             return
         LOG.warning(
-            "The claim of %s could not be given back (%s); it is recorded in %s and given back "
+            "The claim of %s could not be released (%s); it is recorded in %s and released "
             "with the next request",
             consumer,
             error,

@@ -243,8 +243,8 @@ class Mover:
                 self._undo_begin(move)
         except PlacementError as error:
             LOG.warning(
-                "The source of %s could not be given back (%s); it is recorded in %s and given "
-                "back with the next move",
+                "The move of %s did not begin, and its claim could not be undone (%s); it is "
+                "recorded in %s and undone before the next move",
                 move.instance,
                 error,
                 self._journal.path,

@@ -140,7 +140,11 @@ class SchedulerLife:
             try:
                 self._keep_up()
             except ComputeAgentError as error:
-                LOG.warning("Looked after later: %s", error)
+                LOG.warning(
+                    "Journals, aggregates and announcements are checked again in %.0f s: %s",
+                    UPKEEP_SECONDS,
+                    error,
+                )
             if self._stopped.wait(UPKEEP_SECONDS):
                 return
 
@@ -148,7 +152,7 @@ class SchedulerLife:
         state = self._placement_now()
         if state != self._placement_state:
             self._placement_state = state
-            LOG.info("Now %s", state)
+            LOG.info("State of the scheduler: %s", state)
             self._manager.status(self._status())
         answers = state == PLACEMENT_ANSWERS
         if answers:

@@ -37,7 +37,11 @@ def boot_id(procfs_root: str) -> str:
         reason = "is not there"
     except FileUnusable as error:
         reason = str(error)
-    LOG.info("Marks of broken devices outlast a reboot, as %s %s", path, reason)
+    LOG.info(
+        "A reboot does not take the marks off broken devices: it cannot be noticed, %s %s.",
+        path,
+        reason,
+    )
     return UNKNOWN_BOOT
 
 

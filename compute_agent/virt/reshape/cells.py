@@ -199,8 +199,8 @@ class _Pools:
         step = max((page_size_kib or 0) // 1024, 1)
         if memory % step:
             LOG.warning(
-                "Consumer %s holds %d MEMORY_MB, no whole number of the %d KiB pages its guest "
-                "has: it is counted as ordinary memory",
+                "Consumer %s holds %d MEMORY_MB, which is not a whole number of the pages of "
+                "%d KiB that its guest has: it is counted as memory in small pages.",
                 consumer,
                 memory,
                 page_size_kib,

@@ -233,7 +233,8 @@ def _providers_of_mdevs(view: _View, consumer: str, devices_of: DevicesOf) -> Co
         vgpu_provider = view.counting.get(parent) or view.counting.get(whole_of.get(parent, parent))
         if vgpu_provider is None:
             LOG.warning(
-                "Consumer %s has a mediated device on %s, for which no vGPUs are reported",
+                "Consumer %s has a mediated device on %s, where no vGPUs are reported: nothing is "
+                "allocated for it. Name its type in [devices]enabled_mdev_types.",
                 consumer,
                 parent,
             )

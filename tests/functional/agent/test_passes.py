@@ -112,4 +112,4 @@ def test_an_inventory_changed_by_hand_is_set_back_and_that_is_told_once(placemen
         )
         assert f"total 1 is {before} again" in agent.logged()
         agent.report()
-        assert agent.logged().count("somebody changed the inventory") == 1
+        assert agent.logged().count("another client changed the inventory") == 1

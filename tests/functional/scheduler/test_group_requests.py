@@ -118,7 +118,7 @@ class Group:
         )
         instances = instances or (new_uuid(),)
         scheduler.select_destinations(asked, instances)
-        return [set(self.world.held(one)) for one in instances], recorded.requests
+        return [set(self.world.held(instance)) for instance in instances], recorded.requests
 
 
 def _one_cpu(provider: str) -> dict[str, object]:

@@ -131,4 +131,4 @@ def test_alternates_of_an_anti_affinity_group_have_no_members(journal: Path) -> 
     [selections] = scheduler_on(bank, journal).select_destinations(
         replace(ONE, instance_group=group), ["i1"], alternates=True
     )
-    assert [one.nodename for one in selections] == ["host-c", "host-d"]
+    assert [selection.nodename for selection in selections] == ["host-c", "host-d"]
