@@ -83,7 +83,7 @@ def test_what_cannot_be_mirrored_is_left_to_the_next_pass(bench, caplog):
     bench.availability.set_by_operator(False, "fan")
     assert not bench.availability.is_enabled()
     assert len(bench.report.changed) == 1, "a placement that is away is not asked for each root"
-    assert "its next pass does" in caplog.text
+    assert "the next pass writes it" in caplog.text
 
 
 def test_a_lost_hypervisor_disables_and_its_return_enables_also_over_a_restart(bench):
