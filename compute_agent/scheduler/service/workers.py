@@ -26,7 +26,8 @@ from compute_agent.scheduler.service.worker_notices import Notice, WorkerNotices
 LOG = logging.getLogger(__name__)
 
 SETTLED_SECONDS = 10.0
-"""A worker that ends sooner than this cannot work: starting it again would go on for ever."""
+"""A worker that ends sooner than this, or fails before it was ready, cannot work: starting it again
+would go on for ever."""
 STOP_SECONDS = 60.0
 
 
@@ -71,6 +72,7 @@ class Workers:
         self._running: list[_Worker] = []
         self._notices = WorkerNotices()
         self._ready: set[int] = set()
+        self._served: set[int] = set()
         self._fed: set[int] = set()
         self._statuses: dict[int, str] = {}
 
@@ -127,6 +129,7 @@ class Workers:
         all_were_ready = self._ready >= pids
         if "READY" in values:
             self._ready.add(notice.pid)
+            self._served.add(notice.pid)
         if self._ready >= pids and not all_were_ready:
             self._manager.ready(self._status())
         elif "STATUS" in values:
@@ -143,7 +146,9 @@ class Workers:
         self._statuses.pop(worker.process.pid, None)
         self._on_end(worker.process.pid)
         status = worker.process.returncode
-        if self._clock() - worker.since < SETTLED_SECONDS:
+        was_ready = worker.process.pid in self._served
+        self._served.discard(worker.process.pid)
+        if self._clock() - worker.since < SETTLED_SECONDS or (status > 0 and not was_ready):
             LOG.error(
                 "Worker %d ended with status %d before it could serve; all workers are stopped. "
                 "See its messages above",
