@@ -15,6 +15,7 @@ from typing import Any
 from oslo_config import cfg
 
 from compute_agent import errors
+from compute_agent.conf import urls
 
 MODULES = (
     "default",
@@ -149,6 +150,8 @@ def _wrong_values(values: Mapping[str, Any], group: str) -> Iterator[str]:
         else:
             if isinstance(value, cfg.ConfigOpts.GroupAttr):
                 yield from _wrong_values(value, name)
+            elif name == "endpoint_override" and urls.names_user(value):
+                yield f"option [{group}]{name} {urls.ADVICE}"
 
 
 def _wrong_value(group: str, option: str, error: ValueError) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import webob.exc
 from keystoneauth1 import access, exceptions, loading
@@ -170,6 +171,13 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
             f"[{group}]auth_type is {auth_type}, but no such plugin is installed; see {_USUAL}."
         ) from error
     conf.register_opts(loading.get_auth_plugin_conf_options(loader), group=group)
+    for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):
+        # The first would be in logs, the second in every 401.
+        if "@" in urlsplit(conf[where].get(option) or "").netloc:
+            raise InvalidConfiguration(
+                f"[{where}]{option} has a user or a password in its URL. Take them out: "
+                f"the credentials are options of their own, as etc/placement.conf.sample describes."
+            )
     needed = ["auth_type", *(option.dest for option in loader.get_options() if option.required)]
     needed += _NEEDED.get(auth_type or _USUAL, ())
     missing = [

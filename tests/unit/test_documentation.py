@@ -17,6 +17,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 OPTION = re.compile(r"\[([a-z_]+|DEFAULT)\](?!\()([a-z][a-z0-9_]*)\b")
 SECTION = re.compile(r"\[([\w-]+|(?:mdev|neutron_physnet)_<[a-z]+>)\]")
 ASSIGNMENT = re.compile(r"#?([a-z][a-z0-9_]*) ?= ?")
+TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(test_\w+))?")
 MODULE = re.compile(r"`([a-z_]+/[a-z_/]+)`")
 OTHER_SOFTWARE = {"local", "test", "Service", "Unit"}
 """Sections of files that are not ours."""
@@ -91,6 +92,23 @@ def test_an_unknown_option_is_seen_in_a_sentence_and_in_a_block(names):
     assert [name in names[group] for group, name in named_options(text)] == [False, False]
     known = "`[placement]timeout`\n\n    [DEFAULT]\n    compute_driver = x\n"
     assert [name in names[group] for group, name in named_options(known)] == [True, True]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_test_that_a_page_names_exists(page):
+    missing = []
+    for path, name in TEST.findall(page.read_text()):
+        file = DOCS.parent / path
+        if not file.is_file() or (name and f"def {name}(" not in file.read_text()):
+            missing.append(f"{path}::{name}")
+    assert missing == []
+
+
+def test_each_sentence_of_the_threat_model_names_a_test():
+    text = (DOCS / "understand" / "threat-model.md").read_text()
+    sentences = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
+    assert len(sentences) > 20
+    assert [sentence for sentence in sentences if not TEST.search(sentence)] == []
 
 
 def test_the_page_about_monitoring_has_every_alert():

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from compute_agent import errors, extras
 from compute_agent.cmd.placement.exit_status import BadInput, Missing, Refused
+from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Timeout, Transport
@@ -144,6 +145,8 @@ def _transport(namespace: argparse.Namespace) -> Transport:
         return InProcessTransport.from_config_files([namespace.config_file])
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
+    if urls.names_user(namespace.url or ""):
+        raise BadInput(f"--url {urls.ADVICE}.")
     if namespace.url and not namespace.token:
         return KeystoneTransport.to_endpoint(namespace.url)
     return KeystoneTransport(partial(_adapter, namespace))
@@ -166,6 +169,8 @@ def _adapter(namespace: argparse.Namespace) -> Any:
         cloud = config.OpenStackConfig(session_constructor=bounded).get_one(
             cloud=namespace.os_cloud
         )
+        if urls.names_user(cloud.config.get("auth", {}).get("auth_url")):
+            raise BadInput(f"auth_url of the cloud, or OS_AUTH_URL, {urls.ADVICE}.")
         return adapter.Adapter(
             session=cloud.get_session(),
             service_type="placement",

@@ -17,6 +17,7 @@ from keystoneauth1 import session as ka_session
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
+from compute_agent.conf import urls
 from compute_agent.conf.files.places import missing_files
 from compute_agent.placement.transports.transport import Request, Response, Timeout
 
@@ -242,4 +243,8 @@ def _load_auth(conf: Any, group: str) -> Any:
     if not auth_type and not conf[group].auth_section:
         unset = f"[{group}]auth_type is not set (password, none, http_basic, noauth, ...)"
         raise ka_exc.MissingAuthPlugin("; ".join(filter(None, [unset, missing_files(conf)])))
-    return ka_loading.load_auth_from_conf_options(conf, group)
+    plugin = ka_loading.load_auth_from_conf_options(conf, group)
+    section = conf[group].auth_section or group
+    if urls.names_user(getattr(conf[section], "auth_url", None) or ""):
+        raise ka_exc.AuthPluginException(f"[{section}]auth_url {urls.ADVICE}")
+    return plugin

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from placement_server.store.connection import failures
 from placement_server.store.connection.options import StoreOptions
+from placement_server.store.connection.url import shown_url
 from placement_server.store.errors import StoreUnavailable
 
 LOG = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ def await_database(engine: Engine, options: StoreOptions) -> None:
     :raises StoreUnavailable: the database is not up in time; or, without a wait, waiting does not
         help, as with a wrong password.
     """
-    place = engine.url.render_as_string(hide_password=True)
+    place = shown_url(engine.url)
     tries, interval = options.connect_tries, options.connect_interval
 
     def connect() -> None:

@@ -42,7 +42,7 @@ def database_url(connection: str, connection_parameters: str = "") -> URL:
     """
     try:
         url = make_url(connection)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise StoreUnavailable(
             f"{_OPTION} is not a database URL such as "
             f"sqlite:////var/lib/placement/placement.db: {error}"
@@ -60,12 +60,14 @@ def database_url(connection: str, connection_parameters: str = "") -> URL:
     return url
 
 
-def shown_url(connection: str) -> str:
-    """Return the URL of a database for a log, without its password."""
+def shown_url(connection: str | URL) -> str:
+    """Return the URL of a database for a log, without its passwords."""
     try:
-        return make_url(connection).render_as_string(hide_password=True)
-    except ArgumentError:
+        url = make_url(connection)
+    except (ArgumentError, ValueError):
         return "of a URL that cannot be read"
+    hidden = {name: "***" for name in url.query if "password" in name or name == "passwd"}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def _with_driver(url: URL, backend: str, driver: _Driver) -> URL:
