@@ -98,7 +98,7 @@ def main() -> None:
         socket.create_server(("127.0.0.1", int(port))),
         lambda: application(database, Path(directory)),
         limits,
-        tls={},
+        tls=None,
         when_ready=lambda: None,
     ).run()
 

@@ -17,6 +17,7 @@ from jsonschema.exceptions import ValidationError
 from oslo_utils import uuidutils
 
 from placement_server.limits import too_many
+from placement_server.schemas.acceptance import Predicates
 
 Schema = Mapping[str, Any]
 
@@ -155,10 +156,12 @@ class SchemaByVersion:
             minor: _Validator(dict(schema), format_checker=formats)
             for minor, schema in schemas.items()
         }
+        predicates = Predicates(_anchored, lambda text: bool(formats.conforms(text, "uuid")))
+        self._accepts = {minor: predicates.of(schema) for minor, schema in schemas.items()}
 
     def schema(self, version: tuple[int, int]) -> Schema:
         """Return the schema in force at a version."""
-        schema: Schema = self._validator(version).schema
+        schema: Schema = self._validators[self._start(version)].schema
         return schema
 
     def check(self, instance: Any, version: tuple[int, int]) -> None:
@@ -166,8 +169,11 @@ class SchemaByVersion:
 
         :raises InvalidInstance: with the text for the client.
         """
+        start = self._start(version)
+        if self._accepts[start](instance):
+            return
         try:
-            errors = islice(self._validator(version).iter_errors(instance), _ERRORS_COMPARED)
+            errors = islice(self._validators[start].iter_errors(instance), _ERRORS_COMPARED)
             error = jsonschema.exceptions.best_match(errors)
             invalid = _invalid(error) if error else None
         except RecursionError as recursion:
@@ -175,10 +181,10 @@ class SchemaByVersion:
         if invalid is not None:
             raise invalid
 
-    def _validator(self, version: tuple[int, int]) -> Any:
+    def _start(self, version: tuple[int, int]) -> int:
         for start in self._starts:
             if version[1] >= start:
-                return self._validators[start]
+                return start
         raise LookupError(f"no schema for microversion {version}, the oldest is {self._starts[-1]}")
 
 

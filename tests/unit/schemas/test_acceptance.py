@@ -1,0 +1,148 @@
+"""Quick acceptance: what it accepts fits for the library too, and usual bodies are accepted."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oslo_utils import uuidutils
+
+from placement_server import schemas
+from placement_server.schemas.acceptance import Predicates
+from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
+
+UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
+TEXTS = [
+    *(UUID, UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"{UUID}\n", "x" * 36),
+    *("", "a", "VCPU", "CUSTOM_A", "CUSTOM_A\n", "custom", "A" * 255, "A" * 256, "é", "INSTANCE"),
+    *("_GROUP", "1", "12", "in:a,b", "!CUSTOM_A", "VCPU:1", "usages", "usages,allocations"),
+]
+NUMBERS = [-1, 0, 1, 2, 1.0, 0.5, -0.1, 2**31 - 1, 2**31, 2**63, 3.5e38, float("inf")]
+ANYTHING = st.sampled_from([None, True, False, *NUMBERS, *TEXTS]) | st.sampled_from(
+    [[], {}, ["a", "a"], [1], {"a": 1}]
+)
+QUICK = Predicates(
+    lambda pattern: re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern)), uuidutils.is_uuid_like
+)
+
+
+def all_schemas() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every schema of every version, by its name."""
+    for module in pkgutil.iter_modules(schemas.__path__):
+        loaded = importlib.import_module(f"{schemas.__name__}.{module.name}")
+        for name, value in vars(loaded).items():
+            if isinstance(value, SchemaByVersion):
+                texts = {
+                    str(value.schema((1, minor))): minor
+                    for minor in range(39, -1, -1)
+                    if has(value, minor)
+                }
+                for minor in texts.values():
+                    yield f"{module.name}.{name} 1.{minor}", value.schema((1, minor))
+
+
+def has(schema: SchemaByVersion, minor: int) -> bool:
+    try:
+        schema.schema((1, minor))
+    except LookupError:
+        return False
+    return True
+
+
+ALL = dict(all_schemas())
+
+
+def instances(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+    """Values that fit a schema, and values that nearly do."""
+    if "anyOf" in schema:
+        return st.one_of([instances(part) for part in schema["anyOf"]])
+    types = schema["type"]
+    near = [_of_type(kind, schema) for kind in ([types] if isinstance(types, str) else types)]
+    return st.one_of(*near, *near, *near, ANYTHING)
+
+
+def _of_type(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+    if kind == "object":
+        return _objects(schema)
+    if kind == "array":
+        return st.lists(instances(schema.get("items", {"type": "string"})), max_size=3)
+    if kind == "string":
+        return st.sampled_from([*TEXTS, *schema.get("enum", ())])
+    if kind == "null":
+        return st.none()
+    edges = [
+        schema[name] + step
+        for name in ("minimum", "maximum")
+        if name in schema
+        for step in (-1, 0, 1)
+    ]
+    return st.sampled_from([*NUMBERS, *edges])
+
+
+def _objects(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+    properties = {key: instances(part) for key, part in schema.get("properties", {}).items()}
+    required = {key: properties.pop(key) for key in schema.get("required", ()) if key in properties}
+    named = st.fixed_dictionaries(required, optional=properties)
+    parts = [instances(part) for part in schema.get("patternProperties", {}).values()]
+    if not parts:
+        return named | st.builds(
+            lambda one, more: {**one, **more},
+            named,
+            st.dictionaries(st.sampled_from(TEXTS), ANYTHING, max_size=1),
+        )
+    matched = st.dictionaries(st.sampled_from(TEXTS), st.one_of(parts), max_size=2)
+    return st.builds(lambda one, more: {**one, **more}, named, matched)
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_is_accepted_quickly_fits_for_the_library(name: str, data: st.DataObject) -> None:
+    schema = ALL[name]
+    instance = data.draw(instances(schema))
+    if QUICK.of(schema)(instance):
+        # with a keyword that predicates do not know, the library alone is asked
+        SchemaByVersion({0: {**schema, "$comment": ""}}).check(instance, (1, 0))
+
+
+CLAIM = {
+    "allocations": {UUID: {"resources": {"VCPU": 1, "CUSTOM_A": 2}}},
+    "consumer_generation": None,
+    "project_id": "p",
+    "user_id": "u",
+    "consumer_type": "INSTANCE",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "instance"),
+    [
+        ("allocation.PUT 1.38", CLAIM),
+        ("allocation.POST 1.38", {UUID: CLAIM, UUID.upper(): CLAIM}),
+        ("resource_provider.CREATE 1.14", {"name": "a", "parent_provider_uuid": None}),
+        (
+            "inventory.REPLACE 1.0",
+            {
+                "resource_provider_generation": 1,
+                "inventories": {"VCPU": {"total": 8, "allocation_ratio": 4.0}},
+            },
+        ),
+        (
+            "trait.REPLACE_OF_PROVIDER 1.6",
+            {"resource_provider_generation": 1, "traits": ["CUSTOM_A"]},
+        ),
+    ],
+)
+def test_usual_bodies_are_accepted_quickly(name: str, instance: Any) -> None:
+    assert QUICK.of(ALL[name])(instance)
+
+
+def test_the_library_judges_what_is_not_accepted() -> None:
+    schema = SchemaByVersion({0: {"type": "integer", "minimum": 1}})
+    schema.check(2.0, (1, 0))
+    with pytest.raises(InvalidInstance):
+        schema.check(True, (1, 0))
