@@ -217,9 +217,13 @@ class Scheduler:
         most = claims.at_once()
         crowded = set[str]()
         while offers := claim_order.next(most):
-            if members.crowding(offers[0][0], instance):
-                claim_order.leave_out(offers[0][0])
-                continue
+            if members.are_looked_for:
+                # the hosts behind the first were not looked at yet
+                first_host = offers[0][0]
+                offers = [offer for offer in offers if offer[0] is first_host]
+                if members.crowding(first_host, instance):
+                    claim_order.leave_out(first_host)
+                    continue
             answer = self._claim(spec, instance, offers, found_hosts, lost, held, claims)
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):

@@ -43,12 +43,21 @@ class GroupMembers:
         self._there: dict[str, frozenset[str]] = {}
         self._rejected: dict[str, RejectedHost] = {}
 
+    @property
+    def are_looked_for(self) -> bool:
+        """Whether a host has to be looked at before it is claimed, as not all of theirs are named.
+
+        A host that has a member is then not among those that are claimed: the claim that an
+        instance has there already, of a repeated request, would be taken back.
+        """
+        return bool(self._members) and not (self._named and self._most == 1)
+
     def crowding(self, host: HostState, instance: str = "") -> frozenset[str]:
         """Return the other members that a host has, when there is no room for one more.
 
         :param instance: the one that is to go there; it may be a member that is there already.
         """
-        if not self._members or (self._named and (self._most == 1 or host.name not in self._named)):
+        if not self.are_looked_for or (self._named and host.name not in self._named):
             return frozenset()
         there = self._on(host, self._members) - {instance}
         if len(there) + host.claimed_here < self._most:

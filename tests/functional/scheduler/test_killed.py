@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -264,3 +265,89 @@ def test_what_a_lost_host_had_begun_is_whole_and_brought_to_its_end_by_any_other
     assert repeated(*failed, stdin=moved.spec)["root_provider"] == moved.destination
     lost.killed_at("POST", "/allocations$", "delete", moved.instance, stdin=None)
     assert repeated("delete", moved.instance) == {"deleted": moved.instance, "released": False}
+
+
+def test_a_detach_whose_scheduler_is_killed_takes_no_more_when_it_is_repeated(
+    moved: Moved, lost: Victim, tmp_path: Path
+) -> None:
+    held = moved.cloud.held(moved.instance)
+    groups = [{"requester_id": "port", "resources": {"VCPU": 1}}]
+    port = {"project_id": "p", "user_id": "u", "requested_resources": groups}
+    attached = moved.command("attach", moved.instance, input=json.dumps(port))
+    assert attached.returncode == 0, attached.stderr
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(moved.cloud.held(moved.instance)))
+    detach = ("detach", moved.instance, "--before", str(before))
+    lost.killed_at("POST", "/allocations$", *detach, stdin=json.loads(attached.stdout))
+    assert moved.cloud.held(moved.instance) == held
+    again = moved.command(*detach, input=attached.stdout)
+    assert again.returncode == 0, again.stderr
+    assert moved.cloud.held(moved.instance) == held
+
+
+class Grouped:
+    """A member of an anti-affinity group, and another one that is claimed at the same time."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.hosts = {cloud.flat_host(4), cloud.flat_host(4)}
+        self.member, self.other = new_uuids(2)
+        group = {"policy": "anti-affinity", "members": [self.member, self.other]}
+        self.spec = {**spec_of(cloud, self.member), "instance_group": group}
+
+    @property
+    def host(self) -> str:
+        """The host of the member."""
+        [host] = self.cloud.held(self.member)
+        return host
+
+    def claim_other(self) -> None:
+        """Claim for the other on the same host."""
+        body = {
+            "allocations": {self.host: {"resources": HELD}},
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+            "project_id": "p",
+            "user_id": "u",
+        }
+        self.cloud.call("PUT", f"/allocations/{self.other}", json=body)
+
+
+def test_a_member_whose_scheduler_is_killed_before_it_looks_at_the_host_moves_on_by_reschedule(
+    cloud: Cloud, lost: Victim, command: Command
+) -> None:
+    grouped = Grouped(cloud)
+    lost.killed_at("POST", "/claims$", "select", stdin=grouped.spec)
+    claimed = grouped.host
+    grouped.claim_other()
+    spec = json.dumps(grouped.spec)
+    # a guest may run there by now, so nobody takes the claim back when it is made once more
+    assert command("select", input=spec).returncode == 4
+    assert grouped.host == claimed
+    # the host refuses the later of two members, and the caller goes on as after any refusal
+    failed = ("reschedule", grouped.member, "--failed", f"p-{claimed}")
+    assert command(*failed, input=spec).returncode == 0
+    assert {grouped.host} == grouped.hosts - {claimed}
+
+
+def test_a_member_whose_scheduler_is_killed_while_it_gives_way_is_claimed_elsewhere(
+    cloud: Cloud, lost: Victim, command: Command
+) -> None:
+    grouped = Grouped(cloud)
+    claimed, go_on = lost.proxy.pause("POST", "/claims$")
+
+    def race() -> str:
+        assert claimed.wait(120)
+        eventually(lambda: bool(cloud.held(grouped.member)), "the claim")
+        host = grouped.host
+        grouped.claim_other()
+        go_on.set()
+        return host
+
+    with ThreadPoolExecutor() as pool:
+        crowded = pool.submit(race)
+        path = f"/allocations/{grouped.member}$"
+        lost.killed_at("PUT", path, "select", stdin=grouped.spec)
+    assert cloud.held(grouped.member) == {}
+    assert command("select", input=json.dumps(grouped.spec)).returncode == 0
+    assert {grouped.host} == grouped.hosts - {crowded.result()}
