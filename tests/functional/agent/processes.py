@@ -36,14 +36,16 @@ HEADERS = {
 }
 
 
-def eventually(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+def eventually(
+    condition: Callable[[], Any], what: str, patience: float = PATIENCE, pause: float = 0.05
+) -> Any:
     """Return the first true value of `condition`; AssertionError when it stays false."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
-        time.sleep(0.05)
+        time.sleep(pause)
     raise AssertionError(f"not within {patience} s: {what}")
 
 
