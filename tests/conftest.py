@@ -1,5 +1,6 @@
 """Parts that all test folders share: hypothesis profiles and fixtures of system parts."""
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -55,3 +56,9 @@ LONG_FOLDERS = {"emulated_host", "burst"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes minutes: stolen by another worker at the end, it would run alone."""
     items.sort(key=lambda item: LONG_FOLDERS.isdisjoint(item.path.parts))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of all later collections of garbage: it stays."""
+    gc.collect()
+    gc.freeze()
