@@ -49,4 +49,5 @@ if ! pkg-config --exists libvirt 2>/dev/null; then
     export TEST_EXTRAS
 fi
 
-exec "$tools_venv/bin/tox" run "$@"
+# side by side: pip and mypy use one core each
+exec "$tools_venv/bin/tox" run-parallel --parallel-live "$@"
