@@ -229,7 +229,7 @@ def test_a_call_to_a_paused_daemon_is_given_up_after_the_deadline_and_shown_whil
     libvirtd: Libvirtd, connect: Callable[..., Connection]
 ) -> None:
     connection = connect(libvirtd.uri, timeout=0.5)
-    hostname(connection)
+    eventually(lambda: hostname(connection))
     libvirtd.pause()
     for _ in range(3):
         with pytest.raises(HypervisorUnreachable, match="getHostname has not returned since"):
@@ -257,7 +257,7 @@ def test_a_connection_to_a_paused_daemon_is_closed_without_waiting_for_it(
     libvirtd: Libvirtd, connect: Callable[..., Connection]
 ) -> None:
     connection = connect(libvirtd.uri, timeout=0.5)
-    hostname(connection)
+    eventually(lambda: hostname(connection))
     libvirtd.pause()
     connection.close()
     assert [call.call for call in connection.calls.hanging()] == ["close"]
