@@ -182,7 +182,7 @@ def _disable(
     from compute_agent.agent.availability import AUTOMATIC
     from compute_agent.manage import fleet
 
-    by = fleet_commands.setter(host.uuid, heard)
+    by = fleet_commands.setter(host.uuid, None if agents is None else heard)
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
     is_wanted = was_disabled and (not namespace.reason or host.reason == reason)

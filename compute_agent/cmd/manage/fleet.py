@@ -197,7 +197,7 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
             fleet.set_enabled(
                 placement, agents, (uuid, name), node, is_enabled=is_enabled, reason=reason
             )
-    by = setter(uuid, heard)
+    by = setter(uuid, None if agents is None else heard)
     if namespace.json:
         document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
         print(json.dumps({"dry_run": namespace.dry_run} | document))
@@ -276,11 +276,13 @@ def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
         agents.close()
 
 
-def setter(root: str, heard: Mapping[str, Mapping[str, Any]]) -> str:
+def setter(root: str, heard: Mapping[str, Mapping[str, Any]] | None) -> str:
     """Return by what a host is enabled or disabled, and which others with it.
 
-    :param heard: what agents announce, by uuid of the root.
+    :param heard: what agents announce, by uuid of the root; None without a message bus.
     """
+    if heard is None:
+        return "in placement alone; an agent that runs there sets it as it was told itself"
     if root not in heard:
         return "in placement alone; no agent of it was heard"
     service = heard[root]["service"]

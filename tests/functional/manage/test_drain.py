@@ -49,6 +49,7 @@ def test_a_host_is_disabled_and_its_consumers_have_other_hosts(
     assert to[first] == "large"
     # where placement supposes moves, each consumer is placed with what those before it have left
     assert to[second] == "small" if not options else to[second] in ("small", "large")
+    assert "an agent that runs there" in drained.document["by"]
     assert drained.document["together"] == (not options)
     assert COMPUTE_STATUS_DISABLED in traits(placement, "old")
     assert placement.held(first) == {old: {"VCPU": 5}}
