@@ -43,9 +43,6 @@ PROVIDER_CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delet
 PROVIDER_NOT_FOUND: Final = "placement.resource_provider.not_found"
 TREE_CHANGED: Final = "placement.tree_changed"
 PRECONDITION_REQUIRED: Final = "placement.precondition_required"
-QUERYPARAM_DUPLICATE_KEY: Final = "placement.query.duplicate_key"
-QUERYPARAM_BAD_VALUE: Final = "placement.query.bad_value"
-QUERYPARAM_MISSING_VALUE: Final = "placement.query.missing_value"
 
 Environ = dict[str, Any]
 Rendered = tuple[str, list[tuple[str, str]], bytes]

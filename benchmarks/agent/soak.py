@@ -1,4 +1,4 @@
-"""Does an agent grow? A day's passes and more in a few minutes, on the real daemon.
+"""Growth of an agent: a day's passes and more in a few minutes, on the real daemon.
 
 Once with a driver that makes its machine up, and once with libvirt and a host that has 20 guests.
 

@@ -1,4 +1,4 @@
-"""Starts what a benchmark compares: a private PostgreSQL, the published package, and ours.
+"""Servers that a benchmark compares: a private PostgreSQL, the published package, and ours.
 
 The published package is run as a black box: installed from the package index into a virtual
 environment of its own below the user's cache directory, served by uWSGI, spoken to over HTTP only.

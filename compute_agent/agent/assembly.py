@@ -1,4 +1,4 @@
-"""Putting an agent together from its configuration: the one place where the parts meet."""
+"""Assembly of an agent from its configuration: the one place where the parts meet."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ INVENTORY_IN_USE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
 CHANGES_PRUNED: Final = "placement.changes_pruned"
 PROVIDER_IN_USE: Final = "placement.resource_provider.inuse"
-CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
 
 CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
 """A consumer's and a provider's generation share one code; only this text distinguishes them."""

@@ -1,4 +1,4 @@
-"""Unpacks machines that are kept as archives, because nobody needs to look at each file of them."""
+"""Archives of machines whose single files nobody needs to look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds a /sys and a /proc as a kernel would show them, for machines nobody has at hand.
+"""Builder of a /sys and a /proc as a kernel would show them, for machines nobody has at hand.
 
 A machine is a dictionary of path -> content; a `Link` is a symbolic link, a directory comes with
 its first file. The methods add the files of one thing and may be called in any order; single files

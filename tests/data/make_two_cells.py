@@ -1,4 +1,4 @@
-"""Makes tests/data/two-cells: a server with two NUMA cells. `python -m tests.data.make_two_cells`.
+"""Maker of tests/data/two-cells, a server with two cells: `python -m tests.data.make_two_cells`.
 
 Two sockets of four cores with two threads; 64 GiB and huge pages on each; on each cell a card with
 one port of 8 VFs and a GPU that makes vGPUs through the mdev framework; a management controller's

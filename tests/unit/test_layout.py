@@ -57,6 +57,6 @@ def test_docstrings_of_modules_open_with_a_noun_phrase():
         for path in (root / folder).rglob("*.py")
     ]
     assert len(paths) > 500
-    questions = re.compile(r'"""(What|Who|How|Why|When|Where|Which|Whatever)\b')
+    questions = re.compile(r'"""(What|Whether|Does|Is|Are|Who|How|Why|When|Where|Which|Whatever)\b')
     wrong = [str(path.relative_to(root)) for path in paths if questions.match(path.read_text())]
     assert wrong == [], "name the thing that the module is about"

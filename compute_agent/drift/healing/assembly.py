@@ -1,4 +1,4 @@
-"""Putting together what heals allocations, from a configuration."""
+"""Assembly of the parts that heal allocations, from a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Giving one instance the allocations that it should have."""
+"""Healer of one instance: it gets the allocations that it should have."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from compute_agent.drift.instances.source import Listing
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.provider_directory import ProviderDirectory
 
-FLAVOR_EMBEDDED: Final = (2, 47)
 MIGRATIONS_PAGED: Final = (2, 59)
 IMAGE_PROPERTIES: Final = (2, 98)
 PAGE: Final = "500"

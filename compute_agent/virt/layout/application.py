@@ -1,4 +1,4 @@
-"""Edits a provider tree until it shows a layout, and leaves alone what is not the driver's.
+"""Application of a layout to a provider tree; what is not the driver's stays as it is.
 
 What placement has and the layout has not is taken away, unless somebody holds it: then exactly
 what is held stays, all of it reserved, so that nobody new gets it.

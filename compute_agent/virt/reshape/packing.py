@@ -1,4 +1,4 @@
-"""Finds room on NUMA cells for consumers that so far held the whole host.
+"""Packing of consumers that so far held the whole host into NUMA cells.
 
     known place      exactly there, or nowhere: a guest is not counted where it is not
     else             larger consumers first, on the cell with the least free memory in which

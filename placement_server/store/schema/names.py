@@ -169,8 +169,3 @@ class Names:
             return self.trait_ids[name]
         except KeyError:
             raise TraitNotFound([name]) from None
-
-    def trait_name(self, tx: ReadTransaction, trait_id: int) -> str:
-        if trait_id not in self.trait_names:
-            self.refresh(tx)
-        return self.trait_names[trait_id]

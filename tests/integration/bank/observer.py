@@ -1,4 +1,4 @@
-"""Looks at the database all the time, in SQL of its own, and says what must never be so."""
+"""Observer of the database, in SQL of its own, of states that must never be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for processes that somebody else has to bury."""
+"""Ends of processes that another process waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts the tellers' ledgers together and compares them with the database at the end."""
+"""Reckoning at the end: the ledgers of all tellers, compared with the database."""
 
 from __future__ import annotations
 

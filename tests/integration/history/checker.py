@@ -1,4 +1,4 @@
-"""Whether a history is linearizable: whether each operation can have happened at one moment.
+"""Checker of histories for linearizability: each operation can have happened at one moment.
 
 The moment is between its begin and its end, and the states of the model in the order of these
 moments explain every result. All orders are followed at once: a configuration is a state that may

@@ -1,4 +1,4 @@
-"""Draws at random what requests are made of, mostly such that they are right at the moment."""
+"""Random parts of requests, most of them right at the moment."""
 
 from __future__ import annotations
 

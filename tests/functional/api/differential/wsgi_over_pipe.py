@@ -1,4 +1,4 @@
-"""Drive a WSGI application in a process of its own: one JSON line in, one JSON line out.
+"""Driver of a WSGI application in a process of its own: one JSON line in, one JSON line out.
 
 Run by the interpreter of the environment that holds the application, so it imports nothing but
 the standard library, and oslo.utils to set the clock of an application of OpenStack. The real
