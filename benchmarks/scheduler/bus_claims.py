@@ -59,7 +59,7 @@ def show(console: Console, quick: bool) -> bool:
     )
     for heading in ("hosts", "schedulers", "placement", "claims/s", "p50 ms", "p95 ms"):
         table.add_column(heading, justify="left" if heading == "placement" else "right")
-    for heading in ("retries per claim", "server CPU ms", "scheduler CPU ms", "claims"):
+    for heading in ("retries per claim", "server CPU ms", "scheduler CPU ms", "claims", "failed"):
         table.add_column(heading, justify="right")
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scheduling-")))
@@ -109,6 +109,7 @@ def _rows(
                     f"{rounds.per_claim('server_cpu_ms'):.1f}",
                     f"{rounds.per_claim('scheduler_cpu_ms'):.1f}",
                     str(rounds.claims),
+                    str(rounds.failed),
                     end_section=kind == KINDS[-1],
                 )
 

@@ -1,6 +1,7 @@
 """Running schedulers, a broker of their own, and clients that claim through them."""
 
 import contextlib
+import math
 import os
 import statistics
 import subprocess
@@ -40,10 +41,12 @@ _SPEC: Final[dict[str, Any]] = {
 class Round:
     """What clients got in some seconds, and what it cost.
 
+    :ivar failed: claims that ended with an error, such as that of a placement that took too long.
     :ivar retries: claims that were tried after another of the same instance was lost.
     """
 
     milliseconds: tuple[float, ...]
+    failed: int
     seconds: float
     retries: float
     server_cpu_ms: float
@@ -72,11 +75,15 @@ class Rounds:
     def percentile(self, percent: int) -> float:
         """Milliseconds that so many of a hundred claims took at most."""
         every = [ms for round_ in self.rounds for ms in round_.milliseconds]
-        return statistics.quantiles(every, n=100)[percent - 1]
+        return statistics.quantiles(every, n=100)[percent - 1] if len(every) > 1 else math.nan
 
     def per_claim(self, name: str) -> float:
         total: float = sum(getattr(round_, name) for round_ in self.rounds)
-        return total / self.claims
+        return total / self.claims if self.claims else math.nan
+
+    @property
+    def failed(self) -> int:
+        return sum(round_.failed for round_ in self.rounds)
 
 
 @dataclass
@@ -111,6 +118,7 @@ class Schedulers:
     def measure(self, seconds: float) -> Round:
         """Claim for so long, several clients at once, each the next when it has an answer."""
         latencies: list[float] = []
+        failures: list[str] = []
         with self._bus() as bus, ThreadPoolExecutor(CLIENTS) as pool:
             client = SchedulerClient(bus, timeout=_ANSWER_SECONDS)
             # connections are opened, and layouts of hosts looked at
@@ -122,9 +130,12 @@ class Schedulers:
 
             def work() -> None:
                 while (start := time.monotonic()) < ends:
-                    _claim(client)
+                    failure = _claim(client)
                     with lock:
-                        latencies.append(1000 * (time.monotonic() - start))
+                        if failure:
+                            failures.append(failure)
+                        else:
+                            latencies.append(1000 * (time.monotonic() - start))
 
             for done in [pool.submit(work) for _ in range(CLIENTS)]:
                 done.result()
@@ -132,7 +143,10 @@ class Schedulers:
         retries, server, schedulers = (
             after - earlier for after, earlier in zip(self._readings(), before, strict=True)
         )
-        return Round(tuple(latencies), took, retries, 1000 * server, 1000 * schedulers)
+        for failure in failures[:1]:
+            print(f"{len(failures)} claims failed, the first with {failure}", file=sys.stderr)
+        latency = tuple(latencies)
+        return Round(latency, len(failures), took, retries, 1000 * server, 1000 * schedulers)
 
     def _start(self, name: str) -> None:
         state = self.directory / name
@@ -197,5 +211,15 @@ class Schedulers:
         return retries, self.placement.cpu_seconds(), schedulers
 
 
-def _claim(client: SchedulerClient) -> None:
-    client.call("claim", spec_obj=_SPEC, instance_uuid=str(uuid.uuid4()))
+def _claim(client: SchedulerClient) -> str:
+    """Claim for a new instance; return what it failed with, "" where it did not.
+
+    A server that is so slow that a claim fails is a result, and not the end of the others.
+    """
+    import oslo_messaging
+
+    try:
+        client.call("claim", spec_obj=_SPEC, instance_uuid=str(uuid.uuid4()))
+    except (oslo_messaging.RemoteError, oslo_messaging.MessagingTimeout) as error:
+        return str(error).splitlines()[0]
+    return ""
