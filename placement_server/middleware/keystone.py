@@ -173,7 +173,7 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(loading.get_auth_plugin_conf_options(loader), group=group)
     for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):
         # The first would be in logs, the second in every 401.
-        if "@" in urlsplit(conf[where].get(option) or "").netloc:
+        if "@" in urlsplit(getattr(conf[where], option, None) or "").netloc:
             raise InvalidConfiguration(
                 f"[{where}]{option} has a user or a password in its URL. Take them out: "
                 f"the credentials are options of their own, as etc/placement.conf.sample describes."
