@@ -26,8 +26,8 @@ from compute_agent import errors
 from compute_agent.claims import comparison
 from compute_agent.claims import guests as running_guests
 from compute_agent.claims.cell_choice import (
+    CellOccupancy,
     CellPolicy,
-    CellUse,
     cell_providers,
     choose_cells,
     free_on_root,
@@ -335,7 +335,7 @@ class ClaimBook:
         else:
             but = "" if moving else request.instance
             others = used_cells(self._claims_on(node), cells, guests, but=but)
-            use = CellUse(cells, others, taken)
+            use = CellOccupancy(cells, others, taken)
             places = choose_cells(request, wanted, tree, root, use, self._policy)
             found, _short = chosen(wanted, units, taken, preferred_units(own, units, places))
         claim = Claim(
@@ -371,7 +371,7 @@ class ClaimBook:
             return []
         guests = self._guests()
         taken = taken_units(self.claims(), "", units_of(tree, root), guests, moving=False)
-        use = CellUse(cells, used_cells(self._claims_on(node), cells, guests), taken)
+        use = CellOccupancy(cells, used_cells(self._claims_on(node), cells, guests), taken)
         return [
             {
                 "id": cell.id,

@@ -45,7 +45,7 @@ class CellPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class CellUse:
+class CellOccupancy:
     """The cells of a node, and what others have of them.
 
     :param taken: named units that others have, dedicated CPUs among them.
@@ -61,7 +61,7 @@ def choose_cells(
     wanted: Amounts,
     tree: ProviderTree,
     root: str,
-    use: CellUse,
+    use: CellOccupancy,
     policy: CellPolicy,
 ) -> tuple[ClaimedCell, ...]:
     """Return the cells for the NUMA nodes of a guest; empty for a guest that floats over all.
@@ -93,7 +93,7 @@ def cell_providers(tree: ProviderTree, root: str) -> dict[str, int]:
     }
 
 
-def free_on_root(tree: ProviderTree, root: str, use: CellUse) -> tuple[FreeCell, ...]:
+def free_on_root(tree: ProviderTree, root: str, use: CellOccupancy) -> tuple[FreeCell, ...]:
     """Return what is free of the cells of a node whose CPUs and memory are on its root."""
     inventory = tree.data(root).inventory
     ratios = {
@@ -124,7 +124,7 @@ def _nested(
     wanted: Amounts,
     tree: ProviderTree,
     cell_of: Mapping[str, int],
-    use: CellUse,
+    use: CellOccupancy,
     policy: CellPolicy,
 ) -> tuple[ClaimedCell, ...]:
     given_cells = _given(wanted, tree, cell_of, use)
@@ -151,7 +151,7 @@ def _nested(
 
 
 def _given(
-    wanted: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellUse
+    wanted: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellOccupancy
 ) -> list[FreeCell]:
     """Return the cells that an allocation names, with no more than it has of them."""
     known_cells = {cell.id: cell for cell in use.cells}
@@ -180,7 +180,7 @@ def _has_any(cell: FreeCell) -> bool:
     return bool(cell.vcpus or cell.pinnable or cell.memory_mib or any(cell.pages_mib.values()))
 
 
-def _free_cpus(tree: ProviderTree, uuid: str, use: CellUse) -> tuple[int, ...]:
+def _free_cpus(tree: ProviderTree, uuid: str, use: CellOccupancy) -> tuple[int, ...]:
     taken = {unit.name for unit in use.taken if unit.provider_uuid == uuid}
     units = tree.data(uuid).resources.get(PCPU, frozenset())
     return tuple(sorted(int(u.identifier) for u in units if u.identifier not in taken))

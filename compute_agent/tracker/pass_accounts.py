@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Attempt:
+class PassAttempt:
     """What one try of a pass did."""
 
     began: float
@@ -54,7 +54,7 @@ class PassAccounts:
         self._clock = clock
 
     def entry(
-        self, node: Node, attempt: Attempt, decision: Decision, error: Exception | None
+        self, node: Node, attempt: PassAttempt, decision: Decision, error: Exception | None
     ) -> dict[str, object]:
         """Log and count a try, and return what the status shows of the node after it."""
         kind = kind_of(error, attempt.problems)

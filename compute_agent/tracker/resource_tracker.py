@@ -24,7 +24,7 @@ from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.node import Node
 from compute_agent.tracker.node_lock import Holdable, InOrder, Lent
-from compute_agent.tracker.pass_accounts import Attempt, PassAccounts
+from compute_agent.tracker.pass_accounts import PassAccounts, PassAttempt
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.passes.proposal import Proposal, Target
@@ -230,7 +230,7 @@ class ResourceTracker:
         if node is None:
             return PassResult(completed=False, next_in=self._options.limits().period)
         while True:
-            attempt = Attempt(began=self._clock())
+            attempt = PassAttempt(began=self._clock())
             error: Exception | None = None
             with (
                 self._pass_of(node),
@@ -290,7 +290,7 @@ class ResourceTracker:
         LOG.debug("Node %s: placement is back, the next pass begins in %.1f s.", node.name, turn)
         return turn
 
-    def _attempt(self, node: Node, attempt: Attempt) -> None:
+    def _attempt(self, node: Node, attempt: PassAttempt) -> None:
         target = self._target(node)
         try:
             proposal = self._pass.propose_at_once(target, startup=node.state.startup)
@@ -321,7 +321,7 @@ class ResourceTracker:
         if node.state.startup:
             self._check_assigned(node.name)
 
-    def _judge(self, node: Node, attempt: Attempt, error: Exception | None) -> Decision:
+    def _judge(self, node: Node, attempt: PassAttempt, error: Exception | None) -> Decision:
         decision = self._decide(node, kind_of(error, attempt.problems), error, attempt.problems)
         was_startup, node.state = node.state.startup, decision.state
         if was_startup and not node.state.startup:
@@ -344,7 +344,7 @@ class ResourceTracker:
         return decisions.decide(node.state, event, self._options.limits())
 
     def _account(
-        self, node: Node, attempt: Attempt, decision: Decision, error: Exception | None
+        self, node: Node, attempt: PassAttempt, decision: Decision, error: Exception | None
     ) -> None:
         """Log and show how a try went."""
         entry = self._accounts.entry(node, attempt, decision, error)

@@ -56,7 +56,7 @@ Held = Callable[[str], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptInventory:
     """A record that stays only because it is held."""
 
     provider: str
@@ -86,13 +86,13 @@ def apply_layout(
     identities: Identities,
     ratios: Ratios,
     held: Held,
-) -> tuple[Kept, ...]:
+) -> tuple[KeptInventory, ...]:
     """Edit `tree` in place.
 
     :param held: what consumers hold of a provider; asked only about what would be taken away.
     :returns: what stays because it is held, in the order of the tree.
     """
-    kept_records: list[Kept] = []
+    kept_records: list[KeptInventory] = []
     _place_known(tree, layout, identities)
     for wanted in layout.providers:
         uuid = identities.uuids[wanted.key]
@@ -137,7 +137,7 @@ def _free_name(tree: ProviderTree, name: str, key: str) -> str:
 
 def _write(
     tree: ProviderTree, uuid: str, wanted: WantedProvider, ratios: Ratios, held: Held
-) -> list[Kept]:
+) -> list[KeptInventory]:
     provider = tree.data(uuid)
     units = {rc: names for rc, names in wanted.units.items() if rc in wanted.inventory}
     inventory: dict[str, InventoryRecord] = {}
@@ -174,7 +174,9 @@ def _write(
     owner = () if wanted.is_root else (OWNER_NOVA,)
     tree.add_traits(uuid, *sorted(wanted.traits), *owner)
     tree.remove_traits(uuid, *absent)
-    return [Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()]
+    return [
+        KeptInventory(provider.name, rc, int(record["total"])) for rc, record in leftover.items()
+    ]
 
 
 def _stored(
@@ -221,9 +223,9 @@ def _record(
 
 def _take_away(
     tree: ProviderTree, layout: HostLayout, identities: Identities, held: Held
-) -> list[Kept]:
+) -> list[KeptInventory]:
     """Remove owned providers that are no longer wanted, children first."""
-    kept_records: list[Kept] = []
+    kept_records: list[KeptInventory] = []
     wanted_uuids = set(identities.uuids.values())
     for provider in reversed(list(descendants(tree, identities.root))):
         if provider.uuid in wanted_uuids or not is_owned(provider, layout.root.name):
@@ -238,7 +240,8 @@ def _take_away(
         tree.update_resources(provider.uuid, {})
         tree.add_traits(provider.uuid, MISSING)
         kept_records.extend(
-            Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()
+            KeptInventory(provider.name, rc, int(record["total"]))
+            for rc, record in leftover.items()
         )
     return kept_records[::-1]
 
