@@ -99,7 +99,7 @@ def _objects(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_what_is_accepted_quickly_fits_for_the_library(name: str, data: st.DataObject) -> None:
     schema = ALL[name]
