@@ -262,7 +262,9 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     memory_before = total(tree, CELL, "MEMORY_MB")
     assert DRIVE not in tree
 
-    # the kernel's event makes the agent look, long before the next pass is due
+    # the kernel's event makes the agent look, long before the next pass is due; it listens once
+    # its start is complete
+    operator.wait_for_agent()
     host.run(MAKE_FUNCTIONS)
     operator.tree(lambda tree: total(tree, DRIVE, "CUSTOM_NVME") == 2, "two functions")
 
