@@ -65,7 +65,8 @@ def test_calls_candidates_and_claims_are_counted_by_what_became_of_them(tmp_path
 
 def test_a_lost_claim_counts_by_its_cause_and_the_next_one_as_a_retry(tmp_path: Path) -> None:
     counted = Counted(tmp_path / "journal", a=4, b=8)
-    counted.bank.held["neighbour"] = {"b": {"VCPU": 8}}
+    neighbour = {"neighbour": {"b": {"VCPU": 8}}}
+    counted.bank.before_claim = lambda _consumer: counted.bank.held.update(neighbour)
     counted.claim("i1")
     assert counted.value("claims_total", outcome="shortage") == 1
     assert counted.value("claims_total", outcome="won") == 1

@@ -108,7 +108,7 @@ def test_a_second_type_without_devices_is_warned_about(
     make_conf: MakeConf, caplog: pytest.LogCaptureFixture
 ) -> None:
     layout_options(make_conf("[devices]\nenabled_mdev_types = a,b"))
-    assert "b have no device_addresses" in caplog.text
+    assert "names b without device_addresses" in caplog.text
 
 
 @pytest.mark.parametrize(("strategy", "may_be_offline"), [("cpu_state", True), ("governor", False)])
