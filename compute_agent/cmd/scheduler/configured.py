@@ -61,15 +61,20 @@ def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> 
     """
     from compute_agent.scheduler.assembly import parts_of
 
-    logging.basicConfig(
-        level=logging.DEBUG if namespace.debug else logging.ERROR,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
+    log_errors(namespace)
     conf = configuration(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     heard = _announcements(namespace, conf) if chooses else None
     return parts_of(conf, _transport(conf), heard, serving=False)
+
+
+def log_errors(namespace: argparse.Namespace) -> None:
+    """Log errors on stderr, everything with ``--debug``; what a command prints says the rest."""
+    logging.basicConfig(
+        level=logging.DEBUG if namespace.debug else logging.ERROR,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
 
 
 def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:

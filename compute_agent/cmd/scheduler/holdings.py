@@ -24,7 +24,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _list(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import _transport, configuration
+    from compute_agent.cmd.scheduler.configured import _transport, configuration, log_errors
     from compute_agent.placement.consumers import Consumers
     from compute_agent.request.errors import InvalidRequest
     from compute_agent.request.extra_specs import uuid_text
@@ -35,6 +35,7 @@ def _list(namespace: argparse.Namespace) -> int:
         raise InvalidRequest(
             "what is listed", " ".join(namespace.consumers), "consumers, --host or --project"
         )
+    log_errors(namespace)
     reader = Consumers(_transport(configuration(namespace)))
     try:
         holdings = Holdings(reader)

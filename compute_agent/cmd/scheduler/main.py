@@ -58,8 +58,9 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
 
     if isinstance(error, errors.PlacementUnavailable):
         print(
-            "Is placement running, and does [placement]endpoint_override or the catalogue have its "
-            "address? The claim was not made, or is given back with the next request.",
+            "Check that placement and keystone run, and that [placement]endpoint_override or the "
+            "catalogue, and auth_url, have their addresses. What was not done can be repeated; a "
+            "claim that may have been made is released with the next request.",
             file=sys.stderr,
         )
     if isinstance(error, NoValidHost):

@@ -25,6 +25,8 @@ LOG = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT: Final = 10.0
 READ_TIMEOUT: Final = 60.0
+KEYSTONE_TIMEOUT: Final = 20.0
+"""For each answer of keystone: a token may take two of them, before placement is asked."""
 
 NOTHING_TO_ASK_WITH: Final = (
     ka_exc.EndpointNotFound,
@@ -93,7 +95,7 @@ class KeystoneTransport:
         """From a configuration on which the options of ``group`` are registered."""
         limit = conf[group].timeout
         return cls(
-            lambda: load_adapter(conf, group),
+            lambda: load_adapter(conf, group, KEYSTONE_TIMEOUT),
             (min(CONNECT_TIMEOUT, limit), limit) if limit else None,
         )
 
@@ -216,9 +218,11 @@ def short_reason(error: Exception) -> str:
     return f"{text.split(': ')[0]}: {reason[1].strip()}"
 
 
-def load_adapter(conf: Any, group: str = "placement") -> Any:
+def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIMEOUT) -> Any:
     """Make a keystoneauth1 adapter from the options of ``group``, whose answers are bounded.
 
+    :param timeout: seconds for the answer to a request that has no timeout of its own, where the
+        option is not set.
     :raises keystoneauth1.exceptions.ClientException: the options do not make one.
     """
     session = ka_loading.load_session_from_conf_options(
@@ -226,7 +230,7 @@ def load_adapter(conf: Any, group: str = "placement") -> Any:
     )
     if session.timeout is None:
         # Requests to keystone itself: without this a hung keystone would hang the agent for ever.
-        session.timeout = READ_TIMEOUT
+        session.timeout = timeout
     return ka_loading.load_adapter_from_conf_options(conf, group, session=session)
 
 

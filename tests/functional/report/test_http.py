@@ -186,14 +186,11 @@ def test_a_port_nobody_listens_at_is_a_connect_failure():
         KeystoneTransport.to_endpoint(f"http://127.0.0.1:{port}").send(Request("GET", "/", (1, 0)))
 
 
-def test_a_keystone_nobody_listens_at_is_a_connect_failure():
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
+def with_password(auth_url: str) -> KeystoneTransport:
     conf = configured(auth_type="password")
     conf.register_opts(loading.get_auth_plugin_conf_options("password"), group="placement")
     for name, value in {
-        "auth_url": f"http://127.0.0.1:{port}/v3",
+        "auth_url": auth_url,
         "username": "u",
         "password": "p",
         "project_name": "p",
@@ -201,11 +198,26 @@ def test_a_keystone_nobody_listens_at_is_a_connect_failure():
         "project_domain_id": "default",
     }.items():
         conf.set_override(name, value, group="placement")
+    return KeystoneTransport.from_conf(conf)
+
+
+def test_a_keystone_nobody_listens_at_is_a_connect_failure():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
     with pytest.raises(errors.PlacementError) as raised:
-        KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
+        with_password(f"http://127.0.0.1:{port}/v3").send(Request("GET", "/", (1, 0)))
     assert isinstance(
         raised.value, errors.PlacementAPIConnectFailure | errors.PlacementUnauthorized
     )
+
+
+def test_a_keystone_that_never_answers_is_given_up_sooner_than_placement(monkeypatch):
+    monkeypatch.setattr("compute_agent.placement.transports.keystone.KEYSTONE_TIMEOUT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v3"
+        with pytest.raises(errors.PlacementUnavailable, match=f"{url}/auth/tokens"):
+            with_password(url).send(Request("GET", "/", (1, 0)))
 
 
 def hang_up(handler: BaseHTTPRequestHandler) -> None:
