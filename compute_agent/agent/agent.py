@@ -204,13 +204,14 @@ class Agent:
         """Yield the search for nodes, and then what it found."""
         self._schedule.take_due()
         yield NODE_LIST
+        # before a pass reads the hardware, so that no change falls between the two
+        self._watch_hardware()
         self._schedule.take_due()
         yield from list(self.tracker.nodes())
 
     def _serve(self) -> None:
         """Run the loop of passes until asked to stop. The bus follows once a node is reported."""
         self._loop.start()
-        self._watch_hardware()
         if self._follower is not None:
             self._follower.start()
         self._stop.wait()

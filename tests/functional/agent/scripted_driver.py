@@ -13,11 +13,14 @@ It reads a JSON file before every call, named by the environment variable SCRIPT
     instances   uuids
     units       class to names of the root's units
     deleted     names of nodes that are gone for good
+    grows       true: once a pass has read it, the machine gets a CPU more, and that is reported
+                to the agent if it watches by then
 """
 
 import builtins
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,9 @@ from compute_agent.virt.driver import ComputeDriver
 
 class ScriptedDriver(ComputeDriver):
     """One node, as the script says."""
+
+    _changed: Callable[[str], None] | None = None
+    _has_grown = False
 
     def _script(self) -> dict[str, Any]:
         return json.loads(Path(os.environ["SCRIPTED_DRIVER"]).read_text())
@@ -46,6 +52,10 @@ class ScriptedDriver(ComputeDriver):
 
     def cleanup_host(self, host):
         Path(os.environ["SCRIPTED_DRIVER"]).with_name("cleaned").write_text(host)
+
+    def watch(self, changed):
+        super().watch(changed)
+        self._changed = changed
 
     def get_available_nodes(self, refresh=False):
         return list(self._begin("get_available_nodes").get("nodes", ["node1"]))
@@ -84,7 +94,13 @@ class ScriptedDriver(ComputeDriver):
             self._reshape(script["reshape"], provider_tree, nodename, allocations)
         elif script.get("vgpu_on_root"):
             inventory["VGPU"] = {"total": 4}
+        if self._has_grown:
+            inventory["VCPU"] = {"total": 9}
         provider_tree.update_inventory(nodename, inventory)
+        if script.get("grows") and not self._has_grown:
+            self._has_grown = True
+            if self._changed is not None:
+                self._changed("a CPU was added")
         root = provider_tree.data(nodename).uuid
         units = script.get("units", {})
         provider_tree.update_resources(

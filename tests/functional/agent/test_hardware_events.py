@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent.discovery.uevents import kernel_socket
-from tests.functional.agent.processes import eventually, running
+from tests.functional.agent.processes import eventually, running, vcpus
 
 CPU = Path("/sys/devices/system/cpu/cpu0/uevent")
 
@@ -43,3 +43,11 @@ def test_an_event_of_the_kernel_makes_a_pass(placement, new_agent, node, kernel_
         eventually(told_and_looked_at, "a pass without a period")
         assert agent.stop() == 0
         assert "Traceback" not in agent.logged()
+
+
+def test_a_change_during_the_first_pass_makes_another(placement, new_agent, node):
+    agent = new_agent(placement.url, DEFAULT={"host": node, "update_resources_interval": -1})
+    agent.script(nodes=[node], grows=True)
+    with running(agent):
+        eventually(lambda: vcpus(placement, node) == 9, "the CPU that was added meanwhile")
+        assert agent.stop() == 0
