@@ -23,6 +23,8 @@ class Dev:
 
     def __init__(self, state_home: Path, *arguments: str, **environment: str) -> None:
         self.state_home = state_home
+        # workers of pytest-xdist have a width of 80 there, in which lines are folded
+        inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
         self.process = subprocess.Popen(
             [str(Path(sys.executable).parent / "compute-agent"), "dev", *arguments],
             stdin=subprocess.DEVNULL,
@@ -30,7 +32,7 @@ class Dev:
             stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            env={**os.environ, "XDG_STATE_HOME": str(state_home), **environment},
+            env={**inherited, "XDG_STATE_HOME": str(state_home), **environment},
         )
         self._lines: list[str] = []
         self._changed = threading.Condition()
