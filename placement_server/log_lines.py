@@ -35,16 +35,18 @@ class _Dashed(dict[str, Any]):
 class RequestLines(logging.Formatter):
     """Formats lines without an exception, of requests; another formatter does all others.
 
+    Also those that cannot be formatted, as oslo.log reports some of them in the log.
+
     :param others: oslo.log's formatter, whose lines these equal.
     """
 
     def __init__(self, others: formatters.ContextFormatter, conf: cfg.ConfigOpts) -> None:
-        line = conf.logging_context_format_string
-        super().__init__(line, others.datefmt)
+        # oslo.log takes any format, also one without a placeholder
+        super().__init__(conf.logging_context_format_string, others.datefmt, validate=False)
+        self._line = str(self._fmt)
         self._others = others
-        self._line = line
         self._identity = conf.logging_user_identity_format
-        self._values = {**_DEFAULTS, "version": others.version}
+        self._version = others.version
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -55,16 +57,22 @@ class RequestLines(logging.Formatter):
             or current.resource_uuid
             or record.levelno != logging.INFO
             or record.exc_info
+            or record.exc_text
             or record.stack_info
             or not _UNUSUAL.isdisjoint(record.__dict__)
         ):
             return str(self._others.format(record))
-        logged = current.get_logging_values()
-        values: dict[str, Any] = {**self._values, **record.__dict__, **logged}
+        try:
+            return self._line_of(record, current.get_logging_values())
+        except (TypeError, ValueError, KeyError):
+            return str(self._others.format(record))
+
+    def _line_of(self, record: logging.LogRecord, logged: dict[str, Any]) -> str:
+        values = {**_DEFAULTS, **record.__dict__, "version": self._version, **logged}
         values["user_identity"] = self._identity % _Dashed(logged)
         values["message"] = record.getMessage()
         values["asctime"] = self.formatTime(record, self.datefmt)
-        return str(self._line % values)
+        return self._line % values
 
 
 def shorten(conf: cfg.ConfigOpts) -> None:

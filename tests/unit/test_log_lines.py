@@ -97,6 +97,8 @@ def during_an_error() -> None:
         lambda: LOGGER.info("%s of %(name)s", {"name": "x"}),
         lambda: LOGGER.info("with its stack", stack_info=True),
         lambda: LOGGER.info("about", extra={"instance_uuid": "i", "resource": "r"}),
+        lambda: LOGGER.info("of another", extra={"version": "9", "project": "q"}),
+        lambda: LOGGER.info("%(count)d hosts", {"count": "many"}),
         lambda: log.getLogger("placement_server.requestlog").info("of", instance_uuid="i"),
         failed,
         during_an_error,
@@ -110,6 +112,8 @@ def during_an_error() -> None:
         {"logging_context_format_string": "%(request_id)s %(project)s %(version)s|%(message)s"},
         {"logging_context_format_string": "%(isotime)s %(message)s"},
         {"logging_context_format_string": "%(message)s because: %(error_summary)s"},
+        {"logging_context_format_string": ""},
+        {"logging_context_format_string": "a line"},
         {"log_date_format": "%H:%M"},
     ],
 )
