@@ -30,13 +30,13 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
     if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
         driver, pooled = connection.dialect.loaded_dbapi, connection.connection
         try:
-            cursor = pooled.info.get(_CURSOR)
-            if cursor is None:
-                cursor = pooled.info[_CURSOR] = pooled.cursor()
+            # Taken out: one that fails, in whatever way, is dropped and ends its statement.
+            cursor = pooled.info.pop(_CURSOR, None) or pooled.cursor()
             cursor.execute(statement, parameters)
-            return cursor.fetchall()
+            found: Sequence[Any] = cursor.fetchall()
+            pooled.info[_CURSOR] = cursor
+            return found
         except driver.Error as error:
-            pooled.info.pop(_CURSOR, None)
             # A broken connection is left to SQLAlchemy, which meets it again and discards it. What
             # ran into a time limit would only wait once more.
             if not connection.dialect.is_disconnect(error, pooled.driver_connection, None):

@@ -6,11 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from placement_server.store.connection.options import StoreOptions
+from placement_server.store.transactions import plain
 from placement_server.store.transactions.engine import create_engines
 
 
@@ -46,4 +48,29 @@ def test_a_first_connection_gives_up_after_the_lock_timeout(path: Path) -> None:
     engines = create_engines(f"sqlite:///{path}", StoreOptions(lock_timeout=0.1))
     with pytest.raises(OperationalError, match="database is locked"):
         engines.reader.connect()
+    engines.dispose()
+
+
+def test_a_read_that_is_cut_off_leaves_no_snapshot_on_its_connection(path: Path) -> None:
+    engines = create_engines(f"sqlite:///{path}", StoreOptions())
+    assert engines.single is not None
+    with engines.writer.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE something (id TEXT)")
+        connection.exec_driver_sql("INSERT INTO something VALUES ('a'), ('b')")
+
+    def no_memory(_text: bytes) -> str:
+        raise MemoryError
+
+    with engines.single.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.text_factory = no_memory
+        with pytest.raises(MemoryError):
+            plain.rows(connection, "SELECT id FROM something", ())
+        driver.text_factory = str
+    with engines.writer.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO something VALUES ('c')")
+    with sqlite3.connect(path) as another:
+        is_busy = another.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    another.close()
+    assert not is_busy
     engines.dispose()
