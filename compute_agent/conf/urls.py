@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlsplit
 
 ADVICE: Final = (
     "has a user or a password in its URL, which errors and logs would show. Take them out; for "
@@ -12,8 +11,8 @@ ADVICE: Final = (
 
 
 def names_user(url: object) -> bool:
-    """Return whether a URL has a user or a password."""
-    try:
-        return "@" in urlsplit(str(url)).netloc
-    except ValueError:
-        return False
+    """Return whether a URL has a user or a password.
+
+    Those of services have no other @, and where a password has a slash it is behind the host.
+    """
+    return "@" in str(url)

@@ -57,9 +57,13 @@ def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:
 
 def shown_address(conf: cfg.ConfigOpts) -> str:
     """Return the kind and the hosts of the message bus, without users and passwords."""
-    url = urlsplit(conf.transport_url or "")
+    text = conf.transport_url or ""
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        return "at a URL that cannot be read"
     hosts = url.netloc.split(",")
-    if "@" in url.netloc:
+    if "@" in text:
         # a password may have a comma that nobody quoted
         hosts = [host.rpartition("@")[2] for host in hosts if "@" in host]
     shown = ", ".join(filter(None, hosts))

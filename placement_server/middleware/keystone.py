@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import webob.exc
 from keystoneauth1 import access, exceptions, loading
@@ -158,9 +157,9 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
 
 
 def check_credentials(conf: cfg.ConfigOpts) -> None:
-    """Check that the options of the credentials for Keystone are set.
+    """Check that the options of the credentials for Keystone are set, and that they can be used.
 
-    :raises InvalidConfiguration: one is missing.
+    :raises InvalidConfiguration: one is missing or cannot be used.
     """
     group = _register_credentials(conf)
     auth_type = conf[group].auth_type
@@ -171,9 +170,15 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
             f"[{group}]auth_type is {auth_type}, but no such plugin is installed; see {_USUAL}."
         ) from error
     conf.register_opts(loading.get_auth_plugin_conf_options(loader), group=group)
+    seconds = conf[GROUP].http_connect_timeout
+    if seconds is None or seconds < 1:
+        raise InvalidConfiguration(
+            f"[{GROUP}]http_connect_timeout is {'empty' if seconds is None else seconds}, and a "
+            "number of seconds from 1 on was expected."
+        )
     for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):
-        # The first would be in logs, the second in every 401.
-        if "@" in urlsplit(getattr(conf[where], option, None) or "").netloc:
+        # The first would be in logs, the second in every 401. URLs of Keystone have no other @.
+        if "@" in (getattr(conf[where], option, None) or ""):
             raise InvalidConfiguration(
                 f"[{where}]{option} has a user or a password in its URL. Take them out: "
                 f"the credentials are options of their own, as etc/placement.conf.sample describes."

@@ -162,6 +162,7 @@ DATABASES = [
     "postgresql+psycopg://placement:{password}@127.0.0.1:nonsense/placement",
     "nonsense://placement:{password}@127.0.0.1:{port}/placement",
     "placement:{password}@127.0.0.1",
+    "mysql+pymysql://placement:an@at:{password}@127.0.0.1/placement",
     "postgresql+psycopg://placement@127.0.0.1:{port}/placement?password={password}",
     "mysql+pymysql://placement@127.0.0.1:{port}/placement?ssl_key_password={password}",
 ]
@@ -250,13 +251,15 @@ REFUSED = [
     ("keystone_authtoken", "auth_url", "placement-server serve"),
     ("keystone_authtoken", "www_authenticate_uri", "placement-server serve"),
 ]
+URLS = ["http://user:{secret}@127.0.0.1:1", "http://user:{secret}/x@[::1", "//u:{secret}@h"]
 
 
+@pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize(("group", "option", "command"), REFUSED)
 def test_a_url_with_a_password_is_refused_by_name_of_its_option(
-    group: str, option: str, command: str, tmp_path: Path
+    group: str, option: str, command: str, url: str, tmp_path: Path
 ) -> None:
-    options = {**credentials("http://127.0.0.1:1"), option: with_credentials(gone())}
+    options = {**credentials("http://127.0.0.1:1"), option: url.format(secret=SECRET)}
     database = {"placement_database": {"connection": f"sqlite:///{tmp_path}/x.db"}}
     config = written(tmp_path / "x.conf", {group: options, **database})
     done = programs.run(*command.split(), "--config-file", str(config), timeout=100)

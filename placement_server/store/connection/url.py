@@ -42,11 +42,13 @@ def database_url(connection: str, connection_parameters: str = "") -> URL:
     """
     try:
         url = make_url(connection)
-    except (ArgumentError, ValueError) as error:
+    except (ArgumentError, ValueError):
+        # without the error, which may quote a part of the password
         raise StoreUnavailable(
             f"{_OPTION} is not a database URL such as "
-            f"sqlite:////var/lib/placement/placement.db: {error}"
-        ) from error
+            "sqlite:////var/lib/placement/placement.db or mysql://user:password@host:3306/placement"
+            ". Write special characters of a password as %40 for @, %2F for / and %3A for a colon."
+        ) from None
     backend = url.get_backend_name()
     if backend not in ("sqlite", *_DRIVERS):
         raise StoreUnavailable(

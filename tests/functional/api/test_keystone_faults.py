@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from placement_server.app import build_app
-from placement_server.conf import new_config
+from placement_server.conf import InvalidConfiguration, new_config
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.functional.agent.lying_proxy import LyingProxy
@@ -168,6 +168,14 @@ def test_a_request_without_a_token_does_not_wait_for_keystone(
 
 def test_each_attempt_to_ask_keystone_is_bounded_without_an_option() -> None:
     assert new_config([], []).keystone_authtoken.http_connect_timeout == 10
+
+
+@pytest.mark.parametrize("seconds", ["", "0", "-1"])
+def test_a_bound_that_is_none_is_refused(
+    make_behind_keystone: Callable[..., Client], seconds: str
+) -> None:
+    with pytest.raises(InvalidConfiguration, match="http_connect_timeout .* from 1 on"):
+        make_behind_keystone(f"http_connect_timeout = {seconds}\n")
 
 
 def test_an_expired_token_is_accepted_beside_one_of_a_service_only(

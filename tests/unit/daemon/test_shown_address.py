@@ -18,6 +18,9 @@ from compute_agent.daemon.message_bus import shown_address
         ),
         ("rabbit://user:sec,ret@one//", "rabbit at one"),
         ("rabbit://user:sec@ret@one//", "rabbit at one"),
+        ("rabbit://user:sec/ret@one//", "rabbit"),
+        ("rabbit://user:sec#ret@one//", "rabbit"),
+        ("rabbit://user:secret@[::1//", "at a URL that cannot be read"),
     ],
 )
 def test_a_bus_is_named_without_users_and_passwords(url: str | None, shown: str) -> None:
