@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
@@ -96,5 +98,6 @@ def _split(value: str) -> list[str]:
 
 
 def _smallest(host: HostState, key: str, default: int) -> int:
-    numbers = map(whole_number, host.metadata(key))
+    # a limit that nothing reaches is a limit too
+    numbers = (whole_number(value, sys.maxsize) for value in host.metadata(key))
     return min((number for number in numbers if number is not None), default=default)

@@ -179,6 +179,12 @@ ANTI = replace(GROUP, policy="anti-affinity")
             True,
         ),
         (
+            "AggregateIoOpsFilter",
+            host(announced={"io_ops": 9}, metadata={"max_io_ops_per_host": "9999999999"}),
+            spec(),
+            True,
+        ),
+        (
             "AggregateInstanceExtraSpecsFilter",
             host(metadata={"ssd": "true"}),
             spec({"aggregate_instance_extra_specs:ssd": "true"}),
