@@ -108,7 +108,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
 def _parameter(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not (name and separator):
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as member_of=UUID")
     return name, value
 
 
