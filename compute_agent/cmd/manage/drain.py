@@ -25,6 +25,7 @@ from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import counted, resources
 
 if TYPE_CHECKING:
+    from oslo_config import cfg
     from rich.table import Table
 
     from compute_agent.drift.instances.agents import AgentsOnBus
@@ -55,7 +56,7 @@ class _Drained:
     :ivar host: as it was before.
     :ivar by: by what it is disabled.
     :ivar was_disabled: by an operator, before this command.
-    :ivar left_out: other hosts that take nothing, since their agents are silent: uuid to name.
+    :ivar left_out: other hosts that take nothing, since their agents fell silent: uuid to name.
     :ivar together: whether each consumer is placed with what those before it have left.
     """
 
@@ -124,7 +125,7 @@ def _drain(namespace: argparse.Namespace) -> int:
         if namespace.undo:
             return _undo(namespace, placement, agents, host, heard)
         by, was_disabled = _disable(namespace, placement, agents, host, heard)
-        left_out = _silent(placement, agents, heard, uuid)
+    left_out = _silent(placement, conf, uuid)
     drained = _Drained(host, by, was_disabled, left_out, placement.trees.offered)
     place = partial(_moves, placement, drained, namespace.parameters)
     use = drain.use_of(placement, uuid)
@@ -220,19 +221,35 @@ def _undo(
     return Exit.WOULD_CHANGE if would_change else Exit.DONE
 
 
-def _silent(
-    placement: PlacementApi, agents: AgentsOnBus | None, heard: Mapping[str, Any], drained: str
-) -> dict[str, str]:
-    """Return the other hosts whose agents are silent, uuid to name; none without a bus."""
-    from compute_agent.manage import fleet
+def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained: str) -> dict[str, str]:
+    """Return the other hosts whose agents fell silent, uuid to name, as a running scheduler knows.
 
-    if agents is None:
+    A host that never announced itself is not silent: others than agents report hosts too.
+    """
+    from compute_agent.manage import fleet
+    from compute_agent.scheduler.bus import running_scheduler
+    from compute_agent.scheduler.errors import NoSchedulerAnswers
+
+    if not conf.transport_url:
         return {}
     roots = dict(fleet.roots(placement))
-    if drained in heard:
-        # it was listened to only until this host was heard
-        heard = agents.nodes(roots)
-    return {uuid: name for uuid, name in roots.items() if uuid not in {drained, *heard}}
+    try:
+        announcements = running_scheduler.announcements(conf)
+        heard = announcements.all()
+    except NoSchedulerAnswers as error:
+        print(
+            "It is not known which agents fell silent: every host that is not disabled counts as "
+            f"one that takes consumers. {error}",
+            file=sys.stderr,
+        )
+        return {}
+    return {
+        root: roots[root]
+        for root, announcement in heard.items()
+        if root in roots
+        and root != drained
+        and announcements.age(announcement) >= conf.service_down_time
+    }
 
 
 def _moves(
@@ -357,7 +374,7 @@ def _print(drained: _Drained, moves: Sequence[Move], *, is_dry_run: bool) -> Non
         print("This placement has no what-if, so each was asked about as if it were the only one.")
     if drained.left_out:
         names = ", ".join(sorted(drained.left_out.values()))
-        print(f"Left out as destinations, since their agents are silent: {names}.")
+        print(f"Left out as destinations, since their agents fell silent: {names}.")
 
 
 def _table(moves: Sequence[Move]) -> Table:

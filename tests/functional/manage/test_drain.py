@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from compute_agent.scheduler.bus.rpc import SchedulerService
+from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.fixtures import programs
 from tests.functional.agent.processes import PlacementProcess, claim, eventually
-from tests.functional.manage.conftest import Operator, PlacementView
+from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
 PLAIN = {"use_placement_extensions": "never"}
 
@@ -109,6 +113,60 @@ def test_options_that_contradict_each_other_are_refused(
 
 def test_a_host_that_does_not_exist_is_refused(operator: Operator) -> None:
     assert operator.run("drain", "nobody").status == 3
+
+
+# -- with a message bus --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def heard(operator: Operator, on_bus: Callable[[Agent], None]) -> Iterator[Announcements]:
+    """What a scheduler has heard that serves on the operator's bus."""
+    operator.configure(DEFAULT={"service_down_time": 60})
+    operator.arguments("drain")
+    conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
+    bus = message_bus.open_transport(conf)
+    service = SchedulerService(conf, bus, operator.placement.transport, "scheduler")
+    service.start()
+    try:
+        yield service.announcements
+    finally:
+        service.stop()
+        bus.cleanup()
+
+
+def test_only_hosts_whose_agents_fell_silent_are_left_out(
+    operator: Operator, on_bus: Callable[[Agent], None], heard: Announcements
+) -> None:
+    placement = operator.placement
+    old, dead = placement.new_host("old", 8), placement.new_host("dead", 8)
+    large, small = placement.claim({old: {"VCPU": 5}}), placement.claim({old: {"VCPU": 2}})
+    # its tree is reported by what announces nothing
+    placement.new_host("foreign", 4)
+    on_bus(Agent("old", [old]))
+    clock = heard._clock
+    heard._clock = lambda: clock() - 61
+    heard.receive({"host": "dead", "nodes": [{"uuid": dead}, {"uuid": str(uuid.uuid4())}]})
+    heard._clock = clock
+    drained = operator.run("drain", "old", "--dry-run", "--json")
+    to = {move["consumer"]: move["to"] for move in drained.document["consumers"]}
+    assert (to, drained.document["left_out"]) == ({large: None, small: "foreign"}, ["dead"])
+    heard.receive({"host": "dead", "nodes": [{"uuid": dead}]})
+    drained = operator.run("drain", "old", "--dry-run", "--json")
+    to = {move["consumer"]: move["to"] for move in drained.document["consumers"]}
+    assert (to[large], drained.document["left_out"]) == ("dead", [])
+
+
+def test_without_a_scheduler_on_the_bus_all_hosts_take_consumers(
+    operator: Operator, on_bus: Callable[[Agent], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compute_agent.scheduler.bus.running_scheduler.ANNOUNCEMENTS_TIMEOUT", 0.5)
+    old = operator.placement.new_host("old")
+    operator.placement.new_host("new")
+    operator.placement.claim({old: {"VCPU": 1}})
+    on_bus(Agent("old", [old]))
+    drained = operator.run("drain", "old", "--dry-run", "--json")
+    assert [move["to"] for move in drained.document["consumers"]] == ["new"]
+    assert "not known which agents fell silent" in drained.err
 
 
 # -- --watch, with real processes ----------------------------------------------------------------
