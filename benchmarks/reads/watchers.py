@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -49,14 +49,6 @@ class Searches:
     def share_below(self, share: int) -> float:
         """Return what so many of a hundred searches took at most."""
         return statistics.quantiles(self.milliseconds, n=100)[share - 1]
-
-
-BOUNDED: Final = "median"
-QUANTITIES: Final[dict[str, Callable[[Searches], float]]] = {
-    BOUNDED: lambda searches: searches.share_below(50),
-    "95 of 100": lambda searches: searches.share_below(95),
-    "server CPU": lambda searches: statistics.median(searches.cpu),
-}
 
 
 def show(console: Console, quick: bool) -> bool:

@@ -174,7 +174,7 @@ def test_each_attempt_to_ask_keystone_is_bounded_without_an_option() -> None:
 def test_a_bound_that_is_none_is_refused(
     make_behind_keystone: Callable[..., Client], seconds: str
 ) -> None:
-    with pytest.raises(InvalidConfiguration, match="http_connect_timeout .* from 1 on"):
+    with pytest.raises(InvalidConfiguration, match=r"http_connect_timeout .* from 1 on"):
         make_behind_keystone(f"http_connect_timeout = {seconds}\n")
 
 
