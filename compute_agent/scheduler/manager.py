@@ -238,7 +238,8 @@ class Scheduler:
                         for other in hosts
                     ]
                 self._lost_to_the_group(offer, others, lost)
-                if offer[0].uuid in crowded or instance > min(others):
+                rivals = members.rivals(offer[0], others)
+                if offer[0].uuid in crowded or any(rival < instance for rival in rivals):
                     claim_order.leave_out(offer[0])
                 crowded.add(offer[0].uuid)
                 held.lost(instance)

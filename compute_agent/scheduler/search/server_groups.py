@@ -78,6 +78,10 @@ class GroupMembers:
         there = self._placement.consumers_on(host.uuid, giving, others)
         return there if len(there) >= self._most else frozenset()
 
+    def rivals(self, host: HostState, others: frozenset[str]) -> frozenset[str]:
+        """Return those of the others that came after the host was looked at, who may give way."""
+        return others - self._there.get(host.uuid, frozenset())
+
     def from_first_with_room(self, hosts: Sequence[HostState]) -> Sequence[HostState]:
         """Return the hosts from the first on that has room for a member."""
         for index, host in enumerate(hosts):

@@ -85,6 +85,29 @@ def test_members_that_a_host_may_have_together_stay(journal: Path) -> None:
     assert chosen(scheduler_on(bank, journal), group) == ["host-a"]
 
 
+def test_of_two_members_that_race_for_the_last_place_beside_another_one_gets_it(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9)
+    bank.held["early"] = {"a": {"VCPU": 1}}
+    claims = []
+
+    def be_claimed(consumer: str) -> None:
+        claims.append(consumer)
+        if len(claims) == 1:
+            bank.held["i2"] = {"a": {"VCPU": 1}}
+        else:
+            # it saw both others too, and gave way
+            bank.held.pop("i2", None)
+
+    bank.before_claim = be_claimed
+    members = frozenset({"early", "i1", "i2"})
+    group = InstanceGroup("anti-affinity", {"max_server_per_host": 2}, members=members)
+    asked = replace(ONE, instance_group=group)
+    assert chosen(scheduler_on(bank, journal), asked) == ["host-a"]
+    assert set(bank.held) == {"early", "i1"}
+
+
 def test_a_host_whose_filter_does_not_run_may_have_many_members(journal: Path) -> None:
     bank = flat_hosts(a=9, b=4)
     scheduler = scheduler_on(bank, journal, filters=["ComputeFilter"])
