@@ -1,7 +1,8 @@
-"""The Debian packages: built, installed, run, upgraded and purged on a copy of this machine.
+"""The Debian packages, from their build to their purge, on a copy of this machine.
 
-The copy is an overlay in namespaces of its own, so nothing of it stays. The packages have the
-libraries of the tests in place of the virtual environment of ``make deb``, which is downloaded.
+The copy is an overlay in namespaces of its own, with systemd as process 1, so nothing of it stays.
+The packages have the libraries of the tests in place of the virtual environment of ``make deb``,
+which is downloaded.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = ("dpkg-buildpackage", "dh", "unshare", "ip", "runuser", "systemd-sysusers")
-NAMESPACES = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child")
+PROGRAMS = ("dpkg-buildpackage", "dh", "unshare", "ip", "runuser", "systemctl")
+NAMESPACES = ("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child")
 BUNDLE = """
 set -eu
 lib=debian/compute-agent-common/usr/lib/compute-agent
@@ -32,83 +33,151 @@ done
 INSIDE = r"""
 set -eu -o pipefail
 export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
-ip link set lo up
+services="placement-server compute-agent compute-scheduler"
 cd "$1"
 
 dpkg --install first/*.deb
-for service in compute-agent compute-scheduler placement-server; do
+for service in $services; do
     systemd-analyze verify --man=no /lib/systemd/system/$service.service
-    ! systemctl is-enabled --quiet $service
+    systemctl show --property=ActiveState,UnitFileState $service
 done
 stat --format='%n %a %U:%G' /etc/compute-agent/compute-agent.conf \
     /etc/compute-scheduler/compute-scheduler.conf /etc/placement/placement.conf
 
-# what StateDirectory= of a unit does
-for user in compute-agent compute-scheduler placement; do
-    install -d -o $user -g $user /var/lib/$user
-done
 cat >>/etc/placement/placement.conf <<END
 [placement_database]
 connection = sqlite:////var/lib/placement/placement.db
+sync_on_startup = true
 [api]
 auth_strategy = noauth2
 END
+settings='host = copied-host\nperiodic_fuzzy_delay = 0\ntransport_url = fake:/'
 for name in agent scheduler; do
-    printf '[placement]\nauth_type = noauth\nendpoint_override = http://127.0.0.1:8779\n' \
-        >>/etc/compute-$name/compute-$name.conf
+    file=/etc/compute-$name/compute-$name.conf
+    sed -i "0,/^\[DEFAULT\]/s||[DEFAULT]\n$settings|" $file
+    printf '[placement]\nauth_type = noauth\nendpoint_override = http://127.0.0.1:8779\n' >>$file
 done
+# the libraries of the tests may be in somebody's home or in /tmp
+for service in $services; do
+    mkdir -p /run/systemd/system/$service.service.d
+    printf '[Service]\nPrivateTmp=no\nReadWritePaths=/tmp\nProtectHome=no\n%s\n' \
+        "StandardError=append:$PWD/$service.log" \
+        >/run/systemd/system/$service.service.d/libraries.conf
+done
+systemctl daemon-reload
 
-# The command of a unit, as its user.
-run_unit() {
-    file=/lib/systemd/system/$1.service
-    user=$(sed -n 's/^User=//p' $file)
-    (cd / && exec runuser -u $user -- $(sed -n 's/^ExecStart=//p' $file)) >"$1.log" 2>&1 &
-}
 wait_for() {
-    deadline=$((SECONDS + 90))
+    deadline=$((SECONDS + 60))
     while [ $SECONDS -lt $deadline ]; do
         if "$@" >/dev/null 2>&1; then return; fi
         sleep 0.1
     done
-    tail -n 20 ./*.log
+    systemctl status --no-pager $services || true
+    tail -n 20 *.log
     return 1
 }
-has_host() { placement --url http://127.0.0.1:8779 tree copied-host; }
+serves() { placement --url http://127.0.0.1:8779 provider list; }
+pid() { systemctl show --property=MainPID --value $1; }
+inactive() { [ "$(systemctl show --property=ActiveState --value $1)" = inactive ]; }
 
-sed -i '/^compute_driver/i host = copied-host' /etc/compute-agent/compute-agent.conf
-runuser -u placement -- placement-manage --config-file /etc/placement/placement.conf db sync
-run_unit placement-server
-run_unit compute-agent
-wait_for has_host
+systemctl start placement-server
+wait_for serves
+# these two say when they are ready: the host is in placement then
+systemctl start compute-agent compute-scheduler
+placement --url http://127.0.0.1:8779 tree copied-host
+runuser -u compute-agent -- compute-agent status
 runuser -u compute-scheduler -- compute-scheduler \
     --config-file /etc/compute-scheduler/compute-scheduler.conf claim --resources VCPU=1
+for service in $services; do
+    systemctl is-active $service
+done
 
+# an upgrade starts again what runs, with the new unit, and nothing else
+systemctl enable compute-scheduler
+systemctl stop compute-scheduler
+first="$(pid placement-server) $(pid compute-agent)"
 dpkg --install second/*.deb
+for service in placement-server compute-agent; do
+    systemctl is-active $service
+    systemctl show --property=Environment $service | grep PACKAGE=newer
+done
+for process in $first; do test ! -d /proc/$process; done
+inactive compute-scheduler
+wait_for serves
 grep -q copied-host /etc/compute-agent/compute-agent.conf
 compute-agent --version
 stat --format='after %n %a %U:%G' /etc/compute-agent/compute-agent.conf
 test -s /var/lib/compute-agent/compute_id
 
-dpkg --purge compute-agent compute-scheduler placement-server compute-agent-common
+systemctl start compute-scheduler
+second="$(pid placement-server) $(pid compute-agent) $(pid compute-scheduler)"
+for process in $second; do test -d /proc/$process; done
+dpkg --remove $services compute-agent-common
+for service in $services; do inactive $service; done
+for process in $second; do test ! -d /proc/$process; done
+grep -q copied-host /etc/compute-agent/compute-agent.conf
+
+dpkg --purge $services compute-agent-common
 for path in /etc/compute-agent /etc/compute-scheduler /etc/placement /var/lib/compute-agent \
-    /var/lib/compute-scheduler /usr/lib/compute-agent /usr/bin/placement; do
+    /var/lib/compute-scheduler /usr/lib/compute-agent /usr/bin/placement \
+    /etc/systemd/system/multi-user.target.wants/compute-scheduler.service; do
     test ! -e $path || { echo "$path is left: $(ls -R $path)"; exit 1; }
 done
 test -s /var/lib/placement/placement.db
 echo all done
 """
+UNIT = """
+[Unit]
+Requires=dbus.socket
+After=dbus.socket sysinit.target
+SuccessAction=exit-force
+FailureAction=exit-force
+[Service]
+Type=oneshot
+ExecStart=/bin/bash {script} {packages}
+StandardOutput=file:{output}
+StandardError=inherit
+TimeoutStartSec=220
+"""
 COPY = """
 set -eu
+mkdir -p "$1/cgroup"
+mount -t cgroup2 none "$1/cgroup"
+mkdir "$1/cgroup/$3"
+echo $$ >"$1/cgroup/$3/cgroup.procs"
+exec unshare --cgroup sh -c "$4" system "$@"
+"""
+SYSTEM = """
+set -eu
+umount "$1/cgroup"
 mount -t tmpfs none "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay none -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
-mount --rbind /proc "$1/root/proc"
-mount --rbind /dev "$1/root/dev"
-mount -t tmpfs none "$1/root/run"
+mount -t proc proc "$1/root/proc"
+mount --bind "$1/root/proc/sys" "$1/root/proc/sys"
+mount -o remount,bind,ro "$1/root/proc/sys"
+mount -t sysfs -o ro sysfs "$1/root/sys"
+mount -t cgroup2 none "$1/root/sys/fs/cgroup"
+mount -t tmpfs -o mode=755 none "$1/root/run"
+mount -t tmpfs -o mode=755 none "$1/root/dev"
+for device in null zero full random urandom tty; do
+    touch "$1/root/dev/$device"
+    mount --bind "/dev/$device" "$1/root/dev/$device"
+done
+mkdir "$1/root/dev/shm" "$1/root/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=666 none "$1/root/dev/pts"
+ln -s pts/ptmx "$1/root/dev/ptmx"
+ln -s /proc/self/fd "$1/root/dev/fd"
 mkdir -p "$1/root$2"
 mount --bind "$2" "$1/root$2"
-root=$1/root packages=$2 script=$3
-shift 3
+# this would empty /tmp, where the libraries may be
+ln -s /dev/null "$1/root/etc/systemd/system/systemd-tmpfiles-setup.service"
+# images of containers forbid the start of services by this
+rm -f "$1/root/usr/sbin/policy-rc.d"
+cp "$2/packages.service" "$1/root/etc/systemd/system/"
+ip link set lo up
+root=$1/root
+shift 4
 # users of the services may read what the tests have for a virtual environment; only in the copy
 for path in "$@"; do
     while [ "$path" != / ]; do
@@ -116,25 +185,34 @@ for path in "$@"; do
         path=$(dirname "$path")
     done
 done
-exec chroot "$root" bash -c "$script" inside "$packages"
+cd "$root"
+exec chroot "$root" env --ignore-environment container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    /lib/systemd/systemd --system --unit=packages.service --log-target=console
+"""
+TRIAL = """
+set -eu
+mount -t tmpfs none /mnt
+mkdir /mnt/upper /mnt/work /mnt/root /mnt/cgroup
+mount -t overlay none -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
+mount -t cgroup2 none /mnt/cgroup
+mkdir /mnt/cgroup/packages-$$
+rmdir /mnt/cgroup/packages-$$
 """
 
 
 def missing() -> str | None:
     """What keeps these tests from running here."""
     if os.environ.get("TEST_PACKAGES") != "yes":
-        return "takes half a minute of two cores: set TEST_PACKAGES=yes"
+        return "takes a minute or two: set TEST_PACKAGES=yes"
     absent = [program for program in PROGRAMS if shutil.which(program) is None]
     if absent:
-        return f"needs {', '.join(absent)} (Debian packages: debhelper, iproute2, systemd)"
+        return (
+            f"needs {', '.join(absent)} (Debian packages: debhelper, dpkg-dev, iproute2, systemd)"
+        )
     if os.geteuid() != 0:
         return "needs root, for a copy of this machine"
-    overlay = "mount -t tmpfs none /mnt && mkdir /mnt/u /mnt/w && mount -t overlay none "
-    overlay += "-o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt"
-    done = subprocess.run(
-        ["unshare", "--mount", "--net", "sh", "-c", overlay], capture_output=True, check=False
-    )
-    return None if done.returncode == 0 else "needs namespaces and an overlay of /"
+    done = subprocess.run([*NAMESPACES, "sh", "-c", TRIAL], capture_output=True, check=False)
+    return None if done.returncode == 0 else "needs namespaces, an overlay of / and cgroups"
 
 
 MISSING = missing()
@@ -162,28 +240,49 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["dpkg-deb", "--raw-extract", package, unpacked], check=True)
         control = unpacked / "DEBIAN" / "control"
         control.write_text(control.read_text().replace("0.1.0", "0.1.0+newer"))
+        for unit in unpacked.glob("lib/systemd/system/*.service"):
+            text = unit.read_text().replace("[Service]\n", "[Service]\nEnvironment=PACKAGE=newer\n")
+            unit.write_text(text)
         target = directory / "second" / package.name
         subprocess.run(["dpkg-deb", "-Znone", "--build", unpacked, target], check=True)
     return directory
 
 
+def remove_group(directory: Path, name: str) -> None:
+    """Remove the control groups of the copy, which its namespaces leave behind."""
+    remove = 'mount -t cgroup2 none "$1" && find "$1/$2" -depth -type d -exec rmdir {} +'
+    subprocess.run(
+        ["unshare", "--mount", "sh", "-c", remove, "remove", directory, name], check=False
+    )
+
+
 def test_packages_are_installed_run_upgraded_and_purged(packages: Path, tmp_path: Path) -> None:
     libraries = {str(Path(path).resolve()) for path in [sys.prefix, sys.base_prefix, *sys.path]}
-    done = subprocess.run(
-        [*NAMESPACES, "sh", "-c", COPY, "copy", str(tmp_path), str(packages), INSIDE, *libraries],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == 0, output
-    assert done.stdout.endswith("all done\n"), output
+    script, printed = packages / "inside.sh", packages / "output"
+    script.write_text(INSIDE)
+    unit = UNIT.format(script=script, packages=packages, output=printed)
+    (packages / "packages.service").write_text(unit)
+    group = f"packages-{os.getpid()}"
+    arguments = [str(tmp_path), str(packages), group, SYSTEM, *libraries]
+    try:
+        done = subprocess.run(
+            [*NAMESPACES, "sh", "-c", COPY, "copy", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    finally:
+        remove_group(tmp_path, group)
+    output = printed.read_text() if printed.exists() else ""
+    assert output.endswith("all done\n"), f"{output}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
     assert "/etc/compute-agent/compute-agent.conf 640 root:compute-agent" in output
     assert "/etc/compute-scheduler/compute-scheduler.conf 640 root:compute-scheduler" in output
     assert "/etc/placement/placement.conf 640 root:placement" in output
     assert "after /etc/compute-agent/compute-agent.conf 640 root:compute-agent" in output
     assert "landed on copied-host" in output
+    # a package that was just installed neither starts nor enables its service
+    assert output.count("ActiveState=inactive\nUnitFileState=disabled\n") == 3
 
 
 @pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
