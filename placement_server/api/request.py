@@ -42,6 +42,8 @@ EXTENSIONS_KEY: Final = "placement_server.extensions"
 REQUEST_ID_KEY: Final = "placement_server.request_id"
 #: What lets the server begin another request while this one goes on, where it limits them.
 TURN_KEY: Final = "placement_server.give_turn_back"
+#: What waits for a turn again, where one was given back.
+TAKE_TURN_KEY: Final = "placement_server.take_turn"
 #: What waits for a descriptor on behalf of a client that may go away, where the server can do so.
 WAIT_KEY: Final = "placement_server.wait"
 

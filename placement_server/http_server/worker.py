@@ -24,7 +24,7 @@ from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
 
-from placement_server.api.request import TURN_KEY, WAIT_KEY
+from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY, WAIT_KEY
 from placement_server.http_server.clients import Deadlines, received
 from placement_server.http_server.refusals import refusal
 
@@ -218,6 +218,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             return unqueued
         turn = _Turn(self._turns)
         environ[TURN_KEY] = turn.give_back
+        environ[TAKE_TURN_KEY] = turn.take
         try:
             answer: Iterable[bytes] = self._application(environ, start_response)
         finally:
@@ -240,14 +241,21 @@ class _Turn:
     """One request's turn at the application, which it waits for."""
 
     def __init__(self, turns: threading.Semaphore) -> None:
-        turns.acquire()
-        self._turns: threading.Semaphore | None = turns
+        self._turns = turns
+        self._is_taken = False
+        self.take()
+
+    def take(self) -> None:
+        """Wait for a turn, unless there is one already."""
+        if not self._is_taken:
+            self._turns.acquire()
+            self._is_taken = True
 
     def give_back(self) -> None:
         """Let another request begin; a second call does nothing."""
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            turns.release()
+        is_taken, self._is_taken = self._is_taken, False
+        if is_taken:
+            self._turns.release()
 
 
 def begin_life(parent: Any, worker: HttpWorker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from keystonemiddleware.auth_token import _exceptions as validation_errors
 from oslo_config import cfg
 
 from placement_server import errors
-from placement_server.api.request import REQUEST_ID_KEY
+from placement_server.api.request import REQUEST_ID_KEY, TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ class _BoundedKeystone:
     The middleware remembers an answer before it looks at it, so one that is not understood would
     be an error for as long as it is remembered.
 
+    A request that waits for Keystone has no turn at the application, so that those with known
+    tokens do not wait too.
+
     :param identity_server: asks Keystone.
     """
 
@@ -102,7 +106,12 @@ class _BoundedKeystone:
         self._identity_server = identity_server
         self._seconds = seconds
         self._pool = ThreadPoolExecutor(_MOST_VALIDATIONS, "keystone")
+        self._request = threading.local()
         self.invalidate = identity_server.invalidate
+
+    def begin(self, environ: errors.Environ) -> None:
+        """Take the tokens that this thread asks about from now on for those of a request."""
+        self._request.environ = environ
 
     @property
     def www_authenticate_uri(self) -> Any:
@@ -110,6 +119,8 @@ class _BoundedKeystone:
 
     def verify_token(self, token: str, allow_expired: bool = False) -> Any:
         answer = self._pool.submit(self._verified, token, allow_expired)
+        environ = self._request.environ
+        environ.get(TURN_KEY, _without_turns)()
         try:
             return answer.result(self._seconds)
         except TimeoutError as error:
@@ -118,6 +129,8 @@ class _BoundedKeystone:
                 f"Keystone did not answer within {self._seconds:g} s, three times "
                 f"[{GROUP}]http_connect_timeout"
             ) from error
+        finally:
+            environ.get(TAKE_TURN_KEY, _without_turns)()
 
     def _verified(self, token: str, allow_expired: bool) -> Any:
         try:
@@ -141,6 +154,10 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
         seconds = _ATTEMPTS * float(self._conf.get("http_connect_timeout"))
         return _BoundedKeystone(super()._create_identity_server(), seconds)
 
+    def process_request(self, request: Any) -> Any:
+        self._identity_server.begin(request.environ)
+        return super().process_request(request)
+
     def fetch_token(self, token: str, allow_expired: bool = False) -> Any:
         try:
             return super().fetch_token(token, allow_expired=allow_expired)
@@ -154,6 +171,10 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
             raise _KeystoneUnavailable(
                 "The Keystone service is temporarily unavailable."
             ) from error
+
+
+def _without_turns() -> None:
+    """Do nothing, in a server that does not limit how many requests run at a time."""
 
 
 def check_credentials(conf: cfg.ConfigOpts) -> None:

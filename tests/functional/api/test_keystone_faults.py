@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from placement_server.app import build_app
 from placement_server.conf import InvalidConfiguration, new_config
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.functional.agent.lying_proxy import LyingProxy
-from tests.functional.lies.menu import Lie, answer, drips, says, silence
+from tests.functional.lies.menu import Conversation, Lie, answer, drips, says, silence
 
+from .served import Served
 from .wsgi_client import Answer, Client
 
 READS = "^/v3/auth/tokens"
@@ -154,6 +158,36 @@ def test_a_known_token_is_valid_while_keystone_is_silent(api: Client, keystone: 
     keystone.lie(silence, "")
     assert read(api, "known").status == 200
     assert read(api, "unknown").status == 503
+
+
+def test_many_unknown_tokens_keep_no_known_one_waiting_while_keystone_is_silent(
+    keystone: LyingProxy, tmp_path: Path
+) -> None:
+    config = CONFIGURATION.format(url=keystone.url)
+    config = config.replace("http_connect_timeout = 1\n", "http_connect_timeout = 600\n")
+    config += f"www_authenticate_uri = {keystone.url}\nhttp_request_max_retries = 0\n"
+    arguments = ("--workers", "1", "--threads", "2", "--auth-strategy", "keystone")
+    server = Served(tmp_path, *arguments, config=config)
+    get = partial(requests.get, f"{server.url}/resource_providers")
+    asked = threading.Semaphore(0)
+
+    def hang(to: Conversation) -> None:
+        asked.release()
+        silence(to)
+
+    try:
+        assert get(headers={"X-Auth-Token": "known"}, timeout=60).status_code == 200
+        keystone.lie(hang, "")
+        with ThreadPoolExecutor(4) as pool:
+            unknown = [pool.submit(get, headers={"X-Auth-Token": f"u{n}"}) for n in range(4)]
+            try:
+                assert all(asked.acquire(timeout=60) for _ in range(4))
+                assert get(headers={"X-Auth-Token": "known"}, timeout=60).status_code == 200
+            finally:
+                keystone.close()
+            assert [answer.result().status_code for answer in unknown] == [503] * 4
+    finally:
+        server.stop()
 
 
 def test_a_request_without_a_token_does_not_wait_for_keystone(
