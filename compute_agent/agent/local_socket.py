@@ -34,6 +34,10 @@ MAX_CLIENTS = 64
 """Connections at a time; more are closed at once, as each costs a thread and an open file."""
 _CREDENTIALS = struct.Struct("3i")
 """What SO_PEERCRED returns: pid, uid, gid (unix(7))."""
+_CLOSED = (
+    "The agent on {} closed the connection before it answered: it ended, or "
+    f"{MAX_CLIENTS} clients are connected already. Try again."
+)
 Command = Callable[..., Any]
 
 
@@ -237,13 +241,15 @@ def ask(path: Path, command: str, timeout: float, **arguments: Any) -> Any:
                 f"The agent did not answer on {path} within {timeout:g} s. Its log shows "
                 "what it waits for."
             ) from error
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise errors.ComputeAgentError(_CLOSED.format(path)) from error
         except OSError as error:
             raise AgentNotRunning(
                 f"No agent answers on {path}: {error.strerror}. Start it with `compute-agent "
                 "run`, or name its configuration with --config-file."
             ) from error
     if not reply:
-        raise errors.ComputeAgentError(f"The agent on {path} ended before it answered.")
+        raise errors.ComputeAgentError(_CLOSED.format(path))
     answer = json.loads(reply)
     if "error" in answer:
         raise errors.ComputeAgentError(answer["error"])

@@ -172,6 +172,9 @@ def test_clients_that_are_too_many_are_closed_and_the_others_answered(tmp_path):
             clients[-1].connect(str(tmp_path / "s"))
             clients[-1].settimeout(30)
         assert clients[-1].recv(1) == b"", "closed without an answer"
+        with pytest.raises(errors.ComputeAgentError, match="64 clients are connected") as refused:
+            local_socket.ask(tmp_path / "s", "status", 30)
+        assert not isinstance(refused.value, AgentNotRunning)
         clients[0].sendall(b'{"command": "status"}\n')
         assert clients[0].recv(100) == b'{"result": 1}\n'
         assert clients[0].recv(1) == b""
