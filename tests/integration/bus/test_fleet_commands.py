@@ -97,8 +97,11 @@ def operator(
     agent: AgentProcess,
     silent: str,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Operator:
     del agent, silent
+    # no scheduler is there to answer
+    monkeypatch.setattr("compute_agent.scheduler.bus.running_scheduler.ANNOUNCEMENTS_TIMEOUT", 0.5)
     return Operator(tmp_path, placement.url, rabbitmq.url, capsys)
 
 
