@@ -210,8 +210,8 @@ class Accounts:
         return False
 
     def forget_empty(self) -> None:
-        for account in [operation for operation in self.open.values() if not operation.holding]:
-            self.close(account)
+        for empty in [account for account in self.open.values() if not account.holding]:
+            self.close(empty)
 
     def close(self, account: Account) -> None:
         """The consumer is gone, or given up: its uuid is never used again."""
@@ -272,13 +272,11 @@ class Accounts:
         When it was not so far, another write with the generations that it expects (a *fence*)
         makes sure that it never will be.
         """
-        after = {
-            operation.uuid: self.grouped(write.placed[operation.uuid]) for operation in concerned
-        }
-        before = {operation.uuid: operation.holding for operation in concerned}
+        after = {account.uuid: self.grouped(write.placed[account.uuid]) for account in concerned}
+        before = {account.uuid: account.holding for account in concerned}
         mixed = 0
         for _ in range(_TRIES):
-            seen = {operation.uuid: self.read(operation.uuid) for operation in concerned}
+            seen = {account.uuid: self.read(account.uuid) for account in concerned}
             now = {uuid: self.grouped(placed) for uuid, (placed, _) in seen.items()}
             if now == after and before != after:
                 self._happened(write, concerned)
@@ -308,7 +306,7 @@ class Accounts:
     def _fence(
         self, concerned: list[Account], seen: Mapping[str, tuple[Placed, int | None]]
     ) -> bool:
-        account = next(operation for operation in concerned if operation.holding)
+        account = next(account for account in concerned if account.holding)
         placed, generation = seen[account.uuid]
         fence = Write({account.uuid: placed}, {account.uuid: generation})
         try:
