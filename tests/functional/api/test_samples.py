@@ -39,7 +39,8 @@ def test_the_sample_policy_is_current(tmp_path: Path) -> None:
         [
             *("--config-file", str(ETC / "placement-policy-generator.conf")),
             *("--output-file", str(output)),
-        ]
+        ],
+        conf=cfg.ConfigOpts(),
     )
     assert output.read_text() == (ETC / "placement-policy.yaml.sample").read_text(), (
         "run: oslopolicy-sample-generator --config-file etc/placement-policy-generator.conf"

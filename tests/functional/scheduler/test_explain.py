@@ -51,18 +51,21 @@ def test_an_amount_is_lowered_to_the_largest_that_fits_and_the_closest_hosts_are
     config.write_text(
         f"{config.read_text()}[compute_agent]\nuse_placement_extensions = {extensions}\n"
     )
-    larger, smaller = hosts.flat(12), hosts.flat(4)
-    asked = ("--resources", f"VCPU=16,MEMORY_MB=64,{hosts.mark}")
+    # hosts of other tests, on the same server, have fewer
+    larger, smaller = hosts.flat(1200), hosts.flat(400)
+    asked = ("--resources", f"VCPU=1600,MEMORY_MB=64,{hosts.mark}")
     document = explained(command, *asked)
-    assert changes(document) == [[{"group": "", "resource_class": "VCPU", "from": 16, "to": 12}]]
+    assert changes(document) == [
+        [{"group": "", "resource_class": "VCPU", "from": 1600, "to": 1200}]
+    ]
     closest = document["causes"]["closest_hosts"]
     assert [host["host"] for host in closest] == [f"p-{larger}", f"p-{smaller}"]
-    assert closest[0]["lacks"][0]["text"] == "VCPU: 16 asked, 12 free"
+    assert closest[0]["lacks"][0]["text"] == "VCPU: 1600 asked, 1200 free"
 
     read = command("explain", *asked).stdout
-    assert f"with VCPU=12 instead of 16  on p-{larger}" in read
-    assert f"p-{smaller}  VCPU: 16 asked, 4 free" in read
-    assert "resources VCPU:16" in read
+    assert f"with VCPU=1200 instead of 1600  on p-{larger}" in read
+    assert f"p-{smaller}  VCPU: 1600 asked, 400 free" in read
+    assert "resources VCPU:1600" in read
     assert "<- none left" in read
     # to be read at a glance
     assert len(read.splitlines()) <= 30
