@@ -69,10 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def new_conf() -> cfg.ConfigOpts:
     """Return the options and commands of the program, before anything is read."""
-    conf = cfg.ConfigOpts()
-    configuration.register_opts(conf)
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
-    return conf
+    return configuration.with_commands(_add_commands)
 
 
 def _add_commands(subparsers: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,6 +120,17 @@ def parse(
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
         raise InvalidConfiguration(f"The configuration is not valid: {_sentence(error)}") from error
+
+
+def with_commands(add_commands: Callable[[Any], None]) -> cfg.ConfigOpts:
+    """Return all options, with the commands of a program, before anything is read.
+
+    :param add_commands: adds them to the subparsers of argparse.
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=add_commands))
+    return conf
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
