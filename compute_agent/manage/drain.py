@@ -248,7 +248,9 @@ def moves(
     :param added: parameters of every query.
     """
     names: dict[str, str] = {}
-    for holder in sorted(held, key=lambda each: (_size(each.held), each.consumer), reverse=True):
+    for holder in sorted(
+        held, key=lambda holder: (_size(holder.held), holder.consumer), reverse=True
+    ):
         root, reason = (
             fleet.place(_enabled_only([*query_for(holder.held, roots), *added]))
             if holder.moves

@@ -148,7 +148,7 @@ def would_change(
     is_enabled: bool,
     reason: str,
 ) -> bool:
-    """Whether a host is not enabled or disabled, for this reason, already.
+    """Return whether a host is not enabled or disabled, for this reason, already.
 
     :param root: uuid and name of the host.
     :param node: what its agent announces; None where it is not heard.

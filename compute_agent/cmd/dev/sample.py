@@ -68,7 +68,7 @@ def sample_of(providers: Sequence[ProviderLines], *, most_of_a_cell: bool = Fals
         disk = any(_free(provider, "DISK_GB") > 0 for provider in providers)
         return Sample({"": {"DISK_GB": 1}}) if disk else None
     devices = {cell.uuid: _devices_below(cell, providers) for cell in cells}
-    cell = max(cells, key=lambda each: (len(devices[each.uuid]), _free(each, "MEMORY_MB")))
+    cell = max(cells, key=lambda cell: (len(devices[cell.uuid]), _free(cell, "MEMORY_MB")))
     memory = _free(cell, "MEMORY_MB")
     fitting = [amount for amount in _MEMORY_MB if amount <= memory]
     resources = {"VCPU": 1} | ({"MEMORY_MB": fitting[0]} if fitting else {})

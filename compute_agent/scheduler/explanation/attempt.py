@@ -194,7 +194,7 @@ class Attempt:
         except PlacementUnavailable:
             raise
         except (PlacementError, InvalidRequest) as error:
-            LOG.debug("A changed request is no request: %s", error)
+            LOG.debug("A changed request is not a valid one: %s", error)
             self._questions_left -= 1
             return None
         self._questions_left -= len(trial.causes.queries)

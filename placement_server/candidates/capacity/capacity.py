@@ -233,7 +233,7 @@ class _Count:
             for class_id, count in zip(classes, trees, strict=True)
             if count
         ]
-        return dict(sorted(named, key=lambda each: -each[1]))
+        return dict(sorted(named, key=lambda name_and_trees: -name_and_trees[1]))
 
     def _claims_of(self, class_id: int) -> IntArray:
         """Return for how many claims each tree has enough of a class, wherever it is."""

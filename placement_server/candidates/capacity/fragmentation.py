@@ -141,7 +141,7 @@ class _Part:
         usable = self._usable(shapes)
         classes = {}
         names = self.index.names.class_names
-        for class_id, view in sorted(self.index.classes.items(), key=lambda each: names[each[0]]):
+        for class_id, view in sorted(self.index.classes.items(), key=lambda item: names[item[0]]):
             inside = (self.inside | self.shared)[view.slot]
             if not inside.any():
                 continue

@@ -62,7 +62,7 @@ def find_closest(query: CandidateQuery, trials: Trials, most: int) -> Closest:
         closest.shortages = find_shortages(query, trials.index, trials.account, PROVIDERS)
     except SearchGaveUp:
         closest.complete = False
-    closest.sets.sort(key=lambda each: (len(each.changes), -each.trees))
+    closest.sets.sort(key=lambda change_set: (len(change_set.changes), -change_set.trees))
     del closest.sets[most:]
     return closest
 

@@ -33,9 +33,9 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
             # Taken out: one that fails, in whatever way, is dropped and ends its statement.
             cursor = pooled.info.pop(_CURSOR, None) or pooled.cursor()
             cursor.execute(statement, parameters)
-            found: Sequence[Any] = cursor.fetchall()
+            fetched: Sequence[Any] = cursor.fetchall()
             pooled.info[_CURSOR] = cursor
-            return found
+            return fetched
         except driver.Error as error:
             # A broken connection is left to SQLAlchemy, which meets it again and discards it. What
             # ran into a time limit would only wait once more.
