@@ -66,8 +66,8 @@ def overview(index: Index, uuids: Sequence[str] | None = None) -> Overview:
     )
     names = index.names
     uses = {
-        names.class_names[number]: _use(view, place_of_slot, len(roots))
-        for number, view in index.classes.items()
+        name: _use(view, place_of_slot, len(roots))
+        for name, view in index.classes_by_name().items()
     }
     return Overview(
         uuids=[index.columns.uuid[slot] for slot in roots.tolist()],

@@ -140,15 +140,13 @@ class _Part:
         """Return the use of each class of which there is an inventory."""
         usable = self._usable(shapes)
         classes = {}
-        names = self.index.names.class_names
-        for class_id, view in sorted(self.index.classes.items(), key=lambda item: names[item[0]]):
+        for name, view in sorted(self.index.classes_by_name().items()):
             inside = (self.inside | self.shared)[view.slot]
             if not inside.any():
                 continue
             slots = view.slot[inside]
             whole, used = np.maximum(view.capacity[inside], 0), view.used[inside]
             free = np.maximum(whole - used, 0)
-            name = names[class_id]
             stranded = int(free[~usable[name][slots]].sum()) if name in usable else 0
             classes[name] = ClassUse(
                 int(whole.sum()), int(used.sum()), int(free.sum()), int(free.max()), stranded

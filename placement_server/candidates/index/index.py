@@ -114,6 +114,11 @@ class Index:
         """Whether every tree of the store is here."""
         return not self.left_out
 
+    def classes_by_name(self) -> dict[str, ClassView]:
+        """Return the classes of inventories; one that was deleted has no name, and none is left."""
+        names = self.names.class_names
+        return {names[number]: view for number, view in self.classes.items() if number in names}
+
     def root_slot(self, root_id: int) -> int | None:
         """Return the slot of a root by its id, None when it is not alive here."""
         position = int(np.searchsorted(self.root_ids, root_id))

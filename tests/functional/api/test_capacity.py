@@ -90,6 +90,16 @@ def test_trees_that_share_a_pool_are_limited_by_what_it_runs_out_of(api: Client)
     assert (counted["at_most"], counted["limited_by"]) == (2, {"DISK_GB": 2})
 
 
+def test_a_class_that_was_deleted_after_its_last_inventory_is_in_no_report(api: Client) -> None:
+    assert api.put("/resource_classes/CUSTOM_GOLD", version="1.39").status == 201
+    provider = api.provider("gold")
+    api.inventory(provider, CUSTOM_GOLD=8)
+    assert "CUSTOM_GOLD" in fragmentation(api)["resource_classes"]
+    assert api.delete(f"{provider}/inventories", version="1.39").status == 204
+    assert api.delete("/resource_classes/CUSTOM_GOLD", version="1.39").status == 204
+    assert "CUSTOM_GOLD" not in fragmentation(api)["resource_classes"]
+
+
 @pytest.mark.parametrize("path", ["/capacity?resources=VCPU:1", "/fragmentation"])
 def test_the_routes_are_unknown_without_their_version_of_the_extensions(
     api: Client, path: str
