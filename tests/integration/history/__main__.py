@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import argparse
 import random
-import secrets
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fixtures.databases import end, fresh_database, migrate, start_mariadb, start_postgresql
+from tests.fixtures.databases import migrate
+from tests.fixtures.private_databases import KINDS, private_database
 from tests.integration.bank.service import Service
 from tests.integration.history.clients import TOTAL, Recorder, act_together
 from tests.integration.history.model import contradictions
 
-_STARTERS = {"postgresql": start_postgresql, "mariadb": start_mariadb}
 _SECONDS_BETWEEN_KILLS = 5.0
 
 
 def main() -> int:
     """Record one history and check it; 1 when no order explains it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--database", choices=["sqlite", *_STARTERS], default="postgresql")
+    parser.add_argument("--database", choices=KINDS, default="postgresql")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", default="1")
@@ -35,7 +32,7 @@ def main() -> int:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,
-        _database(options.database, Path(name)) as url,
+        private_database(options.database, Path(name)) as url,
     ):
         migrate(url)
         service = Service(Path(name), url, workers=3, threads=2)
@@ -75,20 +72,6 @@ def _run(recorder: Recorder, service: Service, options: argparse.Namespace) -> i
         # an answer that a client did not expect is raised here
         clients.result()
     return kills
-
-
-@contextmanager
-def _database(kind: str, directory: Path) -> Iterator[str]:
-    if kind == "sqlite":
-        yield f"sqlite:///{directory}/placement.db"
-        return
-    # a path that the database's own user may enter
-    server = _STARTERS[kind](Path("/tmp") / f"history-{secrets.token_hex(4)}")
-    try:
-        with fresh_database(server, migrated=False) as url:
-            yield url
-    finally:
-        end(server)
 
 
 if __name__ == "__main__":
