@@ -11,9 +11,9 @@ _MOST_DIGITS: Final = 20
 
 
 def whole_number(text: str, most: int = MOST) -> int | None:
-    """Return the number from 0 to `most` that a text of digits is, `None` for any other text."""
+    """Return the number from 0 to `most` that the digits 0 to 9 spell, `None` for other texts."""
     stripped = text.strip()
-    if not stripped.isdecimal() or len(stripped) > _MOST_DIGITS:
+    if not (stripped.isascii() and stripped.isdecimal()) or len(stripped) > _MOST_DIGITS:
         return None
     number = int(stripped)
     return number if number <= most else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -31,16 +32,17 @@ class MetricsServer:
         """
         from prometheus_client import start_http_server
 
-        address, _, port = self._bind.rpartition(":")
-        if not address or not port.isdigit():
+        address, _, text = self._bind.rpartition(":")
+        port = whole_number(text, 65535)
+        if not address or port is None:
             raise errors.InvalidConfiguration(
                 f"{self._option} is {self._bind!r}, expected ADDRESS:PORT such as 127.0.0.1:9101."
             )
         try:
             self._server, _ = start_http_server(
-                int(port), addr=address.strip("[]"), registry=self._registry
+                port, addr=address.strip("[]"), registry=self._registry
             )
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise errors.InvalidConfiguration(
                 f"Metrics cannot be served on {self._bind}: {error}. Change {self._option} or end "
                 "what uses that port."

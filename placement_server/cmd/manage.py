@@ -20,7 +20,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
-from placement_server.cmd import configuration_files
+from placement_server.cmd import configuration_files, numbers
 from placement_server.cmd.tables import text_table
 from placement_server.store import audit, data_migrations
 from placement_server.store.connection.availability import await_database
@@ -106,7 +106,7 @@ def _add_commands(subparsers: Any) -> None:
         "online_data_migrations", help="repair data of old software, while services run"
     )
     migrations.add_argument(
-        "--max-count", type=int, default=None, metavar="N", help="one pass of at most N rows"
+        "--max-count", type=numbers.whole(), metavar="N", help="one pass of at most N rows"
     )
     migrations.set_defaults(run=_online_data_migrations)
 

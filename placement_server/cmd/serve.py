@@ -23,7 +23,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement_server import __version__, log_lines
-from placement_server.cmd import configuration_files
+from placement_server.cmd import configuration_files, numbers
 from placement_server.conf import (
     InvalidConfiguration,
     accepted,
@@ -100,21 +100,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--port",
-        type=_port,
+        type=numbers.port,
         default=_DEFAULT_PORT,
         metavar="PORT",
         help="TCP port, 0 for any free one; default: %(default)s",
     )
     serve.add_argument(
         "--workers",
-        type=_positive,
+        type=numbers.positive,
         default=min(os.cpu_count() or 1, 8),
         metavar="N",
         help="worker processes; default: one per CPU, at most 8",
     )
     serve.add_argument(
         "--threads",
-        type=_positive,
+        type=numbers.positive,
         default=8,
         metavar="N",
         help="requests that one worker serves at a time; default: %(default)s",
@@ -137,18 +137,6 @@ def _parser() -> argparse.ArgumentParser:
         help="instead of [api]auth_strategy; noauth2 believes every caller",
     )
     return parser
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port: expected 0 to 65535")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
-    return int(text)
 
 
 def _serve(arguments: argparse.Namespace) -> None:

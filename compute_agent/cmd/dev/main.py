@@ -19,10 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compute_agent import errors
-from compute_agent.cmd import program
+from compute_agent.cmd import numbers, program
 from compute_agent.cmd.dev.machine import FAKE, SHIPPED
 from compute_agent.daemon import signals
-from compute_agent.whole_numbers import whole_number
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
@@ -104,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--hosts",
-        type=_hosts,
+        type=numbers.whole(1, MOST_HOSTS, "number of hosts"),
         default=1,
         metavar="N",
         help="so many agents, each with a host of its own (default: %(default)s, at most 16)",
@@ -114,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--port",
-        type=_port,
+        type=numbers.port,
         default=DEFAULT_PORT,
         metavar="PORT",
         help="TCP port of the Placement API, 0 for any free one (default: %(default)s)",
@@ -127,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--interval",
-        type=_interval,
+        type=numbers.whole(1, 86400, "number of seconds"),
         default=DEFAULT_INTERVAL,
         metavar="SECONDS",
         help="how often the agent looks at the machine (default: %(default)s)",
@@ -138,25 +137,3 @@ def _parser() -> argparse.ArgumentParser:
         help="report everything on one provider instead of one per NUMA cell",
     )
     return parser
-
-
-def _hosts(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_HOSTS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of hosts from 1 to {MOST_HOSTS}"
-        )
-    return int(text)
-
-
-def _port(text: str) -> int:
-    port = whole_number(text, 65535)
-    if port is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port: expected 0 to 65535")
-    return port
-
-
-def _interval(text: str) -> int:
-    seconds = whole_number(text, 86400)
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
-    return seconds

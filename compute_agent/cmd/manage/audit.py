@@ -15,10 +15,10 @@ from compute_agent.cmd.manage.options import (
     Parser,
     add_common,
     configuration,
-    not_negative,
     transport,
     uuid_of,
 )
+from compute_agent.cmd.numbers import whole
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.wording import counted
@@ -73,14 +73,14 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument(
         "--min-age",
-        type=not_negative,
+        type=whole(),
         default=3600,
         metavar="SECONDS",
         help="leave alone what was written more recently; default: %(default)s",
     )
     parser.add_argument(
         "--host-age",
-        type=not_negative,
+        type=whole(),
         default=86400,
         metavar="SECONDS",
         help="report empty trees of hosts without agent not written for so long; default: "

@@ -20,7 +20,8 @@ from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration, positive
+from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration
+from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import counted, resources
 

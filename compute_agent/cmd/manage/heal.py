@@ -19,10 +19,10 @@ from compute_agent.cmd.manage.options import (
     Parser,
     add_common,
     configuration,
-    positive,
     transport,
     uuid_of,
 )
+from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 

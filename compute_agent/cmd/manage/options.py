@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.cmd.configuration_files import add_configuration_files
+from compute_agent.cmd.numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -130,22 +131,6 @@ def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Report
     )
     client.connect()
     return client
-
-
-def positive(text: str) -> int:
-    """Read a whole number above 0."""
-    return _whole_number(text, 1)
-
-
-def not_negative(text: str) -> int:
-    """Read a whole number from 0 on."""
-    return _whole_number(text, 0)
-
-
-def _whole_number(text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
-    return int(text)
 
 
 def uuid_of(text: str) -> str:

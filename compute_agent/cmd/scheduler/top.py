@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from compute_agent.cmd import numbers
 from compute_agent.cmd.scheduler.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="default: %(default)s"
     )
     top.add_argument(
-        "--count", type=_pictures, metavar="N", help="end after N pictures; default: never"
+        "--count", type=numbers.positive, metavar="N", help="end after N pictures; default: never"
     )
     top.set_defaults(function=_top, json=False)
 
@@ -45,12 +46,6 @@ def _seconds(text: str) -> float:
         if 0.1 <= float(text) <= 3600:
             return float(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.1 to 3600")
-
-
-def _pictures(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of pictures from 1 on")
-    return int(text)
 
 
 def _top(namespace: argparse.Namespace) -> int:

@@ -120,6 +120,14 @@ def test_a_program_has_one_status_for_bad_arguments(
         (serve.main, "serve --port http"),
         (serve.main, "serve --workers 0"),
         (agent.main, "dev --port http"),
+        (agent.main, "dev --hosts 17"),
+        (agent.main, "dev --hosts ٣"),
+        (scheduler.main, "top --count ²"),
+        (placement.main, "changes --after -1"),
+        (placement.main, "candidates --limit 0"),
+        (serve.main, "serve --workers ٣"),
+        (serve.main, "serve --port 65536"),
+        (placement_manage.main, "db online_data_migrations --max-count ٣"),
     ],
 )
 def test_a_bad_value_is_named_with_what_was_expected(main: Main, line: str) -> None:
@@ -130,6 +138,24 @@ def test_a_bad_value_is_named_with_what_was_expected(main: Main, line: str) -> N
     assert line.split()[-1] in last
     # what argparse writes where a type has nothing to say
     assert "invalid" not in last
+
+
+@pytest.mark.parametrize(
+    ("main", "line"),
+    [
+        (manage.main, "placement heal_allocations --max-count"),
+        (agent.main, "dev --hosts"),
+        (serve.main, "serve --workers"),
+    ],
+)
+def test_a_very_long_number_is_not_repeated(
+    main: Main, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*line.split(), "9" * 5000])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "9..." in last
+    assert len(last) < 200
 
 
 def test_manual_pages_are_those_of_the_parsers() -> None:

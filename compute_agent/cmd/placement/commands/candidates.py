@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit, Missing
@@ -22,7 +23,7 @@ def add_commands(commands: Commands) -> None:
     listing = commands.add("candidates", _candidates, "list ways to satisfy a request")
     add_query(listing)
     listing.add_argument(
-        "--limit", type=int, default=10, metavar="N", help="at most so many; default: 10"
+        "--limit", type=positive, default=10, metavar="N", help="at most so many; default: 10"
     )
     claim = commands.add("claim", _claim, "give a new consumer the first candidate that fits")
     add_query(claim)
@@ -31,7 +32,7 @@ def add_commands(commands: Commands) -> None:
     claim.add_argument("--user", metavar="ID", required=True, help="of the new consumer")
     claim.add_argument("--type", metavar="TYPE", default="INSTANCE", help="default: INSTANCE")
     claim.add_argument(
-        "--limit", type=int, default=10, metavar="N", help="try so many; default: 10"
+        "--limit", type=positive, default=10, metavar="N", help="try so many; default: 10"
     )
     explain = commands.add("explain", _explain, "show why a request has few candidates or none")
     add_query(explain)

@@ -8,19 +8,23 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from compute_agent.cmd.numbers import positive, whole
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows, text_of
 from compute_agent.cmd.placement.parser import Commands
 
 _WAIT: Final = 30
+_LAST_ID: Final = 2**63 - 1
 _COLUMNS: Final = ("id", "at", "root_provider_uuid", "kinds")
 
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     parser = commands.add("changes", _changes, "list what changed, or watch what changes")
-    parser.add_argument("--after", type=int, metavar="ID", help="default: all there are")
+    parser.add_argument(
+        "--after", type=whole(most=_LAST_ID), metavar="ID", help="default: all there are"
+    )
     parser.add_argument("--root", action="append", default=[], metavar="HOST", help="of this tree")
     parser.add_argument(
         "--kind",
@@ -33,7 +37,7 @@ def add_commands(commands: Commands) -> None:
         "--watch", action="store_true", help="a line for each change from now on, until Ctrl-C"
     )
     parser.add_argument(
-        "--limit", type=int, default=1000, metavar="N", help="at most so many; default: 1000"
+        "--limit", type=positive, default=1000, metavar="N", help="at most so many; default: 1000"
     )
 
 

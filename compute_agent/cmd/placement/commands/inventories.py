@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from compute_agent.cmd.numbers import whole
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import connect, part_path, quoted
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
@@ -26,7 +27,7 @@ def add_commands(commands: Commands) -> None:
     change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     change.add_argument("amounts", nargs="+", metavar="CLASS=N", help="the total of a class")
     for field in FIELDS[1:]:
-        kind: type = float if field == "allocation_ratio" else int
+        kind = float if field == "allocation_ratio" else whole()
         option = f"--{field.replace('_', '-')}"
         change.add_argument(option, type=kind, metavar="N", help=f"{field} of all that are named")
     change.add_argument("--only", action="store_true", help="remove the inventories not named")
