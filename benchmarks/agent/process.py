@@ -1,7 +1,8 @@
 """One agent under measurement: its real parts, whose passes are made on command.
 
 A process of its own, so that its CPU and memory are the agent's alone. A line of JSON on standard
-input is a command, a line on standard output what it cost. Run by ``benchmarks.agent.events``.
+input is a command, a line on standard output what it cost. Run by
+``benchmarks.agent.process_under_test``.
 """
 
 import json

@@ -22,7 +22,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.agent.events import claim, memory_directory, on_sqlite, tree_of
+from benchmarks.agent.process_under_test import claim, memory_directory, on_sqlite, tree_of
 from benchmarks.parts.client import Client
 from benchmarks.parts.servers import START_SECONDS, Server, ours
 from compute_agent import errors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,15 +38,13 @@ from compute_agent.scheduler.placement import (
     UnknownName,
     Wanted,
 )
+from compute_agent.scheduler.provider_names import ProviderNames
 from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
 
 _UNKNOWN = ("No such trait", "No such resource class")
 _TREES_SINCE: Microversion = (1, 1)
-_NAMES_KEPT_SECONDS = 300.0
-_ASKED_ONE_BY_ONE = 8
-"""Names up to which each is asked for; beyond, one list of all compute roots is cheaper."""
 
 
 class PlacementClient:
@@ -69,12 +66,10 @@ class PlacementClient:
     ) -> None:
         self._connection = Connection(transport, retries, use_extensions=use_extensions)
         self._placement = PlacementApi(self._connection)
-        self._clock = clock
         self._followed_roots = FollowedRoots(
             ChangeFeed(self._connection), self._listed_roots, self._layout_of
         )
-        self._names: dict[str, tuple[float, str]] = {}
-        self._lock = threading.Lock()
+        self._provider_names = ProviderNames(self._placement.providers, clock)
 
     def connect(self) -> None:
         """Ask placement for its versions, to know that it can be reached and used.
@@ -287,16 +282,7 @@ class PlacementClient:
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
         """See `placement_port.Placement`."""
-        names = self._kept_names(uuids)
-        unknown = [uuid for uuid in uuids if uuid not in names]
-        if len(unknown) > _ASKED_ONE_BY_ONE:
-            names |= self._keep_names(self._list("required=COMPUTE_NODE"))
-            unknown = [uuid for uuid in unknown if uuid not in names]
-        for uuid in unknown:
-            provider = self._placement.providers.get(uuid)
-            if provider is not None:
-                names |= self._keep_names([provider])
-        return {uuid: names[uuid] for uuid in uuids if uuid in names}
+        return self._provider_names.of(uuids)
 
     def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
         """See `placement_port.Placement`."""
@@ -321,7 +307,9 @@ class PlacementClient:
         return self._listed_roots()
 
     def _listed_roots(self) -> Roots:
-        hosts, cells = self._list("required=COMPUTE_NODE"), self._list(f"required={HW_NUMA_ROOT}")
+        doing = "Listing the hosts"
+        hosts = self._placement.providers.listed(f"required={COMPUTE_NODE}", doing)
+        cells = self._placement.providers.listed(f"required={HW_NUMA_ROOT}", doing)
         return (
             frozenset(host["root_provider_uuid"] for host in hosts),
             frozenset(cell["root_provider_uuid"] for cell in cells),
@@ -346,24 +334,8 @@ class PlacementClient:
         doing = f"Reading the traits of provider {uuid}"
         return frozenset(self._get(path, doing, response_schemas.PROVIDER_TRAITS)["traits"])
 
-    def _list(self, query: str) -> list[Mapping[str, Any]]:
-        return self._placement.providers.listed(query, "Reading the names of hosts")
-
     def _get(self, path: str, doing: str, shape: Shape) -> Any:
         return self._connection.get(path, doing, shape, errors.ResourceProviderRetrievalFailed)
-
-    def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        now = self._clock()
-        names = {provider["uuid"]: provider["name"] for provider in providers}
-        with self._lock:
-            self._names.update((uuid, (now, name)) for uuid, name in names.items())
-        return names
-
-    def _kept_names(self, uuids: Collection[str]) -> dict[str, str]:
-        oldest = self._clock() - _NAMES_KEPT_SECONDS
-        with self._lock:
-            kept = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
-        return {uuid: name for uuid, (since, name) in kept.items() if since > oldest}
 
 
 def _names_the_unknown(error: errors.PlacementError) -> bool:

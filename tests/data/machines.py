@@ -13,22 +13,20 @@ from typing import Final
 
 from tests.data import archive
 from tests.data.machine_builder import MachineBuilder
+from tests.data.machine_parts import (
+    A40_TYPES,
+    GIB,
+    add_card,
+    add_cells,
+    add_gpu_with_vfs,
+    add_mdev_types,
+    add_t4,
+    machine_named,
+    mig_profile,
+    nvml_t4,
+    vgpu_types,
+)
 from tests.data.make_two_cells import TWO_CELLS
-
-GIB: Final = 1 << 20
-"""In KiB, the unit of the kernel."""
-
-T4_TYPES: Final = (
-    ("nvidia-222", "GRID T4-1B", 16, 1024),
-    ("nvidia-230", "GRID T4-1Q", 16, 1024),
-    ("nvidia-231", "GRID T4-2Q", 8, 2048),
-    ("nvidia-232", "GRID T4-4Q", 4, 4096),
-)
-A40_TYPES: Final = (
-    ("nvidia-557", "NVIDIA A40-1Q", 32, 1024),
-    ("nvidia-563", "NVIDIA A40-24Q", 2, 24576),
-)
-"""Id, name, how many fit on one GPU, MiB of memory each."""
 
 
 def make(name: str, directory: Path) -> Path:
@@ -44,19 +42,19 @@ def make(name: str, directory: Path) -> Path:
 
 def two_sockets() -> MachineBuilder:
     """Two sockets; on each a card with two ports of 8 VFs, and two GPUs that make vGPUs."""
-    machine = _machine("two-sockets")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=4, cell_kib=64 * GIB)
+    machine = machine_named("two-sockets")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=4, cell_kib=64 * GIB)
     for cell, bus in ((0, 0x17), (1, 0x81)):
-        _ports(machine, cell, bus, ports=2, vfs=8)
+        add_card(machine, cell, bus, ports=2, vfs=8)
         for number in range(2):
-            _t4(machine, f"0000:{bus + 1 + number:02x}:00.0", cell, 2 * cell + number)
+            add_t4(machine, f"0000:{bus + 1 + number:02x}:00.0", cell, 2 * cell + number)
     return machine
 
 
 def nps4() -> MachineBuilder:
     """Two sockets of four cells each; a card on a cell of either socket."""
-    machine = _machine("nps4")
-    _cells(machine, sockets=2, cells_of_socket=4, cores=2, cell_kib=16 * GIB)
+    machine = machine_named("nps4")
+    add_cells(machine, sockets=2, cells_of_socket=4, cores=2, cell_kib=16 * GIB)
     for cell, bus in ((1, 0x21), (6, 0xC1)):
         machine.nic(f"0000:{bus:02x}:00.0", f"enp{bus}s0", vfs=2, numa_node=cell, iommu_group=bus)
     return machine
@@ -64,8 +62,8 @@ def nps4() -> MachineBuilder:
 
 def memory_cell() -> MachineBuilder:
     """Two cells with CPUs and, behind CXL, one with memory only, larger than both."""
-    machine = _machine("memory-cell")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=16 * GIB)
+    machine = machine_named("memory-cell")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=16 * GIB)
     machine.memory(96 * GIB)
     machine.nodes("0-2")
     machine.node(0, cpus="0-1,4-5", memory_kib=16 * GIB, distance="10 21 24")
@@ -78,7 +76,7 @@ def memory_cell() -> MachineBuilder:
 
 def number_gaps() -> MachineBuilder:
     """Cells 0 and 8 as on POWER, and CPUs that are offline or not there between others."""
-    machine = _machine("number-gaps")
+    machine = machine_named("number-gaps")
     machine.memory(64 * GIB)
     machine.cpuinfo(count=8)
     machine.cpus("0-3,8-9,16-17", "0-4,8-9,16-17")
@@ -101,8 +99,8 @@ def number_gaps() -> MachineBuilder:
 
 def limited_container() -> MachineBuilder:
     """A container of 2 CPUs and 4 GiB, which is shown the nodes of the whole host."""
-    machine = _machine("limited-container")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=4, cell_kib=64 * GIB)
+    machine = machine_named("limited-container")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=4, cell_kib=64 * GIB)
     machine.memory(4 * GIB)
     machine.cpuinfo(count=2)
     machine.sys("devices/system/cpu/online", "2-3")
@@ -111,7 +109,7 @@ def limited_container() -> MachineBuilder:
 
 def no_numa() -> MachineBuilder:
     """A kernel without NUMA: no node directory, devices without a `numa_node`."""
-    machine = _machine("no-numa")
+    machine = machine_named("no-numa")
     machine.memory(16 * GIB)
     machine.cpuinfo(count=4)
     machine.cpus("0-3")
@@ -127,14 +125,14 @@ def no_numa() -> MachineBuilder:
 
 def nowhere_gpus() -> MachineBuilder:
     """Firmware that names no cell: near CPUs show one GPU's, NVML or an option the other's."""
-    machine = _machine("nowhere-gpus")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=32 * GIB)
+    machine = machine_named("nowhere-gpus")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=32 * GIB)
     for number, (bus, near) in enumerate((("41", "2-3,6-7"), ("81", "0-7"))):
         address = f"0000:{bus}:00.0"
         machine.gpu(address, numa_node=-1, iommu_group=10 + number)
         machine.sys(f"{machine.device(address)}/local_cpulist", near)
-        _mdev_types(machine, address)
-        machine.nvml(address, **_nvml_t4(number), near_cells=[1])
+        add_mdev_types(machine, address)
+        machine.nvml(address, **nvml_t4(number), near_cells=[1])
     return machine
 
 
@@ -143,8 +141,8 @@ def no_vfs() -> MachineBuilder:
 
     The first is what a host looks like between its boot and the script that makes the VFs.
     """
-    machine = _machine("no-vfs")
-    _cells(machine, sockets=1, cells_of_socket=1, cores=2, cell_kib=16 * GIB)
+    machine = machine_named("no-vfs")
+    add_cells(machine, sockets=1, cells_of_socket=1, cores=2, cell_kib=16 * GIB)
     machine.nic("0000:18:00.0", "ens1f0", vfs=0, total_vfs=64, iommu_group=1)
     machine.nic("0000:19:00.0", "ens2f0", vfs=0, total_vfs=0, iommu_group=2)
     machine.pci(
@@ -164,8 +162,8 @@ def two_domains() -> MachineBuilder:
 
     An address without its domain names two functions here.
     """
-    machine = _machine("two-domains")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=16 * GIB)
+    machine = machine_named("two-domains")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=16 * GIB)
     for cell in range(2):
         machine.nic(
             f"000{cell}:81:00.0",
@@ -192,10 +190,10 @@ def sriov_vgpus() -> MachineBuilder:
 
     One VF has a vGPU already, so that it offers no other, and the large type fits once more.
     """
-    machine = _machine("sriov-vgpus")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
+    machine = machine_named("sriov-vgpus")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
     pf = "0000:81:00.0"
-    for number, vf in enumerate(_gpu_with_vfs(machine, pf, product="2235", vfs=8)):
+    for number, vf in enumerate(add_gpu_with_vfs(machine, pf, product="2235", vfs=8)):
         for type_id, name, _, _ in A40_TYPES:
             machine.mdev_type(vf, type_id, name, 0 if number == 0 else 1)
     machine.mdev("0000:81:00.4", "0d5a2e31-6f0c-4a53-9a4b-1a1c2d3e4f50", "nvidia-563", 60)
@@ -206,18 +204,18 @@ def sriov_vgpus() -> MachineBuilder:
         model="NVIDIA A40",
         compute_capability=[8, 6],
         near_cells=[1],
-        vgpu_types=_vgpu_types(A40_TYPES),
+        vgpu_types=vgpu_types(A40_TYPES),
     )
     return machine
 
 
 def vendor_vgpus() -> MachineBuilder:
     """The same GPU under the vendor's own VFIO driver: no mdev; a VF itself is the vGPU."""
-    machine = _machine("vendor-vgpus")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
+    machine = machine_named("vendor-vgpus")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
     pf = "0000:81:00.0"
     menu = "ID    : vGPU Name\n557   : NVIDIA A40-1Q\n563   : NVIDIA A40-24Q"
-    for number, vf in enumerate(_gpu_with_vfs(machine, pf, product="2235", vfs=8)):
+    for number, vf in enumerate(add_gpu_with_vfs(machine, pf, product="2235", vfs=8)):
         here = f"{machine.device(vf)}/nvidia"
         machine.sys(f"{here}/creatable_vgpu_types", "" if number == 0 else menu)
         machine.sys(f"{here}/current_vgpu_type", 563 if number == 0 else 0)
@@ -229,20 +227,20 @@ def vendor_vgpus() -> MachineBuilder:
         model="NVIDIA A40",
         compute_capability=[8, 6],
         near_cells=[1],
-        vgpu_types=_vgpu_types(A40_TYPES),
+        vgpu_types=vgpu_types(A40_TYPES),
     )
     return machine
 
 
 def mig_gpus() -> MachineBuilder:
     """Two A100 in MIG mode, one cut into three slices of two shapes, one not cut yet."""
-    machine = _machine("mig-gpus")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
+    machine = machine_named("mig-gpus")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=2, cell_kib=64 * GIB)
     profiles = [
-        _mig_profile("1g.10gb", 19, 1, 9728, 7),
-        _mig_profile("2g.20gb", 14, 2, 19968, 3),
-        _mig_profile("3g.40gb", 9, 3, 40192, 2),
-        _mig_profile("7g.80gb", 0, 7, 80384, 1),
+        mig_profile("1g.10gb", 19, 1, 9728, 7),
+        mig_profile("2g.20gb", 14, 2, 19968, 3),
+        mig_profile("3g.40gb", 9, 3, 40192, 2),
+        mig_profile("7g.80gb", 0, 7, 80384, 1),
     ]
     slices = [("3g.40gb", 9, 2, 0, 4), ("1g.10gb", 19, 7, 4, 1), ("1g.10gb", 19, 8, 5, 1)]
     room = {"1g.10gb": (1, 7), "2g.20gb": (0, 3), "3g.40gb": (0, 2), "7g.80gb": (0, 1)}
@@ -282,8 +280,8 @@ def mig_gpus() -> MachineBuilder:
 
 def large() -> MachineBuilder:
     """Eight cells; on each two GPUs that make vGPUs, and a port with 64 VFs. For measurements."""
-    machine = _machine("large")
-    _cells(machine, sockets=2, cells_of_socket=4, cores=8, cell_kib=64 * GIB)
+    machine = machine_named("large")
+    add_cells(machine, sockets=2, cells_of_socket=4, cores=8, cell_kib=64 * GIB)
     for cell in range(8):
         bus = 0x10 * (cell + 1)
         port = machine.root_port(f"0000:{bus:02x}:00.0", numa_node=cell, iommu_group=bus)
@@ -297,27 +295,27 @@ def large() -> MachineBuilder:
             iommu_group=1000 + 100 * cell,
         )
         for number in range(2):
-            _t4(machine, f"0000:{bus + 2 + number:02x}:00.0", cell, 2 * cell + number)
+            add_t4(machine, f"0000:{bus + 2 + number:02x}:00.0", cell, 2 * cell + number)
     return machine
 
 
 def gpu_server() -> MachineBuilder:
     """Two sockets with a card of 8 VFs each, and four GPUs that make vGPUs, all on the second."""
-    machine = _machine("gpu-server")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=8, cell_kib=128 * GIB)
+    machine = machine_named("gpu-server")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=8, cell_kib=128 * GIB)
     for cell, bus in ((0, 0x17), (1, 0x81)):
-        _ports(machine, cell, bus, ports=1, vfs=8)
+        add_card(machine, cell, bus, ports=1, vfs=8)
     for number in range(4):
-        _t4(machine, f"0000:{0x82 + number:02x}:00.0", 1, number)
+        add_t4(machine, f"0000:{0x82 + number:02x}:00.0", 1, number)
     return machine
 
 
 def sriov_server() -> MachineBuilder:
     """Two sockets; on each a card with two ports of 16 VFs."""
-    machine = _machine("sriov-server")
-    _cells(machine, sockets=2, cells_of_socket=1, cores=8, cell_kib=64 * GIB)
+    machine = machine_named("sriov-server")
+    add_cells(machine, sockets=2, cells_of_socket=1, cores=8, cell_kib=64 * GIB)
     for cell, bus in ((0, 0x17), (1, 0x81)):
-        _ports(machine, cell, bus, ports=2, vfs=16)
+        add_card(machine, cell, bus, ports=2, vfs=16)
     return machine
 
 
@@ -344,135 +342,3 @@ MACHINES: Final[dict[str, Callable[[], MachineBuilder]]] = {
 }
 NAMES: Final = ("two-cells", "emulated-numa", *MACHINES)
 """Every machine that `make` knows."""
-
-
-# -- parts of machines ---------------------------------------------------------------------
-
-
-def _machine(name: str) -> MachineBuilder:
-    machine = MachineBuilder()
-    machine.describe(f"{name}.example.org")
-    machine.product("Example", name)
-    return machine
-
-
-def _cells(
-    machine: MachineBuilder, *, sockets: int, cells_of_socket: int, cores: int, cell_kib: int
-) -> None:
-    """Cells of as many cores with two threads each; second threads are numbered after all first."""
-    count = sockets * cells_of_socket
-    first_threads = count * cores
-    machine.memory(count * cell_kib)
-    machine.cpuinfo(count=2 * first_threads)
-    machine.cpus(f"0-{2 * first_threads - 1}")
-    for cpu in range(2 * first_threads):
-        core = cpu % first_threads
-        machine.cpu(
-            cpu,
-            socket=core // (cells_of_socket * cores),
-            core=core % (cells_of_socket * cores),
-            siblings=f"{core},{core + first_threads}",
-        )
-    machine.nodes("0" if count == 1 else f"0-{count - 1}")
-    for cell in range(count):
-        start, end = cell * cores, (cell + 1) * cores - 1
-        machine.node(
-            cell,
-            cpus=f"{start}-{end},{start + first_threads}-{end + first_threads}",
-            memory_kib=cell_kib,
-            distance=" ".join(
-                str(_distance(cell, other, cells_of_socket)) for other in range(count)
-            ),
-        )
-        machine.huge_pages(cell, 2048, total=512, free=512)
-        machine.huge_pages(cell, 1048576, total=2, free=2)
-    machine.huge_pages(None, 2048, total=512 * count, free=512 * count)
-    machine.huge_pages(None, 1048576, total=2 * count, free=2 * count)
-
-
-def _distance(cell: int, other: int, cells_of_socket: int) -> int:
-    if cell == other:
-        return 10
-    return 12 if cell // cells_of_socket == other // cells_of_socket else 32
-
-
-def _ports(machine: MachineBuilder, cell: int, bus: int, *, ports: int, vfs: int) -> None:
-    """A card with as many ports, each with all of its VFs."""
-    port = machine.root_port(f"0000:{bus - 1:02x}:02.0", numa_node=cell, iommu_group=bus)
-    for function in range(ports):
-        machine.nic(
-            f"0000:{bus:02x}:00.{function}",
-            f"ens{cell + 1}f{function}np{function}",
-            vfs=vfs,
-            numa_node=cell,
-            mac=f"b4:96:91:{bus:02x}:00:{function:02x}",
-            below=port,
-            iommu_group=200 + 100 * cell + 20 * function,
-        )
-
-
-def _t4(machine: MachineBuilder, address: str, cell: int, number: int) -> None:
-    bus = int(address.split(":")[1], 16)
-    port = machine.root_port(
-        f"0000:{bus & 0xF0:02x}:{bus & 0xF:02x}.0", numa_node=cell, iommu_group=20 + 2 * number
-    )
-    machine.gpu(address, numa_node=cell, below=port, iommu_group=21 + 2 * number)
-    _mdev_types(machine, address)
-    machine.nvml(address, **_nvml_t4(number), near_cells=[cell])
-
-
-def _mdev_types(machine: MachineBuilder, address: str) -> None:
-    for type_id, name, fit, _ in T4_TYPES:
-        machine.mdev_type(address, type_id, name, fit)
-
-
-def _nvml_t4(number: int) -> dict[str, object]:
-    return {
-        "uuid": f"GPU-7f8a3c1e-52b4-4a0e-9d55-3d0a6c9b1e0{number}",
-        "serial": f"156202000123{number}",
-        "model": "Tesla T4",
-        "compute_capability": [7, 5],
-        "vgpu_types": _vgpu_types(T4_TYPES),
-    }
-
-
-def _vgpu_types(types: tuple[tuple[str, str, int, int], ...]) -> list[dict[str, object]]:
-    return [
-        {
-            "id": type_id,
-            "name": name,
-            "vgpu_class": "Quadro" if name.endswith("Q") else "NVS",
-            "framebuffer_mib": mib,
-            "max_instances": fit,
-            "max_instances_per_guest": 1,
-            "gpu_instance_profile": None,
-        }
-        for type_id, name, fit, mib in types
-    ]
-
-
-def _gpu_with_vfs(machine: MachineBuilder, pf: str, *, product: str, vfs: int) -> list[str]:
-    """A GPU on cell 1 that has made all of its VFs; returns their addresses."""
-    port = machine.root_port("0000:80:01.0", numa_node=1, iommu_group=30)
-    machine.gpu(pf, product=product, numa_node=1, below=port, iommu_group=31)
-    machine.sriov(pf, total=vfs, made=vfs)
-    addresses = []
-    for number in range(vfs):
-        slot, function = divmod(number + 4, 8)
-        vf = f"{pf[:8]}{slot:02x}.{function}"
-        machine.gpu(vf, product=product, numa_node=1, below=port, iommu_group=32 + number)
-        machine.virtual_function(pf, number, vf)
-        addresses.append(vf)
-    return addresses
-
-
-def _mig_profile(
-    name: str, profile_id: int, slices: int, memory_mib: int, fit: int
-) -> dict[str, object]:
-    return {
-        "name": name,
-        "profile_id": profile_id,
-        "slices": slices,
-        "memory_mib": memory_mib,
-        "max_instances": fit,
-    }

@@ -1,0 +1,57 @@
+"""Names of resource providers, kept for some minutes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from compute_agent.placement.providers import Providers
+from compute_agent.provider_tree.trait_names import COMPUTE_NODE
+
+_KEPT_SECONDS: Final = 300.0
+_ASKED_ONE_BY_ONE: Final = 8
+"""Names up to which each is asked for; beyond, one list of all compute roots is cheaper."""
+
+
+class ProviderNames:
+    """Safe in several threads.
+
+    :param clock: seconds that only grow, for how long names are kept.
+    """
+
+    def __init__(self, providers: Providers, clock: Callable[[], float]) -> None:
+        self._providers = providers
+        self._clock = clock
+        self._names: dict[str, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, uuids: Collection[str]) -> Mapping[str, str]:
+        """Return the names by uuid, without providers that do not exist.
+
+        :raises PlacementError: placement cannot be read.
+        """
+        names = self._kept_names(uuids)
+        unknown = [uuid for uuid in uuids if uuid not in names]
+        if len(unknown) > _ASKED_ONE_BY_ONE:
+            hosts = self._providers.listed(f"required={COMPUTE_NODE}", "Reading the names of hosts")
+            names |= self._keep(hosts)
+            unknown = [uuid for uuid in unknown if uuid not in names]
+        for uuid in unknown:
+            provider = self._providers.get(uuid)
+            if provider is not None:
+                names |= self._keep([provider])
+        return {uuid: names[uuid] for uuid in uuids if uuid in names}
+
+    def _keep(self, providers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        now = self._clock()
+        names = {provider["uuid"]: provider["name"] for provider in providers}
+        with self._lock:
+            self._names.update((uuid, (now, name)) for uuid, name in names.items())
+        return names
+
+    def _kept_names(self, uuids: Collection[str]) -> dict[str, str]:
+        oldest = self._clock() - _KEPT_SECONDS
+        with self._lock:
+            kept = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
+        return {uuid: name for uuid, (since, name) in kept.items() if since > oldest}
