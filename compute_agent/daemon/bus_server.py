@@ -48,6 +48,7 @@ class BusServer:
             topic=topic, server=name, namespace=_NAMESPACE, version="1.0"
         )
         self._to_itself = oslo_messaging.get_rpc_client(bus, target, retry=0)
+        self._waking: tuple[threading.Thread, threading.Event] | None = None
 
     def start(self) -> None:
         """Begin to answer; wait for a broker that is away."""
@@ -59,11 +60,7 @@ class BusServer:
         :returns: False when the broker is gone, or goes meanwhile: nothing is waited for, as no
             answer would arrive.
         """
-        woken = threading.Event()
-        waking = threading.Thread(target=self._wake, args=(woken,), name="wake", daemon=True)
-        waking.start()
-        waking.join(BROKER_SECONDS)
-        if not woken.is_set():
+        if not self.reaches_itself():
             return False
         try:
             self._leave()
@@ -71,6 +68,18 @@ class BusServer:
             LOG.warning("The message bus failed while it was left, and is left as it is: %s", error)
             return False
         return True
+
+    def reaches_itself(self) -> bool:
+        """Send a message to itself; return whether the broker takes it in time."""
+        # one that hangs is waited for further, or a broker that hangs would cost a thread a call
+        if self._waking is None or not self._waking[0].is_alive():
+            woken = threading.Event()
+            thread = threading.Thread(target=self._wake, args=(woken,), name="wake", daemon=True)
+            self._waking = thread, woken
+            thread.start()
+        thread, woken = self._waking
+        thread.join(BROKER_SECONDS)
+        return woken.is_set()
 
     def _leave(self) -> None:
         self._server.stop()

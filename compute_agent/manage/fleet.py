@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UP: Final = "up"
 SILENT: Final = "silent"
 UNKNOWN: Final = "unknown"
-"""The agent was not asked, since there is no message bus."""
+"""There is no message bus, or too little was heard on it so far."""
 
 _READ_AT_ONCE: Final = 8
 
@@ -30,10 +30,25 @@ Announced = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Agents:
+    """What is known of the agents of hosts.
+
+    :ivar heard: what is announced by those that run, by uuid of the root.
+    :ivar last_heard: when others were heard last, in seconds since 1970, by uuid of the root.
+    :ivar is_complete: whether one that was not heard is silent; else it is too early to know.
+    """
+
+    heard: Mapping[str, Announced]
+    last_heard: Mapping[str, float] = field(default_factory=dict)
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class FleetHost:
     """One host.
 
     :ivar agent: ``up``, ``silent`` or ``unknown``.
+    :ivar silent_since: when a silent agent was heard last, in seconds since 1970, if that is known.
     :ivar service: the name under which its agent is called on the bus; None unless it is up.
     :ivar reason: why it is disabled, as far as the agent knows.
     :ivar amounts: used amount and capacity by resource class, over all its providers.
@@ -49,6 +64,7 @@ class FleetHost:
     providers: int
     amounts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     trouble: tuple[str, ...] = ()
+    silent_since: float | None = None
 
 
 def roots(placement: PlacementApi, name: str | None = None) -> list[tuple[str, str]]:
@@ -66,27 +82,24 @@ def roots(placement: PlacementApi, name: str | None = None) -> list[tuple[str, s
     return sorted(found, key=lambda root: root[1])
 
 
-def hosts(
+def trees(
     placement: PlacementApi,
-    roots: Sequence[tuple[str, str]],
-    announced: Mapping[str, Announced] | None,
+    roots: Sequence[str],
     *,
     progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> Iterator[FleetHost]:
-    """Iterate over descriptions of hosts, in the order of their roots.
+) -> Iterator[tuple[ProviderLines, ...]]:
+    """Iterate over trees, in the order of their roots, each with its root first.
 
-    :param roots: uuid and name of each.
-    :param announced: what agents announce, by uuid of the root; None when nobody listens.
-    :param progress: called with how many hosts were read, and how many there are.
+    :param progress: called with how many trees were read, and how many there are.
     :raises PlacementError: placement cannot be read.
     """
     with ThreadPoolExecutor(_READ_AT_ONCE, "hosts") as pool:
-        trees = pool.map(lambda root: read_tree(placement.connection, root[0]), roots)
-        for done, tree in enumerate(trees, 1):
+        read = pool.map(lambda root: read_tree(placement.connection, root), roots)
+        for done, tree in enumerate(read, 1):
             progress(done, len(roots))
             # a host that was deleted in between has no providers
             if tree:
-                yield described(tree, announced)
+                yield tree
 
 
 def consumers(
@@ -102,22 +115,25 @@ def consumers(
     return held
 
 
-def described(
-    tree: Sequence[ProviderLines], announced: Mapping[str, Announced] | None
-) -> FleetHost:
-    """Describe the host of one tree, whose root comes first."""
+def described(tree: Sequence[ProviderLines], agents: Agents | None) -> FleetHost:
+    """Describe the host of one tree, whose root comes first.
+
+    :param agents: None without a message bus.
+    """
     root = tree[0]
-    node = None if announced is None else announced.get(root.uuid)
+    node = None if agents is None else agents.heard.get(root.uuid)
+    is_silent = agents is not None and agents.is_complete and node is None
     return FleetHost(
         uuid=root.uuid,
         name=root.name,
-        agent=UNKNOWN if announced is None else SILENT if node is None else UP,
+        agent=UP if node is not None else SILENT if is_silent else UNKNOWN,
         service=None if node is None else str(node["service"]),
         is_enabled=COMPUTE_STATUS_DISABLED not in root.traits,
         reason=str((node or {}).get("disabled_reason") or ""),
         providers=len(tree),
         amounts=used_and_capacity(tree),
         trouble=tuple(_trouble(tree, node)),
+        silent_since=agents.last_heard.get(root.uuid) if agents and is_silent else None,
     )
 
 

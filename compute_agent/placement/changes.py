@@ -45,8 +45,15 @@ class ChangeFeed:
         self._connection = connection
 
     def structure(self, after: int | None, roots: Collection[str], wait: int) -> Changes:
-        """Return which trees changed otherwise than by claims, once there are some.
+        """Return which trees changed otherwise than by claims; see `of_kinds`."""
+        return self.of_kinds(("structure",), after, roots, wait)
 
+    def of_kinds(
+        self, kinds: Collection[str], after: int | None, roots: Collection[str], wait: int
+    ) -> Changes:
+        """Return which trees changed in these ways, once there are some.
+
+        :param kinds: of ``structure``, ``usage`` (claims) and ``names``.
         :param after: the id behind which changes are asked for; None for none, but the present end.
         :param roots: the roots of the trees asked for; none: of all.
         :param wait: seconds to wait for the first change.
@@ -54,10 +61,9 @@ class ChangeFeed:
         :raises errors.ChangesNotOffered: this placement has no feed.
         :raises errors.PlacementError: it cannot be read.
         """
-        parameters = [("root", root) for root in sorted(roots)] + [
-            ("kind", "structure"),
-            ("limit", str(MOST_LISTED)),
-        ]
+        parameters = [("root", root) for root in sorted(roots)]
+        parameters += [("kind", kind) for kind in kinds]
+        parameters.append(("limit", str(MOST_LISTED)))
         if after is not None:
             parameters += [("after", str(after)), ("wait", str(wait))]
         path = f"/changes?{urlencode(parameters)}"

@@ -167,7 +167,8 @@ def _host(
     from compute_agent.manage.tree_reading import existing_tree
 
     heard = None if agents is None else agents.nodes([uuid])
-    return fleet.described(existing_tree(placement.connection, uuid), heard), heard or {}
+    known = None if heard is None else fleet.Agents(heard)
+    return fleet.described(existing_tree(placement.connection, uuid), known), heard or {}
 
 
 def _disable(

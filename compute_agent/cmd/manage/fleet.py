@@ -1,13 +1,16 @@
-"""The commands about hosts of the fleet: list, show, enable, disable, report."""
+"""The commands about one host of the fleet: show, enable, disable, report."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,16 +24,18 @@ from compute_agent.cmd.manage.options import (
     configuration,
     transport,
 )
-from compute_agent.cmd.progress import progress_bars
 
 if TYPE_CHECKING:
     from oslo_config import cfg
     from rich.table import Table
 
     from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.manage import fleet
     from compute_agent.manage.fleet import FleetHost
     from compute_agent.manage.tree_reading import ProviderLines
     from compute_agent.placement.api import PlacementApi
+
+LOG = logging.getLogger(__name__)
 
 STATUS: Final = exit_table(
     {
@@ -42,30 +47,10 @@ STATUS: Final = exit_table(
         Exit.BAD_ARGUMENTS: "bad arguments",
     }
 )
-_SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
-    "name": lambda host: host.name,
-    "agent": lambda host: (host.agent != "silent", host.name),
-    "trouble": lambda host: (-len(host.trouble), host.name),
-    "used": lambda host: (-_share(host), host.name),
-}
 
 
 def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the commands of this module to the parser."""
-    listing = add_command(
-        commands,
-        "list",
-        _list,
-        "the hosts, their agents, and what is used of them",
-        "List the root providers with the trait COMPUTE_NODE. Agents are known by what they\n"
-        "announce on the message bus: one that is not heard for three periods is silent.",
-    )
-    listing.add_argument("name", nargs="?", metavar="TEXT", help="part of the hosts' names")
-    listing.add_argument("--sort", choices=_SORTED_BY, default="name", help="default: name")
-    listing.add_argument("--troubled", action="store_true", help="only hosts with trouble")
-    listing.add_argument(
-        "--class", dest="resource_class", metavar="CLASS", help="use of this class only"
-    )
     show = add_command(
         commands,
         "show",
@@ -128,30 +113,6 @@ def add_command(
     return parser
 
 
-def _list(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage import fleet
-
-    conf = configuration(namespace)
-    placement = placement_api(namespace, conf)
-    roots = fleet.roots(placement, namespace.name)
-    with agents_on_bus(conf) as agents, progress_bars() as bars:
-        announced = None if agents is None else agents.nodes([uuid for uuid, _ in roots])
-        found = list(
-            fleet.hosts(
-                placement, roots, announced, progress=partial(bars.update, "reading the hosts")
-            )
-        )
-    shown = sorted(
-        (host for host in found if host.trouble or not namespace.troubled),
-        key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
-    )
-    if namespace.json:
-        print(json.dumps([_document(host) for host in shown], indent=2))
-    else:
-        new_console().print(_table(shown, namespace.resource_class))
-    return Exit.DONE
-
-
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.trees.view import short_tree
     from compute_agent.manage import fleet
@@ -161,12 +122,12 @@ def _show(namespace: argparse.Namespace) -> int:
     placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
     with agents_on_bus(conf) as agents:
-        announced = None if agents is None else agents.nodes([uuid])
+        known = heard(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
-    host = fleet.described(tree, announced)
+    host = fleet.described(tree, known)
     consumers = fleet.consumers(placement, tree)
     if namespace.json:
-        document = _document(host) | {
+        document = host_document(host) | {
             "tree": [asdict(provider) for provider in tree],
             "consumers": consumers,
         }
@@ -276,6 +237,46 @@ def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
         agents.close()
 
 
+def heard(
+    conf: cfg.ConfigOpts, agents: AgentsOnBus | None, roots: Sequence[str]
+) -> fleet.Agents | None:
+    """Listen until all these hosts were announced, or those that were not are silent."""
+    from compute_agent.manage import fleet
+
+    if agents is None:
+        return None
+    nodes = agents.nodes(roots)
+    silent = [root for root in roots if root not in nodes]
+    return fleet.Agents(nodes, last_heard(conf) if silent else {})
+
+
+def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:
+    """Return when hosts were heard last by a running scheduler, by root, in seconds since 1970.
+
+    None where no scheduler answers: then it is not known since when a host is silent.
+    """
+    from compute_agent.scheduler.bus import running_scheduler
+    from compute_agent.scheduler.errors import NoSchedulerAnswers
+
+    try:
+        announcements = running_scheduler.announcements(conf)
+        known = announcements.all()
+    except NoSchedulerAnswers as error:
+        LOG.info("It is not known since when agents are silent: %s", error)
+        return {}
+    now = time.time()
+    return {root: now - announcements.age(known[root]) for root in known}
+
+
+def agent_text(host: FleetHost) -> str:
+    """Return the state of a host's agent, and since when it is silent."""
+    if host.silent_since is None:
+        return host.agent
+    since = datetime.fromtimestamp(host.silent_since).astimezone()
+    is_today = since.date() == datetime.now().astimezone().date()
+    return f"{host.agent} since {since:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}"
+
+
 def setter(root: str, heard: Mapping[str, Mapping[str, Any]] | None) -> str:
     """Return by what a host is enabled or disabled, and which others with it.
 
@@ -295,8 +296,11 @@ def setter(root: str, heard: Mapping[str, Mapping[str, Any]] | None) -> str:
     return f"by its agent {service}{with_others}"
 
 
-def _document(host: FleetHost) -> dict[str, object]:
+def host_document(host: FleetHost) -> dict[str, object]:
+    """Return a host as JSON shows it."""
     document = asdict(host)
+    since = host.silent_since
+    document["silent_since"] = since and datetime.fromtimestamp(round(since), UTC).isoformat()
     document["amounts"] = {
         resource_class: {"used": used, "capacity": capacity}
         for resource_class, (used, capacity) in host.amounts.items()
@@ -304,31 +308,10 @@ def _document(host: FleetHost) -> dict[str, object]:
     return document
 
 
-def _table(hosts: Sequence[FleetHost], resource_class: str | None) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for heading in ("host", "agent", "enabled", "providers", "used/capacity", "trouble"):
-        table.add_column(heading, overflow="fold")
-    for host in hosts:
-        amounts = {
-            name: amount for name, amount in host.amounts.items() if resource_class in (None, name)
-        }
-        table.add_row(
-            host.name,
-            host.agent,
-            "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
-            str(host.providers),
-            "  ".join(f"{name} {used}/{capacity}" for name, (used, capacity) in amounts.items()),
-            "; ".join(host.trouble),
-        )
-    return table
-
-
 def _summary(host: FleetHost) -> str:
     enabled = "enabled" if host.is_enabled else "disabled"
     reason = f" ({host.reason})" if host.reason else ""
-    lines = [f"agent {host.agent}, {enabled}{reason}"]
+    lines = [f"agent {agent_text(host)}, {enabled}{reason}"]
     lines += [f"  {sentence}" for sentence in host.trouble]
     return "\n".join(lines)
 
@@ -352,8 +335,3 @@ def _consumer_table(
         ]
         table.add_row(consumer, "; ".join(parts))
     return table
-
-
-def _share(host: FleetHost) -> float:
-    """Return the largest used part of a class of the host."""
-    return max((used / capacity for used, capacity in host.amounts.values() if capacity), default=0)

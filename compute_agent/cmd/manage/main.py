@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import configuration_files, program
-from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, hosts
+from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, host_list, hosts
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
 
 PROGRAM = "compute-manage"
@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     aggregates.add_command(commands)
     host = topics.add_parser("host", help="the hosts of the fleet and their agents")
     about_hosts = host.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    host_list.add_command(about_hosts)
     fleet.add_commands(about_hosts)
     drain.add_command(about_hosts)
     return parser

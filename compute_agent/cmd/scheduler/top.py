@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -49,22 +48,18 @@ def _seconds(text: str) -> float:
 
 
 def _top(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.keyboard import Keyboard
+    from compute_agent.cmd.screen import Screen
 
     url = namespace.url or _configured_url(namespace)
     before = _read(url)
     shown = 0
-    with Keyboard(sys.stdin) as keyboard:
-        try:
-            while not keyboard.pressed("q", namespace.interval):
-                reading = _read(url)
-                _show(list(picture(before, reading, url)))
-                before, shown = reading, shown + 1
-                if namespace.count and shown >= namespace.count:
-                    break
-        except KeyboardInterrupt:
-            # how a picture that never ends is left
-            return Exit.DONE
+    with Screen() as screen:
+        while not screen.is_left(namespace.interval):
+            reading = _read(url)
+            screen.show(list(picture(before, reading, url)))
+            before, shown = reading, shown + 1
+            if namespace.count and shown >= namespace.count:
+                break
     return Exit.DONE
 
 
@@ -103,15 +98,6 @@ def _read(url: str) -> Reading:
             f"What {url} shows is not the metrics of a scheduler: {error}. Give --url the address "
             "in [compute_scheduler]metrics_bind, with /metrics."
         ) from error
-
-
-def _show(lines: list[str]) -> None:
-    if sys.stdout.isatty():
-        # home, each line to its end, and what is left of the picture before
-        sys.stdout.write("\033[H" + "".join(f"{line}\033[K\n" for line in lines) + "\033[J")
-    else:
-        sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
 
 
 def picture(before: Reading, after: Reading, url: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import reprlib
 import threading
+import time
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ class AgentRefused(errors.ComputeAgentError):
 class AgentsOnBus:
     """Listens to announcements and calls agents. To be closed.
 
+    :ivar patience: seconds after which an agent that was not heard is silent.
     :param call_timeout: seconds for the answer of one agent.
     :raises InvalidConfiguration: there is no bus, or its options are wrong.
     """
@@ -49,7 +51,7 @@ class AgentsOnBus:
         import oslo_messaging
 
         self._messaging = oslo_messaging
-        self._patience = ANNOUNCEMENTS_WAITED_FOR * float(conf.report_interval)
+        self.patience = ANNOUNCEMENTS_WAITED_FOR * float(conf.report_interval)
         self._heard = _Heard()
         self._check_bus()
         self._server = BusServer(
@@ -76,7 +78,7 @@ class AgentsOnBus:
 
     def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
-        heard = self._heard.collect(lambda heard: set(hosts).issubset(heard), self._patience)
+        heard = self._heard.collect(lambda heard: set(hosts).issubset(heard), self.patience)
         return {host: frozenset(nodes) for host, nodes in heard.items()}
 
     def nodes(self, wanted: Collection[str]) -> dict[str, Mapping[str, Any]]:
@@ -90,11 +92,26 @@ class AgentsOnBus:
             for root, node in nodes.items()
         }
 
+    def last(self) -> dict[str, tuple[float, Mapping[str, Any]]]:
+        """Return the last announcement of every node heard so far, by its root provider.
+
+        As :meth:`nodes` returns them, each with the monotonic time when it arrived. Does not wait.
+        """
+        return {
+            root: (at, {**node, "service": host})
+            for host, (at, nodes) in self._heard.last().items()
+            for root, node in nodes.items()
+        }
+
+    def is_bus_away(self) -> bool:
+        """Return whether the broker takes no message at the moment."""
+        return not self._server.reaches_itself()
+
     def _reporting(self, roots: Collection[str]) -> dict[str, Nodes]:
         """Listen until every one of these root providers was announced, or patience is over."""
         return self._heard.collect(
             lambda heard: frozenset(roots).issubset(frozenset().union(*heard.values())),
-            self._patience,
+            self.patience,
         )
 
     def ask(self, host: str, method: str, **arguments: object) -> Any:
@@ -175,11 +192,17 @@ class _Heard:
     def __init__(self) -> None:
         self._arrived = threading.Condition()
         self._nodes: dict[str, Nodes] = {}
+        self._arrived_at: dict[str, float] = {}
 
     def note(self, host: str, nodes: Nodes) -> None:
         with self._arrived:
             self._nodes[host] = nodes
+            self._arrived_at[host] = time.monotonic()
             self._arrived.notify_all()
+
+    def last(self) -> dict[str, tuple[float, Nodes]]:
+        with self._arrived:
+            return {host: (self._arrived_at[host], nodes) for host, nodes in self._nodes.items()}
 
     def collect(
         self, enough: Callable[[Mapping[str, Nodes]], bool], patience: float

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +14,7 @@ from compute_agent.scheduler.causes import FilterCause
 from compute_agent.scheduler.observer import ClaimOutcome
 from compute_agent.scheduler.service.metrics import CountedCalls
 from tests.fixtures.placement import free_port
+from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.running_service import PROGRAM
@@ -60,35 +57,6 @@ def test_list_shows_what_a_consumer_a_host_and_a_project_hold(
     assert command("list", "--host", "nowhere").returncode == 2
 
 
-class Terminal:
-    """A program in a terminal of its own, and all that it showed."""
-
-    def __init__(self, *command: str) -> None:
-        self._ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
-        self.shown = ""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        # Linux ends a terminal without programs with an error
-        while True:
-            try:
-                text = os.read(self._ours, 65536)
-            except OSError:
-                return
-            self.shown += text.decode()
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
-
-    def ended(self) -> int:
-        status = self.process.wait(60)
-        self._reader.join(60)
-        return status
-
-
 @contextmanager
 def metrics() -> Iterator[tuple[CountedCalls, str]]:
     registry = CollectorRegistry()
@@ -120,8 +88,7 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
             assert terminal.ended() == 0
         finally:
             terminal.process.kill()
-        # the cursor was hidden, and is shown again
-        assert terminal.shown.rindex("\033[?25h") > terminal.shown.rindex("\033[?25l")
+        assert terminal.is_as_before()
 
 
 def test_top_without_a_scheduler_says_where_it_looked(command: Command) -> None:

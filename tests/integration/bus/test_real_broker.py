@@ -95,6 +95,18 @@ def call(agent: AgentProcess, host: str) -> Iterator[Caller]:
     caller.close()
 
 
+@pytest.fixture
+def watched(agent: AgentProcess, tmp_path: Path) -> Iterator[Path]:
+    """What `compute-manage host list --watch` prints."""
+    printed = tmp_path / "watched"
+    arguments = ("host", "list", "--watch", "--interval=1", f"--config-file={agent.config}")
+    with printed.open("w") as output:
+        process = programs.start("compute-manage", *arguments, output=output)
+    yield printed
+    process.kill()
+    process.wait()
+
+
 def traits(placement: PlacementProcess, host: str) -> list[str]:
     return list(placement.tree(host)[host]["traits"])
 
@@ -156,8 +168,14 @@ def test_instances_are_claimed_and_a_host_is_drained_over_the_bus(
 
 
 def test_reporting_goes_on_without_a_broker_and_calls_are_answered_when_it_is_back(
-    placement: PlacementProcess, agent: AgentProcess, host: str, rabbitmq: RabbitMq, call: Caller
+    placement: PlacementProcess,
+    agent: AgentProcess,
+    host: str,
+    rabbitmq: RabbitMq,
+    call: Caller,
+    watched: Path,
 ) -> None:
+    eventually(lambda: "agents 1 up" in watched.read_text(), "a host whose agent is up")
     rabbitmq.kill()
     agent.script(nodes=[host], inventory={**INVENTORY, "VCPU": {"total": 7}}, units=UNITS)
     eventually(
@@ -170,6 +188,11 @@ def test_reporting_goes_on_without_a_broker_and_calls_are_answered_when_it_is_ba
     eventually(call.answers, "an answer after the broker is back")
     eventually(lambda: "announces itself again" in agent.logged(), "announcements")
     assert "Traceback" not in agent.logged()
+    # who watches the fleet is told of the outage once, and takes nobody for silent
+    eventually(lambda: "agents 1 up" in watched.read_text().rpartition("unknown")[2], "its end")
+    assert watched.read_text().count("The message bus does not answer") == 1
+    assert "silent" not in watched.read_text()
+    assert "oslo" not in watched.read_text()
 
 
 def test_a_wrong_password_is_one_line_of_the_agent_and_the_end_of_the_scheduler(

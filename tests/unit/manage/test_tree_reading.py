@@ -46,8 +46,8 @@ def connection_to(transport: Answers) -> Connection:
 
 def test_a_host_deleted_in_between_does_not_end_the_list_of_hosts() -> None:
     placement = PlacementApi(connection_to(Answers()))
-    found = fleet.hosts(placement, [(GONE, "gone"), (PRESENT, "host")], None)
-    assert [host.name for host in found] == ["host"]
+    trees = list(fleet.trees(placement, [GONE, PRESENT]))
+    assert [tree[0].name for tree in trees] == ["host"]
 
 
 def test_a_tree_that_is_gone_is_an_error_where_it_has_to_be_there() -> None:

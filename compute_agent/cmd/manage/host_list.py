@@ -1,0 +1,237 @@
+"""The command `host list`: the hosts of the fleet, once or as they change."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from compute_agent import errors
+from compute_agent.cmd.console import new_console
+from compute_agent.cmd.manage import fleet as fleet_commands
+from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration, positive
+from compute_agent.cmd.progress import progress_bars
+from compute_agent.drift.wording import counted
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+    from rich.table import Table
+
+    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.manage import fleet
+    from compute_agent.manage.fleet import FleetHost
+    from compute_agent.manage.followed_fleet import FollowedAgents
+    from compute_agent.placement.api import PlacementApi
+
+_SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
+    "name": lambda host: host.name,
+    "agent": lambda host: (host.agent != "silent", host.name),
+    "trouble": lambda host: (-len(host.trouble), host.name),
+    "used": lambda host: (-_share(host), host.name),
+}
+_WATCH_TIMEOUT: Final = 10
+"""Seconds after which `--watch` says that placement does not answer, unless another is given."""
+_BUS_LIBRARIES: Final = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
+
+
+def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command to the parser."""
+    parser = fleet_commands.add_command(
+        commands,
+        "list",
+        _list,
+        "the hosts, their agents, and what is used of them",
+        "List the root providers with the trait COMPUTE_NODE. Agents are known by what they\n"
+        "announce on the message bus: one that is not heard for three periods is silent.",
+    )
+    parser.add_argument("name", nargs="?", metavar="TEXT", help="part of the hosts' names")
+    parser.add_argument("--sort", choices=_SORTED_BY, default="name", help="default: name")
+    parser.add_argument("--troubled", action="store_true", help="only hosts with trouble")
+    parser.add_argument(
+        "--class", dest="resource_class", metavar="CLASS", help="use of this class only"
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="list again and again, in place on a terminal, until q or Ctrl-C",
+    )
+    parser.add_argument(
+        "--interval",
+        type=positive,
+        metavar="SECONDS",
+        help="between two lists of --watch; default: 2",
+    )
+
+
+def _list(namespace: argparse.Namespace) -> int:
+    if namespace.interval is not None and not namespace.watch:
+        raise BadArgument("--interval is of --watch, which is missing.")
+    if namespace.watch and namespace.request_timeout is None:
+        namespace.request_timeout = _WATCH_TIMEOUT
+    conf = configuration(namespace)
+    placement = fleet_commands.placement_api(namespace, conf)
+    with fleet_commands.agents_on_bus(conf) as agents:
+        if namespace.watch:
+            return _watch(namespace, conf, placement, agents)
+        hosts = _hosts(namespace, conf, placement, agents)
+    if namespace.json:
+        print(json.dumps([fleet_commands.host_document(host) for host in hosts], indent=2))
+    else:
+        new_console().print(_table(hosts, namespace.resource_class))
+    return Exit.DONE
+
+
+def _hosts(
+    namespace: argparse.Namespace,
+    conf: cfg.ConfigOpts,
+    placement: PlacementApi,
+    agents: AgentsOnBus | None,
+) -> list[FleetHost]:
+    from compute_agent.manage import fleet
+
+    roots = [uuid for uuid, _ in fleet.roots(placement, namespace.name)]
+    known = fleet_commands.heard(conf, agents, roots)
+    with progress_bars() as bars:
+        progress = partial(bars.update, "reading the hosts")
+        trees = fleet.trees(placement, roots, progress=progress)
+        return _chosen(namespace, [fleet.described(tree, known) for tree in trees])
+
+
+def _chosen(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[FleetHost]:
+    return sorted(
+        (host for host in hosts if host.trouble or not namespace.troubled),
+        key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
+    )
+
+
+def _watch(
+    namespace: argparse.Namespace,
+    conf: cfg.ConfigOpts,
+    placement: PlacementApi,
+    agents: AgentsOnBus | None,
+) -> int:
+    from compute_agent.cmd.screen import Screen
+
+    if not namespace.verbose:
+        # the picture itself says when the bus is away
+        for library in _BUS_LIBRARIES:
+            logging.getLogger(library).setLevel(logging.CRITICAL)
+    look = _Watch(namespace, conf, placement, agents)
+    with Screen() as screen:
+        lines: list[str] = []
+        away = ""
+        while True:
+            try:
+                hosts = look.hosts()
+            except errors.PlacementError as error:
+                away = away or f"{_now()}  Placement cannot be read, and is asked again. {error}"
+                screen.show(lines if screen.is_terminal else (), [away])
+            else:
+                away = ""
+                lines = list(_lines(namespace, hosts))
+                screen.show(lines, look.notices)
+            if screen.is_left(namespace.interval or 2):
+                break
+    return Exit.DONE
+
+
+class _Watch:
+    """What `--watch` looks at.
+
+    :ivar notices: what was not known at the last look.
+    """
+
+    def __init__(
+        self,
+        namespace: argparse.Namespace,
+        conf: cfg.ConfigOpts,
+        placement: PlacementApi,
+        agents: AgentsOnBus | None,
+    ) -> None:
+        from compute_agent.manage.followed_fleet import FollowedAgents, FollowedTrees
+
+        self._namespace = namespace
+        self._conf = conf
+        self._placement = placement
+        self._agents = None if agents is None else FollowedAgents(agents)
+        self._trees = FollowedTrees(placement)
+        self._last_heard: dict[str, float] | None = None
+        self.notices: list[str] = []
+
+    def hosts(self) -> list[FleetHost]:
+        """Return the hosts to be shown as they are now.
+
+        :raises PlacementError: placement cannot be asked.
+        """
+        from compute_agent.manage import fleet
+
+        known = None if self._agents is None else self._look(self._agents)
+        roots = [uuid for uuid, _ in fleet.roots(self._placement, self._namespace.name)]
+        trees = self._trees.current(roots)
+        hosts = [fleet.described(tree, known) for tree in trees]
+        return _chosen(self._namespace, hosts)
+
+    def _look(self, agents: FollowedAgents) -> fleet.Agents:
+        known = agents.look()
+        if not agents.is_bus_away:
+            self.notices = []
+        elif not self.notices:
+            self.notices = [
+                f"{_now()}  The message bus does not answer, so whether agents run is not known."
+            ]
+        if self._last_heard is None and known.is_complete:
+            self._last_heard = fleet_commands.last_heard(self._conf)
+        return dataclasses.replace(
+            known, last_heard={**(self._last_heard or {}), **known.last_heard}
+        )
+
+
+def _lines(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> Iterator[str]:
+    if namespace.json:
+        documents = [fleet_commands.host_document(host) for host in hosts]
+        yield json.dumps(documents)
+        return
+    agents = Counter(host.agent for host in hosts)
+    parts = [f"{count} {agent}" for agent, count in sorted(agents.items())]
+    disabled = sum(not host.is_enabled for host in hosts)
+    yield f"{_now()}  {counted(len(hosts), 'host')}: agents {', '.join(parts)}; {disabled} disabled"
+    console = new_console()
+    with console.capture() as captured:
+        console.print(_table(hosts, namespace.resource_class))
+    yield from captured.get().splitlines()
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def _table(hosts: Sequence[FleetHost], resource_class: str | None) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for heading in ("host", "agent", "enabled", "providers", "used/capacity", "trouble"):
+        table.add_column(heading, overflow="fold")
+    for host in hosts:
+        amounts = {
+            name: amount for name, amount in host.amounts.items() if resource_class in (None, name)
+        }
+        table.add_row(
+            host.name,
+            fleet_commands.agent_text(host),
+            "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
+            str(host.providers),
+            "  ".join(f"{name} {used}/{capacity}" for name, (used, capacity) in amounts.items()),
+            "; ".join(host.trouble),
+        )
+    return table
+
+
+def _share(host: FleetHost) -> float:
+    """Return the largest used part of a class of the host."""
+    return max((used / capacity for used, capacity in host.amounts.values() if capacity), default=0)

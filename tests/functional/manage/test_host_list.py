@@ -1,0 +1,173 @@
+"""`compute-manage host list --watch`: the fleet as it changes, on a terminal and in a pipe."""
+
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compute_agent.manage.followed_fleet import FollowedTrees
+from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.transports.transport import Request, Response, Transport
+from tests.fixtures import programs
+from tests.fixtures.terminal import Terminal
+from tests.functional.agent.processes import PlacementProcess, claim, eventually
+from tests.functional.manage.conftest import Operator, PlacementView
+
+IN_PLACE = "\033[H"
+
+
+def new_host(placement: PlacementProcess, name: str) -> str:
+    made = str(uuid.uuid4())
+    path = f"/resource_providers/{made}"
+    inventories = {"VCPU": {"total": 4}, "DISK_GB": {"total": 4}}
+    for method, where, body in (
+        ("POST", "/resource_providers", {"name": name, "uuid": made}),
+        (
+            "PUT",
+            f"{path}/inventories",
+            {"resource_provider_generation": 0, "inventories": inventories},
+        ),
+        ("PUT", f"{path}/traits", {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}),
+    ):
+        assert placement.request(method, where, json=body).ok
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    found = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    found.start()
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def arguments(server: PlacementProcess, tmp_path: Path) -> list[str]:
+    """Of a watch without a message bus."""
+    config = tmp_path / "manage.conf"
+    config.write_text(
+        f"[DEFAULT]\nstate_path = {tmp_path}\n"
+        f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
+    )
+    return ["host", "list", f"--config-file={config}", "--watch", "--interval", "1"]
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
+def test_on_a_terminal_the_list_is_drawn_in_place(
+    server: PlacementProcess, arguments: list[str], key: str
+) -> None:
+    mark = f"mark{uuid.uuid4().hex[:8]}"
+    roots = [new_host(server, f"{mark}-{number}") for number in range(3)]
+    # four lines of a terminal: the head, the heading, one host
+    terminal = Terminal(
+        str(Path(sys.executable).parent / "compute-manage"),
+        *(*arguments, mark, "--sort", "used", "--class", "VCPU"),
+        size=(5, 120),
+    )
+
+    def picture() -> list[str]:
+        return terminal.shown.rpartition(IN_PLACE)[2].replace("\033[K", "").splitlines()
+
+    try:
+        eventually(lambda: len(picture()) >= 4, "a picture")
+        assert "3 hosts" in picture()[0]
+        assert "... 2 more lines" in picture()[3]
+        claim(server, roots[2], {"VCPU": 2})
+        eventually(lambda: any(f"{mark}-2" in line for line in picture()), "the host in use first")
+        assert "VCPU 2/4" in picture()[2]
+        assert "DISK_GB" not in terminal.shown
+        terminal.type(key)
+        assert terminal.ended() == 0
+    finally:
+        terminal.process.kill()
+    assert terminal.is_as_before()
+
+
+def test_in_a_pipe_lists_follow_each_other_over_an_outage_of_placement(
+    server: PlacementProcess, arguments: list[str], tmp_path: Path
+) -> None:
+    name = f"host-{uuid.uuid4().hex[:8]}"
+    root = new_host(server, name)
+    printed = tmp_path / "printed"
+    with printed.open("w") as output:
+        process = programs.start("compute-manage", *arguments, name, output=output)
+    try:
+        eventually(lambda: printed.read_text().count("1 host: agents") >= 2, "two lists")
+        server.kill()
+        eventually(lambda: "Placement cannot be read" in printed.read_text(), "the outage")
+        server.start()
+        claim(server, root, {"VCPU": 3})
+        eventually(lambda: "VCPU 3/4" in printed.read_text(), "a list after it")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    text = printed.read_text()
+    assert text.count("Placement cannot be read") == 1
+    assert "\033" not in text
+
+
+def test_an_interval_without_a_watch_is_refused(offline: Operator) -> None:
+    offline.topic = "host"
+    ended = offline.run("list", "--interval", "3")
+    assert (ended.status, "--watch" in ended.err) == (127, True)
+
+
+class CountedTrees(Transport):
+    """Passes on requests, and keeps which trees they read."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.read: list[str] = []
+
+    def send(self, request: Request) -> Response:
+        if "tree" in request.path:
+            self.read.append(request.path.partition("?")[0].rpartition("/")[2])
+        return self._transport.send(request)
+
+
+@pytest.fixture
+def placement(offline: Operator) -> PlacementView:
+    return offline.placement
+
+
+def followed(
+    placement: PlacementView, use_extensions: Callable[[], bool] = lambda: True
+) -> tuple[CountedTrees, FollowedTrees]:
+    counted = CountedTrees(placement.transport)
+    api = PlacementApi(Connection(counted, use_extensions=use_extensions()))
+    api.connection.versions()
+    return counted, FollowedTrees(api)
+
+
+def used(trees: FollowedTrees, roots: list[str]) -> dict[str, int]:
+    return {tree[0].uuid: tree[0].inventories["VCPU"].used for tree in trees.current(roots)}
+
+
+def test_only_trees_that_changed_are_read_again(placement: PlacementView) -> None:
+    first, second, third = (placement.new_host() for _ in range(3))
+    counted, trees = followed(placement)
+    assert used(trees, [first, second]) == {first: 0, second: 0}
+    assert sorted(counted.read) == sorted([first, second])
+    placement.claim({second: {"VCPU": 2}})
+    placement.claim({third: {"VCPU": 1}})
+    counted.read.clear()
+    assert used(trees, [first, second]) == {first: 0, second: 2}
+    assert counted.read == [second]
+    counted.read.clear()
+    assert used(trees, [third, first]) == {third: 1, first: 0}
+    assert counted.read == [third]
+    placement.ask("DELETE", f"/resource_providers/{first}")
+    assert used(trees, [third, first]) == {third: 1}
+
+
+def test_without_a_feed_of_changes_all_trees_are_read(placement: PlacementView) -> None:
+    first = placement.new_host()
+    _, trees = followed(placement, lambda: False)
+    assert used(trees, [first]) == {first: 0}
+    placement.claim({first: {"VCPU": 2}})
+    assert used(trees, [first]) == {first: 2}
