@@ -60,8 +60,10 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
         return
     yield from _guests(parts)
+    is_new = parts.setup.is_unwritten
     for name, uuid in nodes.items():
-        yield Diagnosis(Level.FINE, "identity", f"node {name} is {uuid}")
+        known = "has no uuid yet; its first start makes one" if is_new else f"is {uuid}"
+        yield Diagnosis(Level.FINE, "identity", f"node {name} {known}")
         yield from _machine(parts, name)
         yield from _next_start(parts, name, uuid)
 

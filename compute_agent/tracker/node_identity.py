@@ -53,6 +53,7 @@ class NodeSetup:
         self._begun = False
         self._initialised = False
         self._uuid: str | None = None
+        self._is_new = False
         self._name: str | None = None
         self._new_name: str | None = None
 
@@ -97,6 +98,11 @@ class NodeSetup:
             self._uuid = self._found_in_placement(name)
         return {name: self._uuid}
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the uuid of the node is an example: the first start makes another one."""
+        return self._is_new and not self._write
+
     def registered(self, uuid: str, name: str) -> None:
         """Record the first completed pass of a node: from now on a lost identity is an error."""
         if self._write and not self._driver.several_nodes:
@@ -132,6 +138,7 @@ class NodeSetup:
         if adoption.verdict is Verdict.REFUSE:
             raise errors.InvalidNodeConfiguration(adoption.reason)
         uuid = adoption.uuid or identity.new_uuid()
+        self._is_new = adoption.uuid is None
         if self._write:
             identity.write_compute_id(self._state_path, uuid)
             LOG.info(

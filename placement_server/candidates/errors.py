@@ -73,9 +73,9 @@ class TooMuchMemory(SearchGaveUp):
 
     def __init__(self, most: int) -> None:
         super().__init__(
-            "The search for allocation candidates gave up, because those found hold more than "
-            f"{_mebibytes(most)} of memory, and more may exist. Ask with a smaller limit, or have "
-            "[placement_server]search_memory raised or [placement]max_allocation_candidates set."
+            "The search gave up, because its results hold more than "
+            f"{_mebibytes(most)} of memory, and more may exist. Ask for something narrower, or for "
+            "candidates with a limit, or have [placement_server]search_memory raised."
         )
 
 

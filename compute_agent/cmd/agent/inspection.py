@@ -67,14 +67,14 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         documents.append(
             {
                 "node": name,
-                "uuid": uuid,
+                "uuid": None if parts.setup.is_unwritten else uuid,
                 "reshape": proposal.allocations is not None,
                 "operations": lines,
                 "problems": [str(problem) for problem in proposal.problems],
             }
         )
         if not as_json:
-            _print_plan(name, proposal, lines)
+            _print_plan(name, proposal, lines, is_new=parts.setup.is_unwritten)
             if with_tree:
                 _print_tree(proposal.wanted, proposal.root_uuid, {}, {}, View())
     if as_json:
@@ -173,8 +173,10 @@ def providers(
     ]
 
 
-def _print_plan(name: str, proposal: Proposal, lines: list[str]) -> None:
+def _print_plan(name: str, proposal: Proposal, lines: list[str], *, is_new: bool) -> None:
     print(f"{name}: {len(lines)} operation(s)" if lines else f"{name}: nothing to do")
+    if is_new:
+        print("  a new host: its uuids are examples until its first start makes them")
     if proposal.allocations is not None:
         print("  a reshape: it is done at the start of the agent only")
     for line in lines:

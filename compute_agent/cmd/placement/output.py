@@ -59,7 +59,7 @@ def show_rows(
     if namespace.format == "json":
         print(json.dumps(document, indent=2))
         return
-    chosen = _chosen(headings, namespace.column)
+    chosen = chosen_columns(namespace, headings)
     texts = [[text_of(row[number]) for number in chosen] for row in rows]
     if namespace.format == "value":
         for row in texts:
@@ -101,11 +101,15 @@ def _is_asked(namespace: argparse.Namespace, name: str) -> bool:
     return not namespace.column or name in namespace.column
 
 
-def _chosen(headings: Sequence[str], columns: Sequence[str]) -> list[int]:
-    for column in columns:
+def chosen_columns(namespace: argparse.Namespace, headings: Sequence[str]) -> list[int]:
+    """Return the positions of the columns that were asked for.
+
+    :raises BadInput: there is none of a name.
+    """
+    for column in namespace.column:
         if column not in headings:
             raise BadInput(f"There is no column {column!r}, but {', '.join(headings)}.")
-    return [headings.index(column) for column in columns] or list(range(len(headings)))
+    return [headings.index(column) for column in namespace.column] or list(range(len(headings)))
 
 
 def text_of(value: object) -> str:

@@ -106,6 +106,7 @@ def test_a_capture_replays_identically_wherever_it_is_looked_at(
     first, second = (json.loads(plan.stdout)["nodes"][0] for plan in plans)
     # no identity was written, so that each makes up uuids of its own
     uuids = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+    assert (first["uuid"], second["uuid"]) == (None, None)
     texts = [uuids.sub("UUID", "\n".join(node["operations"])) for node in (first, second)]
     assert "DISK_GB" in texts[0]
     assert texts[0] == texts[1]

@@ -32,6 +32,7 @@ def test_a_host_without_fault_is_fine_and_nothing_is_written(
     )
     writes = [request for request in proxy.requests if not request.startswith("GET")]
     assert writes == ["POST /reshaper"]
+    assert told(result, "fine")["identity"].endswith("has no uuid yet; its first start makes one")
     assert online.placement.providers(online.name) == {}
     assert not online.state.exists()
 

@@ -72,6 +72,34 @@ def test_what_the_api_refuses_is_shown(open_page: OpenPage) -> None:
     assert "NO_SUCH_CLASS" in page.get_by_role("alert").inner_text()
 
 
+def test_what_the_api_refuses_is_asked_again_only_when_there_are_new_names(
+    open_page: OpenPage,
+) -> None:
+    waiting: list[Any] = []
+    asked: list[str] = []
+
+    def prepare(page: Any) -> None:
+        page.route("**/changes*", lambda route: waiting.append(route))
+        page.on("request", lambda request: asked.append(request.url))
+
+    def answer(last: int, *kinds: str) -> None:
+        """Answer the question about changes that waits, and wait for the next."""
+        change = {"id": last, "at": "", "root_provider_uuid": OTHER, "kinds": kinds}
+        document = {"oldest": 1, "last": last, "changes": [change] if kinds else []}
+        while not waiting:
+            page.wait_for_timeout(10)
+        with page.expect_request(lambda request: f"after={last}" in request.url):
+            waiting.pop().fulfill(json=document)
+
+    page = open_page("#/search", complaints=["400"], prepare=prepare)
+    answer(1)
+    ask(page, "resources=NO_SUCH_CLASS:1")
+    page.get_by_role("alert").wait_for()
+    answer(2, "usage")
+    answer(3, "names")
+    assert len([url for url in asked if "/capacity?" in url]) == 2
+
+
 UUID = "5a3f0e3e-4b5c-4a8b-9d8f-0123456789ab"
 OTHER = "6b3f0e3e-4b5c-4a8b-9d8f-0123456789ab"
 

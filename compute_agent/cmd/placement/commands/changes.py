@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.numbers import positive, whole
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
-from compute_agent.cmd.placement.output import show_rows, text_of
+from compute_agent.cmd.placement.output import chosen_columns, show_rows, text_of
 from compute_agent.cmd.placement.parser import Commands
 
 _WAIT: Final = 30
@@ -59,19 +59,20 @@ def _changes(namespace: argparse.Namespace) -> int:
 
 
 def _watch(namespace: argparse.Namespace, client: Client, query: list[tuple[str, str]]) -> int:
+    columns = [_COLUMNS[number] for number in chosen_columns(namespace, _COLUMNS)]
     last = namespace.after
     while True:
         more = [] if last is None else [("after", str(last)), ("wait", str(_WAIT))]
         listed = _ask(client, [*query, *more])
         last = listed["last"]
         for change in listed["changes"]:
-            print(_line(namespace, change), flush=True)
+            print(_line(namespace, columns, change), flush=True)
 
 
-def _line(namespace: argparse.Namespace, change: Mapping[str, Any]) -> str:
+def _line(namespace: argparse.Namespace, columns: Sequence[str], change: Mapping[str, Any]) -> str:
     if namespace.format == "json":
         return json.dumps(change)
-    return " ".join(text_of(change[name]) for name in _COLUMNS)
+    return " ".join(text_of(change[name]) for name in columns)
 
 
 def _ask(client: Client, query: list[tuple[str, str]]) -> dict[str, Any]:

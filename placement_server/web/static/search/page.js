@@ -1,6 +1,6 @@
 // The page that finds a place: a request, and the hosts that it fits on, or what would make it fit.
 
-import { read } from "../api.js";
+import { ApiError, read } from "../api.js";
 import { announcer, element, pageAddress, renew } from "../dom.js";
 import { Fleet, selected } from "../fleet/hosts.js";
 import { HostMap, legend } from "../fleet/map.js";
@@ -37,6 +37,8 @@ export async function show(page, { query, signal }) {
   let running = new AbortController();
   /** Whether the next answer is to be said: a change of the fleet may begin the search again before it has come. */
   let isAsked = false;
+  /** Whether the API refused the query as it is: only a new name, of a class or a trait, can mend that. */
+  let isRefused = false;
   form.show(current);
 
   /** Find a place for what somebody asks, and say aloud what was found. */
@@ -53,6 +55,7 @@ export async function show(page, { query, signal }) {
 
   async function run(asked) {
     current = asked;
+    isRefused = false;
     running.abort();
     running = new AbortController();
     const own = AbortSignal.any([running.signal, signal]);
@@ -69,6 +72,7 @@ export async function show(page, { query, signal }) {
       draw(asked, new Set(capacity.trees.map((tree) => tree.root)));
     } catch (error) {
       if (own.aborted) return;
+      isRefused = error instanceof ApiError && error.status === 400;
       put({ first: [element("p", { class: "failure", role: "alert" }, error.message)], rest: [] });
       marks.hidden = true;
     }
@@ -96,7 +100,10 @@ export async function show(page, { query, signal }) {
     signal,
     gather: GATHER_MILLISECONDS,
     onStart: async () => { await fleet.load(signal); await run(current); },
-    onChanges: async (changes) => { await fleet.refresh(changes, signal); await run(current); },
+    onChanges: async (changes) => {
+      await fleet.refresh(changes, signal);
+      if (!isRefused || changes.some(({ kinds }) => kinds.includes("names"))) await run(current);
+    },
   });
 }
 
