@@ -24,7 +24,7 @@ from rich.table import Table
 from compute_agent.discovery import capture
 from compute_agent.discovery.facts import HostTopology, pci_address
 from compute_agent.discovery.libvirt import guests, source
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
@@ -47,7 +47,7 @@ OPTIONS: Final = LayoutOptions(
 _Result = TypeVar("_Result")
 
 
-class CountingConnection(Connection):
+class CountingConnection(LibvirtConnection):
     """A connection that counts what it is asked.
 
     :ivar count: of calls so far.

@@ -18,7 +18,7 @@ from uuid import uuid4
 import orjson
 import sqlalchemy as sa
 
-from placement_server.http_server.server import HttpServer, Limits
+from placement_server.http_server.server import HttpServer, ServerLimits
 
 CLAIMS: Final = "claims"
 """The file of recorded claims: for each its statements with their parameters, pickled."""
@@ -86,7 +86,7 @@ def _for_consumer(values: Any, consumer: str) -> Any:
 
 def main() -> None:
     database, directory, port = sys.argv[1:]
-    limits = Limits(
+    limits = ServerLimits(
         workers=1,
         threads=1,
         client_timeout=60,

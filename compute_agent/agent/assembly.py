@@ -18,7 +18,7 @@ from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.files.places import naming_places
 from compute_agent.conf.networks import physnet_group
 from compute_agent.drift.audit import Auditor
-from compute_agent.drift.repair import Wanted
+from compute_agent.drift.repair import HealedKinds
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -151,10 +151,10 @@ class AgentParts:
             grace=lambda: float(ours.audit_grace),
         )
 
-    def wanted_healing(self) -> Wanted:
+    def wanted_healing(self) -> HealedKinds:
         """Return which kinds of drift are healed now."""
         ours = self.conf.compute_agent
-        return Wanted(orphans=ours.heal_orphans, missing=ours.heal_missing)
+        return HealedKinds(orphans=ours.heal_orphans, missing=ours.heal_missing)
 
     def reload(self) -> None:
         """Read provider config files again, and forget what is known of placement.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.claims.numa_fit import GuestNeeds, GuestNode
+from compute_agent.claims.numa_fit import GuestNeeds, NodeNeed
 
 if TYPE_CHECKING:
     from compute_agent.request.guest_numa import GuestNuma
@@ -31,7 +31,7 @@ def guest_needs(
     :raises InvalidInput: the flavor cannot be read.
     :raises ComputeResourcesUnavailable: it needs other CPUs than were allocated.
     """
-    whole = GuestNode(
+    whole = NodeNeed(
         allocated.get("VCPU", 0), allocated.get("PCPU", 0), allocated.get("MEMORY_MB", 0)
     )
     if not spec.get("flavor"):
@@ -43,7 +43,7 @@ def guest_needs(
     if not numa.asked:
         return GuestNeeds((whole,), physnets=physnets, tunneled=tunneled)
     sizes = _sizes(numa)
-    nodes = [GuestNode(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
+    nodes = [NodeNeed(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
     return GuestNeeds(
         _as_allocated(instance, nodes, whole), asked=True, physnets=physnets, tunneled=tunneled
     )
@@ -74,8 +74,8 @@ def _sizes(numa: GuestNuma) -> frozenset[int]:
 
 
 def _as_allocated(
-    instance: str, nodes: Sequence[GuestNode], whole: GuestNode
-) -> tuple[GuestNode, ...]:
+    instance: str, nodes: Sequence[NodeNeed], whole: NodeNeed
+) -> tuple[NodeNeed, ...]:
     """Return the nodes with the kind of CPUs that was allocated, where it is all of one kind.
 
     A flavor may name PCPU outright, and a host without dedicated CPUs may have given VCPU.

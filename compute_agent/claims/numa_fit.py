@@ -14,7 +14,7 @@ from compute_agent.state.claim import ClaimedCell
 
 
 @dataclass(frozen=True, slots=True)
-class GuestNode:
+class NodeNeed:
     """What one NUMA node of a guest needs; memory in MiB.
 
     :param page_sizes: sizes in KiB of huge pages of which its memory must be in one; empty:
@@ -34,7 +34,7 @@ class GuestNeeds:
     :param asked: it named nodes; if not there is one, which may lie on several cells.
     """
 
-    nodes: tuple[GuestNode, ...]
+    nodes: tuple[NodeNeed, ...]
     asked: bool = False
     physnets: frozenset[str] = frozenset()
     tunneled: bool = False
@@ -79,7 +79,7 @@ def fit(
     return None
 
 
-def spread(node: GuestNode, cells: Sequence[FreeCell]) -> tuple[ClaimedCell, ...]:
+def spread(node: NodeNeed, cells: Sequence[FreeCell]) -> tuple[ClaimedCell, ...]:
     """Return cells over which a guest that named no nodes lies, as few as its pinned CPUs allow.
 
     Its other CPUs float and its memory is anywhere, so only what is pinned counts. Empty: there
@@ -93,7 +93,7 @@ def spread(node: GuestNode, cells: Sequence[FreeCell]) -> tuple[ClaimedCell, ...
     return () if left else tuple(chosen)
 
 
-def shortage(node: GuestNode, cells: Sequence[FreeCell]) -> str:
+def shortage(node: NodeNeed, cells: Sequence[FreeCell]) -> str:
     """Say what the cells have free, where a node fits on none of them."""
     pages = f" in pages of {_sizes(node)} KiB" if node.page_sizes else ""
     has = "; ".join(
@@ -108,7 +108,7 @@ def shortage(node: GuestNode, cells: Sequence[FreeCell]) -> str:
 
 
 def _assignments(
-    nodes: Sequence[GuestNode],
+    nodes: Sequence[NodeNeed],
     cells: Sequence[FreeCell],
     bound: Mapping[int, int],
     number: int = 0,
@@ -129,13 +129,13 @@ def _assignments(
             yield (claimed, *rest)
 
 
-def _alike(nodes: Sequence[GuestNode], number: int, bound: Mapping[int, int]) -> bool:
+def _alike(nodes: Sequence[NodeNeed], number: int, bound: Mapping[int, int]) -> bool:
     """Whether a node and the next one may change places."""
     pair = nodes[number : number + 2]
     return len(pair) == 2 and pair[0] == pair[1] and not bound.keys() & {number, number + 1}
 
 
-def _placed(node: GuestNode, cell: FreeCell) -> ClaimedCell | None:
+def _placed(node: NodeNeed, cell: FreeCell) -> ClaimedCell | None:
     """Return the node on the cell, None where the cell has no room for it."""
     # two vCPUs of one guest never share a CPU for long: there must be as many, overcommit or not
     if node.vcpus > min(cell.vcpus, len(cell.shared_cpus)) or node.pinned > len(cell.pinnable):
@@ -157,18 +157,18 @@ def _placed(node: GuestNode, cell: FreeCell) -> ClaimedCell | None:
     )
 
 
-def _holds(cell: FreeCell, node: GuestNode, size: int) -> bool:
+def _holds(cell: FreeCell, node: NodeNeed, size: int) -> bool:
     whole = node.memory_mib * 1024 % size == 0
     return whole and node.memory_mib <= cell.pages_mib.get(size, 0)
 
 
-def _memory(cell: FreeCell, node: GuestNode) -> int:
+def _memory(cell: FreeCell, node: NodeNeed) -> int:
     if not node.page_sizes:
         return cell.memory_mib
     return max((cell.pages_mib.get(size, 0) for size in node.page_sizes), default=0)
 
 
-def _sizes(node: GuestNode) -> str:
+def _sizes(node: NodeNeed) -> str:
     return " or ".join(str(size) for size in sorted(node.page_sizes))
 
 

@@ -61,7 +61,7 @@ class Remedies(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HealedKinds:
     """Which kinds of drift are healed, at the moment."""
 
     orphans: bool = False
@@ -86,7 +86,7 @@ class DriftHealing:
     def __init__(
         self,
         remedies: Callable[[], AbstractContextManager[Remedies]],
-        wanted: Callable[[], Wanted],
+        wanted: Callable[[], HealedKinds],
         on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None,
     ) -> None:
         self._remedies = remedies

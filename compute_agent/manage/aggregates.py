@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 
-class Trouble(Enum):
+class SyncProblemKind(Enum):
     """The reason why a host could not be put into its aggregates."""
 
     SEVERAL_NODES = "has more than one node"
@@ -29,16 +29,16 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SyncProblem:
     """A host that was left as it is, with the reason."""
 
     host: str
-    trouble: Trouble
+    trouble: SyncProblemKind
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AggregateChange:
     """Aggregates that a host's root provider is, or would be, put into and taken out of."""
 
     host: str
@@ -52,8 +52,8 @@ class SyncResult:
     """Changes that were or would be made, hosts with problems, and an error that ended it early."""
 
     hosts: int = 0
-    changes: list[Change] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    changes: list[AggregateChange] = field(default_factory=list)
+    problems: list[SyncProblem] = field(default_factory=list)
     failure: errors.PlacementError | None = None
 
 
@@ -97,7 +97,7 @@ class AggregateSync:
             try:
                 hosts[host] = self._root(host, directory, by_name)
             except _Unusable as unusable:
-                result.problems.append(Problem(host, unusable.trouble, unusable.detail))
+                result.problems.append(SyncProblem(host, unusable.trouble, unusable.detail))
                 continue
             aggregates_of.setdefault(hosts[host], set()).update(
                 aggregate.uuid for aggregate in self._aggregates if host in aggregate.hosts
@@ -124,19 +124,22 @@ class AggregateSync:
             uuid = by_name.get(host)
             if uuid is None:
                 detail = "no agent announces it, and placement has no resource provider of its name"
-                raise _Unusable(Trouble.UNKNOWN_HOST, detail)
+                raise _Unusable(SyncProblemKind.UNKNOWN_HOST, detail)
             if directory.root(uuid) != uuid or directory.is_shared(uuid):
                 raise _Unusable(
-                    Trouble.NO_NODE, f"the resource provider of its name ({uuid}) is not a host"
+                    SyncProblemKind.NO_NODE,
+                    f"the resource provider of its name ({uuid}) is not a host",
                 )
             return uuid
         if not nodes:
-            raise _Unusable(Trouble.NO_NODE, "its agent announces none")
+            raise _Unusable(SyncProblemKind.NO_NODE, "its agent announces none")
         if len(nodes) > 1:
-            raise _Unusable(Trouble.SEVERAL_NODES, ", ".join(sorted(nodes)))
+            raise _Unusable(SyncProblemKind.SEVERAL_NODES, ", ".join(sorted(nodes)))
         node = next(iter(nodes))
         if node not in directory.providers:
-            raise _Unusable(Trouble.NO_PROVIDER, f"placement has no resource provider {node}")
+            raise _Unusable(
+                SyncProblemKind.NO_PROVIDER, f"placement has no resource provider {node}"
+            )
         return node
 
     def _leaving(
@@ -168,15 +171,17 @@ class AggregateSync:
                 errors.ResourceProviderUpdateConflict,
                 errors.ResourceProviderNotFound,
             ) as error:
-                result.problems.append(Problem(host, Trouble.WRITE_FAILED, str(error)))
+                result.problems.append(SyncProblem(host, SyncProblemKind.WRITE_FAILED, str(error)))
                 return
-        result.changes.append(Change(host, root, tuple(sorted(added)), tuple(sorted(removed))))
+        result.changes.append(
+            AggregateChange(host, root, tuple(sorted(added)), tuple(sorted(removed)))
+        )
 
 
 class _Unusable(Exception):
     """A host that has no single root provider in placement."""
 
-    def __init__(self, trouble: Trouble, detail: str) -> None:
+    def __init__(self, trouble: SyncProblemKind, detail: str) -> None:
         super().__init__(detail)
         self.trouble = trouble
         self.detail = detail

@@ -53,7 +53,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class HostUse:
+class HostHolders:
     """Who holds something of a host, at one moment.
 
     :ivar is_disabled: whether placement shows it as disabled.
@@ -64,7 +64,7 @@ class HostUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ConsumerMove:
     """A consumer of a host to be drained.
 
     :ivar to: the name of the host that would take it; None where none would.
@@ -93,14 +93,14 @@ class Move:
         }
 
 
-class Fleet(Protocol):
+class RemainingHosts(Protocol):
     """The hosts that are left, to which consumers are moved one after the other."""
 
     def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
         """Return the root that takes what is asked for, else None and why."""
 
 
-class WhatIf:
+class SupposedHosts:
     """The hosts that are left, as placement-server supposes them: each takes what it is given.
 
     :param ask: answers questions about the fleet with changes supposed to be made.
@@ -127,7 +127,7 @@ class WhatIf:
         return _host_of(answer["provider_summaries"], request), ""
 
 
-class Candidates:
+class PlacementHosts:
     """The hosts that are left, where placement answers only what fits now.
 
     Each consumer is asked about as if it were the only one.
@@ -185,7 +185,7 @@ def what_if(
     return answers[0]
 
 
-def use_of(placement: PlacementApi, root: str) -> HostUse | None:
+def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
     """Return who holds something of a host, and whether it is disabled; None where it is gone.
 
     :raises errors.PlacementError: placement cannot be read.
@@ -199,11 +199,11 @@ def use_of(placement: PlacementApi, root: str) -> HostUse | None:
             return None
         [traits] = [entry["traits"] for entry in tree.providers if entry["uuid"] == root]
         holders = [holder_of(*entry) for entry in sorted(tree.allocations.items())]
-        return HostUse(COMPUTE_STATUS_DISABLED in traits, tuple(holders))
+        return HostHolders(COMPUTE_STATUS_DISABLED in traits, tuple(holders))
     return _use_one_by_one(placement, root)
 
 
-def _use_one_by_one(placement: PlacementApi, root: str) -> HostUse | None:
+def _use_one_by_one(placement: PlacementApi, root: str) -> HostHolders | None:
     names = {provider["uuid"]: provider["name"] for provider in placement.providers.in_tree(root)}
     if root not in names:
         return None
@@ -218,7 +218,7 @@ def _use_one_by_one(placement: PlacementApi, root: str) -> HostUse | None:
         holders.append(holder_of(consumer, {**record, "consumer_type": nature.type}, names))
     traits = placement.providers.traits(root, names[root]).content
     # what was released between two requests is held no more
-    return HostUse(COMPUTE_STATUS_DISABLED in traits, tuple(h for h in holders if h.held))
+    return HostHolders(COMPUTE_STATUS_DISABLED in traits, tuple(h for h in holders if h.held))
 
 
 def holder_of(
@@ -235,12 +235,12 @@ def holder_of(
 
 
 def moves(
-    fleet: Fleet,
+    fleet: RemainingHosts,
     roots: Collection[str],
     held: Iterable[Holder],
     name_of: Callable[[str], str],
     added: Parameters = (),
-) -> Iterator[Move]:
+) -> Iterator[ConsumerMove]:
     """Iterate over the moves of some consumers, the largest first, each placed before the next.
 
     :param roots: of the hosts that are drained.
@@ -259,7 +259,7 @@ def moves(
         if root is not None and root not in names:
             names[root] = name_of(root)
         to = None if root is None else names[root]
-        yield Move(holder.consumer, holder.type, _sums(holder.held), to, reason)
+        yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held), to, reason)
 
 
 def query_for(held: Held, roots: Collection[str]) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.drift.wording import counted
-from compute_agent.manage.hosts import Refused
+from compute_agent.manage.hosts import CommandRefused
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker.decisions import EventKind
@@ -144,12 +144,12 @@ def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
     """
     found = placement.providers.by_name(name) or placement.providers.get(name)
     if found is None:
-        raise Refused(
+        raise CommandRefused(
             f"Placement has no resource provider {name!r}; `compute-manage host list` shows the "
             "hosts that it has. Nothing was changed."
         )
     if found["parent_provider_uuid"] is not None:
-        raise Refused(
+        raise CommandRefused(
             f"The resource provider {name!r} is not a host: it has the parent "
             f"{found['parent_provider_uuid']}. Nothing was changed."
         )

@@ -29,7 +29,7 @@ class HostTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class HostDifference:
     """One thing that differs.
 
     :ivar provider: the provider's name after the host's; empty for the root.
@@ -71,7 +71,7 @@ def tree_of_host(tree: ProviderTree, root: str) -> HostTree:
     return HostTree(name, root, {_relative(member.name, name): member for member in members})
 
 
-def differences(first: HostTree, second: HostTree) -> list[Difference]:
+def differences(first: HostTree, second: HostTree) -> list[HostDifference]:
     """Return all differences, by provider.
 
     Providers correspond when their names after the hosts' do. Usage, generations and uuids differ
@@ -88,10 +88,10 @@ def differences(first: HostTree, second: HostTree) -> list[Difference]:
 
 def _of_provider(
     provider: str, first: ProviderData | None, second: ProviderData | None
-) -> Iterator[Difference]:
+) -> Iterator[HostDifference]:
     if first is None or second is None:
         there = [ABSENT if data is None else PRESENT for data in (first, second)]
-        yield Difference(provider, PROVIDER, *there)
+        yield HostDifference(provider, PROVIDER, *there)
         return
     for resource_class in sorted({*first.inventory, *second.inventory}):
         yield from _of_class(
@@ -105,7 +105,7 @@ def _of_provider(
         ("aggregates", first.aggregates, second.aggregates),
     ):
         if ours != theirs:
-            yield Difference(provider, aspect, sorted(ours - theirs), sorted(theirs - ours))
+            yield HostDifference(provider, aspect, sorted(ours - theirs), sorted(theirs - ours))
 
 
 def _of_class(
@@ -113,14 +113,14 @@ def _of_class(
     resource_class: str,
     first: Mapping[str, Any] | None,
     second: Mapping[str, Any] | None,
-) -> Iterator[Difference]:
+) -> Iterator[HostDifference]:
     if first is None or second is None:
         totals = [None if record is None else record["total"] for record in (first, second)]
-        yield Difference(provider, f"{resource_class} total", *totals)
+        yield HostDifference(provider, f"{resource_class} total", *totals)
         return
     for field in first:
         if first[field] != second[field]:
-            yield Difference(provider, f"{resource_class} {field}", first[field], second[field])
+            yield HostDifference(provider, f"{resource_class} {field}", first[field], second[field])
 
 
 def _relative(name: str, root: str) -> str:

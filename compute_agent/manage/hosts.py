@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
-class Refused(errors.ComputeAgentError):
+class CommandRefused(errors.ComputeAgentError):
     """A command would do harm or makes no sense; the message names what was changed."""
 
 
@@ -41,12 +41,12 @@ def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
     """
     root = report.find_provider_by_name(name)
     if root is None:
-        raise Refused(
+        raise CommandRefused(
             f"Placement has no resource provider named {name!r}. Nothing was changed; "
             "`openstack resource provider list` shows the names it has."
         )
     if root.parent_uuid is not None:
-        raise Refused(
+        raise CommandRefused(
             f"The resource provider {name!r} ({root.uuid}) is not a host: it has the parent "
             f"{root.parent_uuid}. Name the host at the root of its tree. Nothing was changed."
         )
@@ -73,7 +73,7 @@ def delete_host(
     allocations = report.get_allocations_for_provider_tree(root)
     names = tuple(tree.data(uuid).name for uuid in members)
     if allocations and not evacuated:
-        raise Refused(
+        raise CommandRefused(
             f"{_holders(allocations)} resources of host {name!r}: "
             f"{listed(allocations)}. Move or delete them first, or set --evacuated if they run "
             "elsewhere by now. Nothing was changed."
@@ -84,13 +84,13 @@ def delete_host(
         if set(members).issuperset(record["allocations"])
     ]
     if only_here:
-        raise Refused(
+        raise CommandRefused(
             f"{_holders(only_here)} resources of host {name!r} and nowhere else, so "
             f"they were not evacuated: {listed(only_here)}. Delete their allocations if they are "
             "gone. Nothing was changed."
         )
     if why := running_agent(root):
-        raise Refused(
+        raise CommandRefused(
             f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
             "pass creates it again. Stop the agent first, or set --force. Nothing was changed."
         )
@@ -99,7 +99,7 @@ def delete_host(
         try:
             report.delete_resource_provider(root)
         except errors.ResourceProviderInUse as error:
-            raise Refused(
+            raise CommandRefused(
                 f"Host {name!r} was taken into use while it was being deleted: {error}. Some of "
                 "its providers may be gone; its agent, if it still runs, creates them again. Stop "
                 "the agent and repeat the command."
@@ -130,27 +130,27 @@ def adopt(
     """
     current = identity.find(places)
     if current is not None:
-        raise Refused(
+        raise CommandRefused(
             f"This host is {current} already ({identity.file_in(places)}). Remove that file "
             "first if it shall become another. Nothing was changed."
         )
     marker = identity.read_marker(state_path)
     if marker is not None and marker.uuid != uuid:
-        raise Refused(
+        raise CommandRefused(
             f"This host was registered as {marker.uuid} ({marker.name!r}) before. Adopt that uuid, "
             f"or remove {state_path / identity.MARKER} if it really shall become another; nothing "
             "was changed."
         )
     provider = report.find_provider(uuid)
     if provider is None:
-        raise Refused(f"Placement has no resource provider {uuid}. Nothing was changed.")
+        raise CommandRefused(f"Placement has no resource provider {uuid}. Nothing was changed.")
     if provider.parent_uuid is not None or SHARING_TRAIT in provider.traits:
         why = (
             f"it has the parent {provider.parent_uuid}"
             if provider.parent_uuid is not None
             else "it shares its inventory with hosts"
         )
-        raise Refused(
+        raise CommandRefused(
             f"The resource provider {uuid} ({provider.name!r}) is not a host: {why}. Nothing was "
             "changed."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.manage.hosts import Refused, host_tree
+from compute_agent.manage.hosts import CommandRefused, host_tree
 from compute_agent.state import identity
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
         that were renamed before.
     """
     if old == new:
-        raise Refused(f"Host {old!r} has that name already. Nothing was changed.")
+        raise CommandRefused(f"Host {old!r} has that name already. Nothing was changed.")
     root, tree = _tree_of(report, old, new)
     names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root)}
     renamings = list(_in_order(names, identity.renamed(names, old, new)))
@@ -65,7 +65,7 @@ def _tree_of(report: ReportClient, old: str, new: str) -> tuple[str, ProviderTre
         names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root.uuid)}
         if identity.renamed(names, old, new):
             return root.uuid, tree
-        raise Refused(
+        raise CommandRefused(
             f"Placement has no host {old!r}, and host {new!r} ({root.uuid}) has nothing that is "
             f"named after {old!r}: it was renamed before, or never. Nothing was changed."
         )
@@ -83,7 +83,7 @@ def _in_order(names: Mapping[str, str], new_names: Mapping[str, str]) -> Iterato
         in_use = {names[uuid] for uuid in pending}
         uuid = next((u for u, name in pending.items() if name not in in_use), None)
         if uuid is None:
-            raise Refused(
+            raise CommandRefused(
                 f"The names {', '.join(sorted(in_use))} would have to be exchanged, which "
                 "placement cannot do. Rename to an unused name first. Nothing was changed."
             )
@@ -96,7 +96,7 @@ def _check_free(report: ReportClient, names: Mapping[str, str], renamings: list[
             continue
         holder = report.placement.providers.by_name(renaming.new)
         if holder is not None:
-            raise Refused(
+            raise CommandRefused(
                 f"The name {renaming.new!r}, meant for {renaming.old!r} ({renaming.uuid}), "
                 f"belongs to resource provider {holder['uuid']}. Rename or delete that one first. "
                 "Nothing was changed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compute_agent.placement.allocations.allocations import Allocations
 from compute_agent.placement.allocations.alternatives import Alternatives
-from compute_agent.placement.allocations.writes import Exchange
+from compute_agent.placement.allocations.writes import AllocationExchange
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import ProviderTrees
@@ -26,5 +26,5 @@ class PlacementApi:
         self.trees = ProviderTrees(connection)
         self.allocations = Allocations(connection, self.providers)
         self.candidates = Candidates(connection)
-        self.exchange = Exchange(connection, self.allocations)
+        self.exchange = AllocationExchange(connection, self.allocations)
         self.alternatives = Alternatives(connection, self.allocations)

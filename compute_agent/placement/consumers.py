@@ -15,7 +15,7 @@ from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.responses import age_of
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Consumers:
         retries: Retries | None = None,
     ) -> None:
         self.placement = PlacementApi(Connection(transport, retries))
-        self._workers = Workers(connections)
+        self._workers = RequestPool(connections)
         self._progress = progress
         self._clock = clock
 

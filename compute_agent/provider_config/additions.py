@@ -132,7 +132,7 @@ def merge(
     return MergeResult(additions, problems, frozenset(assigned), tuple(absent), tuple(kept))
 
 
-class Announcements:
+class LoggedStates:
     """Logs a state once, not in every pass, and again after it was otherwise."""
 
     def __init__(self) -> None:

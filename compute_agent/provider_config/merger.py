@@ -56,7 +56,7 @@ class ProviderConfigMerger:
         self._mutex = threading.Lock()
         self._seen: _Fingerprint | None = None
         self._configs = provider_config.ProviderConfigs()
-        self._announcements = provider_config.Announcements()
+        self._announcements = provider_config.LoggedStates()
         self._absent: dict[str, frozenset[str]] = {}
         self._kept: dict[str, frozenset[str]] = {}
 

@@ -20,7 +20,7 @@ from compute_agent.placement.connection import Connection, OfferedVersions, Tall
 from compute_agent.placement.providers import MAX_LISTED
 from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.placement.traits_and_classes import Names
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
@@ -69,7 +69,7 @@ class ReportClient:
         connection = Connection(transport, retries, on_request, use_extensions=use_extensions)
         self.association_refresh = association_refresh
         self._bulk_inventories = bulk_inventories
-        self._workers = Workers(connections)
+        self._workers = RequestPool(connections)
         self._retries = retries
         self.placement = PlacementApi(connection, max_listed=max_listed)
         providers = self.placement.providers

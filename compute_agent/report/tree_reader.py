@@ -22,7 +22,7 @@ from compute_agent import errors
 from compute_agent.placement.provider_trees import ProviderTrees, Unchanged, WholeTree
 from compute_agent.placement.providers import AtGeneration, Providers
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
 from compute_agent.report.cache import TreeCache, take_in, with_whole
 from compute_agent.report.diff import diff
@@ -43,7 +43,7 @@ class TreeReader:
         self,
         providers: Providers,
         trees: ProviderTrees,
-        workers: Workers,
+        workers: RequestPool,
         retries: Retries,
         interval: Callable[[], float],
     ) -> None:

@@ -23,14 +23,18 @@ from compute_agent.scheduler.claiming.claim_order import (
 )
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
-from compute_agent.scheduler.claiming.together import ClaimsTogether, Placed, with_group_host
+from compute_agent.scheduler.claiming.together import (
+    ClaimsTogether,
+    PlacedInstance,
+    with_group_host,
+)
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
 from compute_agent.scheduler.placement import ClaimAnswer, ClaimRefusal, Placement
 from compute_agent.scheduler.search.rebuild import is_rebuild
-from compute_agent.scheduler.search.search import Found, Search
+from compute_agent.scheduler.search.search import Search, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
 from compute_agent.scheduler.selection import Selection, selection_of
 from compute_agent.scheduler.weighers import order
@@ -157,8 +161,8 @@ class Scheduler:
         ]
 
     def _place_together(
-        self, spec: RequestSpec, instances: Sequence[str], found_hosts: Found
-    ) -> tuple[list[Placed], list[HostState]]:
+        self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
+    ) -> tuple[list[PlacedInstance], list[HostState]]:
         ordered = partial(self._ordered, members=found_hosts.members)
         together = ClaimsTogether(
             self._placement, self._search, ordered, self._give_back, self._observer
@@ -169,10 +173,10 @@ class Scheduler:
         self,
         spec: RequestSpec,
         instances: Sequence[str],
-        found_hosts: Found,
+        found_hosts: SearchResult,
         claims: Claims,
-    ) -> tuple[list[Placed], list[HostState]]:
-        chosen: list[Placed] = []
+    ) -> tuple[list[PlacedInstance], list[HostState]]:
+        chosen: list[PlacedInstance] = []
         remaining_hosts, held = list(found_hosts.hosts), HeldClaims()
         try:
             for instance in instances:
@@ -196,10 +200,10 @@ class Scheduler:
         spec: RequestSpec,
         instance: str,
         hosts: Sequence[HostState],
-        found_hosts: Found,
+        found_hosts: SearchResult,
         held: HeldClaims,
         claims: Claims,
-    ) -> tuple[Placed, list[HostState]]:
+    ) -> tuple[PlacedInstance, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
 
         `held` gets what the instance holds, or may hold if the answer to its claim was lost.
@@ -254,7 +258,7 @@ class Scheduler:
         spec: RequestSpec,
         instance: str,
         offers: Sequence[Offer],
-        found_hosts: Found,
+        found_hosts: SearchResult,
         lost: Sequence[LostClaim],
         held: HeldClaims,
         claims: Claims,
@@ -301,12 +305,12 @@ class Scheduler:
 
     def _won(
         self, instance: str, offer: Offer, lost: Sequence[LostClaim], held: HeldClaims
-    ) -> Placed:
+    ) -> PlacedInstance:
         host, candidate = offer
         held.won(instance, candidate)
         self._observer.claimed(ClaimOutcome.WON, again=bool(lost))
         LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
-        return Placed(host, candidate)
+        return PlacedInstance(host, candidate)
 
     def _ordered(
         self,
@@ -327,7 +331,7 @@ class Scheduler:
         self,
         spec: RequestSpec,
         hosts: Sequence[HostState],
-        chosen: Sequence[Placed],
+        chosen: Sequence[PlacedInstance],
         instance: str,
         members: GroupMembers,
     ) -> list[HostState]:

@@ -36,7 +36,7 @@ from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
     UnknownName,
-    Wanted,
+    WantedHolding,
 )
 from compute_agent.scheduler.provider_names import ProviderNames
 from compute_agent.state.shapes import Shape
@@ -48,7 +48,7 @@ _TREES_SINCE: Microversion = (1, 1)
 
 
 class PlacementClient:
-    """Implements `placement_port.Placement`.  Safe in several threads.
+    """Implements `placement.Placement`.  Safe in several threads.
 
     :param transport: how requests reach placement.
     :param clock: seconds that only grow, for how long names are kept.
@@ -80,12 +80,12 @@ class PlacementClient:
 
     @contextmanager
     def errand(self, request_id: str = "") -> Iterator[str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         with self._connection.tracing(request_id or None) as tally:
             yield tally.global_request_id
 
     def understands_extensions(self) -> bool:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         return self._connection.understands_extensions()
 
     def allocation_candidates(
@@ -95,7 +95,7 @@ class PlacementClient:
         *,
         extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         version = self._connection.newest(NEWEST)
         if version < minimum:
             raise errors.PlacementTooOld(
@@ -121,7 +121,7 @@ class PlacementClient:
         return body, answer.version
 
     def explanation(self, parameters: Sequence[tuple[str, str]]) -> Explanation | None:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         try:
             return self._placement.candidates.explain(parameters)
         except errors.AllocationCandidateRetrievalFailed as error:
@@ -131,7 +131,7 @@ class PlacementClient:
             raise
 
     def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         query = urlencode(list(parameters), safe=":,!")
         doing = "Counting the providers that a constraint leaves"
         try:
@@ -154,7 +154,7 @@ class PlacementClient:
         microversion: Microversion,
         consumer_type: str,
     ) -> ClaimRefusal | None:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         try:
             result = self._placement.allocations.claim_resources(
                 consumer,
@@ -173,7 +173,7 @@ class PlacementClient:
         return None
 
     def takes_alternatives(self) -> bool:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         return self._placement.alternatives.available
 
     def claim_first(
@@ -185,7 +185,7 @@ class PlacementClient:
         user_id: str,
         consumer_type: str,
     ) -> ClaimAnswer:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         try:
             answer = self._placement.alternatives.claim_first(
                 consumer, allocation_requests, project_id, user_id, consumer_type
@@ -206,14 +206,14 @@ class PlacementClient:
         )
 
     def holding(self, consumer: str) -> Holding:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         record = self._placement.allocations.get_allocs_for_consumer(consumer)
         return Holding(of_record(record), record)
 
     def consumers_on(
         self, root: str, providers: Collection[str], consumers: Collection[str]
     ) -> frozenset[str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         if self._connection.understands_extensions(_TREES_SINCE):
             try:
                 return frozenset(consumers) & self._holders_in_tree(root)
@@ -243,15 +243,15 @@ class PlacementClient:
         return frozenset(tree["allocations"])
 
     def release(self, consumer: str) -> bool:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         return self._placement.allocations.delete_allocation(consumer)
 
     def release_exactly(self, consumer: str, holding: Holding) -> None:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         self._placement.allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
 
-    def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
-        """See `placement_port.Placement`."""
+    def exchange(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
+        """See `placement.Placement`."""
         try:
             lacking = self._placement.exchange.write(
                 {c: _record(wanted_holding) for c, wanted_holding in wanted.items()}
@@ -261,11 +261,11 @@ class PlacementClient:
         return _shortage(lacking) if lacking is not None else None
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         return frozenset(uuid for uuid in uuids if MISC_SHARES_VIA_AGGREGATE in self._traits(uuid))
 
     def aggregates(self, uuid: str) -> frozenset[str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         path = f"/resource_providers/{uuid}/aggregates"
         return frozenset(
             self._get(
@@ -274,18 +274,18 @@ class PlacementClient:
         )
 
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         return {
             provider["uuid"]: self._traits(provider["uuid"])
             for provider in self._placement.providers.in_tree(root)
         }
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         return self._provider_names.of(uuids)
 
     def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         roots = {}
         for uuid in uuids:
             provider = self._placement.providers.get(uuid)
@@ -294,14 +294,14 @@ class PlacementClient:
         return roots
 
     def root_named(self, name: str) -> str | None:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         provider = self._placement.providers.by_name(name)
         if provider is None or provider["parent_provider_uuid"] is not None:
             return None
         return provider["uuid"]
 
     def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         if self._connection.understands_extensions(FEED_SINCE):
             return self._followed_roots.current()
         return self._listed_roots()
@@ -324,7 +324,7 @@ class PlacementClient:
         return Layout.NESTED if HW_NUMA_ROOT in traits else Layout.FLAT
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
-        """See `placement_port.Placement`."""
+        """See `placement.Placement`."""
         path = f"/traits?name=startswith:{quote(prefix)}"
         known = self._get(path, "Reading the known traits", response_schemas.TRAITS)
         return frozenset(known["traits"])
@@ -361,7 +361,7 @@ def _already_claimed(result: AlreadyClaimed) -> errors.AllocationUpdateFailed:
     )
 
 
-def _record(wanted_holding: Wanted) -> dict[str, Any]:
+def _record(wanted_holding: WantedHolding) -> dict[str, Any]:
     read = wanted_holding.holding.record
     record = {
         "allocations": as_request(wanted_holding.allocations),

@@ -59,7 +59,7 @@ class RootFacts:
         return None
 
 
-class Verdict(Enum):
+class IdentityDecision(Enum):
     """The decision for a host without an identity file."""
 
     CREATE = "take a new uuid"
@@ -71,7 +71,7 @@ class Verdict(Enum):
 class Adoption:
     """A verdict with the uuid to take over, or the reason of a refusal."""
 
-    verdict: Verdict
+    verdict: IdentityDecision
     uuid: str | None = None
     reason: str = ""
 
@@ -247,23 +247,23 @@ def decide_adoption(
     :param adopt_asked: the operator set ``--adopt``.
     """
     if root is None:
-        return Adoption(Verdict.CREATE)
+        return Adoption(IdentityDecision.CREATE)
     why = root.why_no_host()
     if why is not None:
         return Adoption(
-            Verdict.REFUSE,
+            IdentityDecision.REFUSE,
             reason=f"The name {root.name!r} of this host belongs to resource provider {root.uuid} "
             f"in placement, which is not a host: {why}. Rename or delete that provider, or give "
             "this host another name.",
         )
     if adopt_asked:
-        return Adoption(Verdict.ADOPT, root.uuid)
+        return Adoption(IdentityDecision.ADOPT, root.uuid)
     existing = (
         f"Placement has a root resource provider named {root.name!r} already, uuid {root.uuid}"
     )
     if not root.traits & OWNER_TRAITS:
         return Adoption(
-            Verdict.REFUSE,
+            IdentityDecision.REFUSE,
             reason=f"{existing}, and it is not marked as a compute node's. If it is this host, "
             "start once with --adopt; otherwise rename or delete that provider.",
         )
@@ -274,12 +274,12 @@ def decide_adoption(
             else "but no instance runs here"
         )
         return Adoption(
-            Verdict.REFUSE,
+            IdentityDecision.REFUSE,
             reason=f"{existing}, which has allocations, {but}. Has another "
             "machine taken this name, or was this one reinstalled? If the provider is this host's, "
             "start once with --adopt.",
         )
-    return Adoption(Verdict.ADOPT, root.uuid)
+    return Adoption(IdentityDecision.ADOPT, root.uuid)
 
 
 def renamed(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.state import identity
-from compute_agent.state.identity import Marker, RootFacts, Verdict
+from compute_agent.state.identity import IdentityDecision, Marker, RootFacts
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
@@ -135,7 +135,7 @@ class NodeSetup:
             has_instances=None if listed is None else bool(listed),
             adopt_asked=self._adopt_asked,
         )
-        if adoption.verdict is Verdict.REFUSE:
+        if adoption.verdict is IdentityDecision.REFUSE:
             raise errors.InvalidNodeConfiguration(adoption.reason)
         uuid = adoption.uuid or identity.new_uuid()
         self._is_new = adoption.uuid is None
@@ -145,7 +145,9 @@ class NodeSetup:
                 "Node %s has the uuid %s (%s), kept in %s.",
                 name,
                 uuid,
-                "taken over from placement" if adoption.verdict is Verdict.ADOPT else "new",
+                "taken over from placement"
+                if adoption.verdict is IdentityDecision.ADOPT
+                else "new",
                 self._state_path / identity.COMPUTE_ID,
             )
         return uuid

@@ -27,7 +27,7 @@ from compute_agent.tracker.node_lock import Holdable, InOrder, Lent
 from compute_agent.tracker.pass_accounts import PassAccounts, PassAttempt
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
-from compute_agent.tracker.passes.proposal import Proposal, Target
+from compute_agent.tracker.passes.proposal import PassTarget, Proposal
 from compute_agent.tracker.remedies import as_one, kind_of, subject_of
 from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
 
@@ -363,8 +363,8 @@ class ResourceTracker:
     def _drawn(self, decision: Decision) -> float:
         return max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
 
-    def _target(self, node: Node) -> Target:
-        return Target(
+    def _target(self, node: Node) -> PassTarget:
+        return PassTarget(
             name=node.name,
             uuid=node.uuid,
             enabled=self._is_enabled(),

@@ -49,7 +49,7 @@ class _Pass(threading.local):
 
 
 @dataclass(frozen=True, slots=True)
-class _Proposal:
+class _LaidOutNode:
     topology: HostTopology
     layout: HostLayout
     identities: Identities
@@ -255,7 +255,7 @@ class TopologyDriver(ComputeDriver):
         moved = any(tree.data(uuid).generation != before.data(uuid).generation for uuid in common)
         return tree if moved else before
 
-    def _propose(self, stored: ProviderTree, tree: ProviderTree, nodename: str) -> _Proposal:
+    def _propose(self, stored: ProviderTree, tree: ProviderTree, nodename: str) -> _LaidOutNode:
         """Lay the node out.
 
         :param stored: the tree as placement has it, which the layout goes on from.
@@ -276,7 +276,7 @@ class TopologyDriver(ComputeDriver):
         identities = identify(tree, root.uuid, layout)
         self._gpu_of.update(_gpus(topology, layout, identities))
         inherited = {rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()}
-        return _Proposal(topology, layout, identities, Ratios(options.ratios, inherited))
+        return _LaidOutNode(topology, layout, identities, Ratios(options.ratios, inherited))
 
     def _disk_is_shared(self, tree: ProviderTree, root: ProviderData) -> bool:
         """Whether a sharing provider gives the disk, so that the root must not count it again.

@@ -79,7 +79,7 @@ class _Pieces(dict[int, str]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Alone:
+class _ItemBodies:
     """Allocations and mappings of each item, by its position in one tree."""
 
     parts: list[_Pieces]
@@ -154,7 +154,7 @@ class Renderer:
         self._mapped: dict[tuple[int, int], str] = {}
         #: whether a candidate of distinct providers is one allocation and one mapping for each item
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
-        self._alone: dict[int, _Alone] = {}
+        self._alone: dict[int, _ItemBodies] = {}
         self._account = account or Account()
         self._kept_size = _KeptSize(self._account)
 
@@ -318,7 +318,7 @@ class Renderer:
         if alone is None:
             uuid, items = self.index.columns.uuid, range(len(self.plan.items))
             kept_size = self._kept_size
-            alone = self._alone[root] = _Alone(
+            alone = self._alone[root] = _ItemBodies(
                 [_Pieces(self._part((item,)), uuid, root, kept_size) for item in items],
                 [
                     _Pieces(f'"{group.suffix}":["%s"]', uuid, root, kept_size)

@@ -32,7 +32,7 @@ from placement_server.conf import (
     unread_options,
 )
 from placement_server.http_server.certificates import Certificate
-from placement_server.http_server.server import HttpServer, Limits
+from placement_server.http_server.server import HttpServer, ServerLimits
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_missing_file
 from placement_server.store.connection.url import shown_url
@@ -167,7 +167,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         listener,
         # Imported in each worker: what it imports is not shared with the parent.
         lambda: _application(conf),
-        Limits(
+        ServerLimits(
             workers=arguments.workers,
             threads=arguments.threads,
             client_timeout=conf.placement_server.client_timeout,

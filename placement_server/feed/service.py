@@ -9,7 +9,7 @@ from placement_server.feed.horizon import Horizon
 from placement_server.feed.watchers import Selection, Wait, Watchers
 from placement_server.store.changes import history
 from placement_server.store.changes.cursor import Position
-from placement_server.store.changes.history import Change
+from placement_server.store.changes.history import ChangeRecord
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -29,14 +29,14 @@ class ChangesPruned(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChangesAnswer:
     """Some changes, in order.
 
     :ivar last: the id up to which these are all that were asked for.
     :ivar oldest: the id of the oldest record that is still there.
     """
 
-    changes: Sequence[Change]
+    changes: Sequence[ChangeRecord]
     last: int
     oldest: int
 
@@ -58,7 +58,7 @@ class ChangeFeed:
         after: int | None,
         selection: Selection,
         begin_wait: Callable[[], None] = lambda: None,
-    ) -> Answer:
+    ) -> ChangesAnswer:
         """Return the changes behind an id; none for None, which stands for the newest.
 
         :param begin_wait: is called before it waits for a transaction that may still commit a
@@ -76,7 +76,7 @@ class ChangeFeed:
         *,
         begin: Callable[[], None],
         wait: Wait | None,
-    ) -> Answer:
+    ) -> ChangesAnswer:
         """Return the changes behind an id, once there are some or the time is over.
 
         :param begin: is called before it waits, perhaps more than once.
@@ -100,10 +100,10 @@ class ChangeFeed:
 
 def _answer(
     tx: ReadTransaction, position: Position, after: int | None, selection: Selection
-) -> Answer:
+) -> ChangesAnswer:
     oldest = history.oldest(tx)
     if after is None:
-        return Answer((), position.settled, oldest)
+        return ChangesAnswer((), position.settled, oldest)
     if not oldest - 1 <= after <= max(position.last, oldest - 1):
         raise ChangesPruned(oldest, position.last)
     changes = history.page(
@@ -116,4 +116,6 @@ def _answer(
     )
     # another process may know already that more is final
     last = max(after, position.settled)
-    return Answer(changes, changes[-1].id if len(changes) == selection.most else last, oldest)
+    return ChangesAnswer(
+        changes, changes[-1].id if len(changes) == selection.most else last, oldest
+    )

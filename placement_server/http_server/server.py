@@ -28,7 +28,7 @@ _CONNECTIONS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """Limits of the load, and of clients.
 
     :ivar threads: requests that one worker serves at a time.
@@ -63,7 +63,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         self,
         listener: socket.socket,
         application: Callable[[], Any],
-        limits: Limits,
+        limits: ServerLimits,
         *,
         tls: Certificate | None,
         when_ready: Callable[[], None],

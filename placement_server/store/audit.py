@@ -48,7 +48,7 @@ _SUMS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Violation:
     """One violation of an invariant; ``mendable`` if :func:`repair` can correct it."""
 
     check: str
@@ -60,12 +60,12 @@ class Problem:
         return f"{self.check}: {self.subject}: {self.detail}"
 
 
-def audit(tx: ReadTransaction) -> list[Problem]:
+def audit(tx: ReadTransaction) -> list[Violation]:
     """Return all violations, in one consistent view of the database."""
     return [problem for check in _CHECKS for problem in check(tx)]
 
 
-def _uses(tx: ReadTransaction) -> Iterator[Problem]:
+def _uses(tx: ReadTransaction) -> Iterator[Violation]:
     total = func.coalesce(_SUMS.c.total, 0)
     statement = (
         select(_P.uuid, resource_classes.c.name, _I.resource_class_id, _I.used, total)
@@ -82,7 +82,7 @@ def _uses(tx: ReadTransaction) -> Iterator[Problem]:
         .where(_I.used != total)
     )
     for uuid, name, class_id, used, held in tx.execute(statement):
-        yield Problem(
+        yield Violation(
             "use",
             f"{name or class_id} of provider {uuid}",
             f"{used} in use by the inventory, {int(held)} by the sum of its allocations",
@@ -90,7 +90,7 @@ def _uses(tx: ReadTransaction) -> Iterator[Problem]:
         )
 
 
-def _capacities(tx: ReadTransaction) -> Iterator[Problem]:
+def _capacities(tx: ReadTransaction) -> Iterator[Violation]:
     statement = (
         select(
             _P.uuid,
@@ -106,7 +106,7 @@ def _capacities(tx: ReadTransaction) -> Iterator[Problem]:
     for uuid, class_id, total, reserved, ratio, capacity in tx.execute(statement):
         right = usable(total, reserved, ratio)
         if capacity != right:
-            yield Problem(
+            yield Violation(
                 "capacity",
                 f"class {class_id} of provider {uuid}",
                 f"is {capacity}, and {right} by total, reserved and ratio",
@@ -114,7 +114,7 @@ def _capacities(tx: ReadTransaction) -> Iterator[Problem]:
             )
 
 
-def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Problem]:
+def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Violation]:
     statement = (
         select(_A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)
         .outerjoin(
@@ -127,7 +127,7 @@ def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Problem]:
         .where(_I.id.is_(None))
     )
     for consumer, provider_id, class_id, used in tx.execute(statement):
-        yield Problem(
+        yield Violation(
             "allocation",
             f"consumer {consumer}",
             f"holds {used} of class {class_id} of provider number {provider_id}, which has no "
@@ -136,14 +136,14 @@ def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Problem]:
         )
 
 
-def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Problem]:
+def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Violation]:
     statement = (
         select(_A.consumer_id)
         .where(~sa.exists().where(consumers.c.uuid == _A.consumer_id))
         .distinct()
     )
     for (consumer,) in tx.execute(statement):
-        yield Problem(
+        yield Violation(
             "consumer",
             f"consumer {consumer}",
             "has allocations but no record; run 'placement-manage db online_data_migrations'",
@@ -151,11 +151,11 @@ def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Problem]:
         )
 
 
-def _consumers_without_allocations(tx: ReadTransaction) -> Iterator[Problem]:
+def _consumers_without_allocations(tx: ReadTransaction) -> Iterator[Violation]:
     for uuid, generation in tx.execute(
         select(consumers.c.uuid, consumers.c.generation).where(_IS_ORPHAN)
     ):
-        yield Problem(
+        yield Violation(
             "consumer",
             f"consumer {uuid}",
             f"has a record of generation {generation} but no allocations",
@@ -163,15 +163,15 @@ def _consumers_without_allocations(tx: ReadTransaction) -> Iterator[Problem]:
         )
 
 
-def _trees(tx: ReadTransaction) -> Iterator[Problem]:
+def _trees(tx: ReadTransaction) -> Iterator[Violation]:
     providers = _provider_rows(tx)
     for provider_id, (uuid, parent_id, root_id) in providers.items():
         if parent_id is not None and parent_id not in providers:
-            yield Problem("tree", f"provider {uuid}", f"its parent {parent_id} is gone", False)
+            yield Violation("tree", f"provider {uuid}", f"its parent {parent_id} is gone", False)
             continue
         top = _top(providers, provider_id)
         if top is None:
-            yield Problem(
+            yield Violation(
                 "tree",
                 f"provider {uuid}",
                 "is its own ancestor; take it out with PUT /resource_providers/{uuid} and "
@@ -179,7 +179,7 @@ def _trees(tx: ReadTransaction) -> Iterator[Problem]:
                 False,
             )
         elif top != root_id:
-            yield Problem(
+            yield Violation(
                 "tree",
                 f"provider {uuid}",
                 f"has root number {root_id}, its topmost ancestor is number {top}",
@@ -187,10 +187,10 @@ def _trees(tx: ReadTransaction) -> Iterator[Problem]:
             )
 
 
-def _strays(tx: ReadTransaction) -> Iterator[Problem]:
+def _strays(tx: ReadTransaction) -> Iterator[Violation]:
     for table in (inventories, resource_provider_aggregates):
         for (provider_id,) in tx.execute(_stray_owners(table)):
-            yield Problem(
+            yield Violation(
                 "stray",
                 f"table {table.name}",
                 f"has rows of provider number {provider_id}, which does not exist",
@@ -198,7 +198,7 @@ def _strays(tx: ReadTransaction) -> Iterator[Problem]:
             )
 
 
-def _unknown_classes(tx: ReadTransaction) -> Iterator[Problem]:
+def _unknown_classes(tx: ReadTransaction) -> Iterator[Violation]:
     """Find rows of classes that do not exist.
 
     No request shows them, and they cannot be claimed or given back.
@@ -212,7 +212,7 @@ def _unknown_classes(tx: ReadTransaction) -> Iterator[Problem]:
             .group_by(class_id, owner, _P.uuid)
         )
         for number, provider_id, uuid, rows in tx.execute(statement):
-            yield Problem(
+            yield Violation(
                 "class",
                 f"table {table.name}",
                 f"has {rows} of class {number} at provider {uuid or f'number {provider_id}'}, and "
@@ -223,7 +223,7 @@ def _unknown_classes(tx: ReadTransaction) -> Iterator[Problem]:
 
 _IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
 
-_CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Problem]], ...]] = (
+_CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Violation]], ...]] = (
     _uses,
     _capacities,
     _allocations_without_inventory,

@@ -19,7 +19,7 @@ from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.schema import revision, standard_names
-from placement_server.store.schema.names import Names
+from placement_server.store.schema.names import NameTables
 from placement_server.store.transactions import outcome, retry
 from placement_server.store.transactions.engine import Engines, create_engines
 from placement_server.store.transactions.known_owners import KnownOwners
@@ -43,7 +43,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class _Turn:
+class _WriterLock:
     """A reentrant lock of threads, with the timeout of the database's locks."""
 
     def __init__(self, timeout: float) -> None:
@@ -74,7 +74,7 @@ class Store:
     ) -> None:
         self.options = options
         self.url = url
-        self.names = Names()
+        self.names = NameTables()
         self._engines = engines
         self._clock = clock
         self._known_owners = KnownOwners()
@@ -82,7 +82,7 @@ class Store:
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
         # In memory there is one connection only, which readers share too.
         self._turn: contextlib.AbstractContextManager[object] = (
-            _Turn(options.lock_timeout)
+            _WriterLock(options.lock_timeout)
             if engines.writer.dialect.name == "sqlite"
             else contextlib.nullcontext()
         )

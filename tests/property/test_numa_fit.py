@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.claims.host_cells import FreeCell
-from compute_agent.claims.numa_fit import GuestNeeds, GuestNode, HostNetworks, fit
+from compute_agent.claims.numa_fit import GuestNeeds, HostNetworks, NodeNeed, fit
 
 small = st.integers(0, 3)
-nodes = st.lists(st.builds(GuestNode, small, small, small), min_size=1, max_size=4)
+nodes = st.lists(st.builds(NodeNeed, small, small, small), min_size=1, max_size=4)
 rooms = st.lists(st.tuples(small, small, small), max_size=5)
 near = st.frozensets(st.integers(0, 4), max_size=3)
 
 
-def has_room(cell: FreeCell, node: GuestNode) -> bool:
+def has_room(cell: FreeCell, node: NodeNeed) -> bool:
     return (
         cell.vcpus >= node.vcpus
         and len(cell.pinnable) >= node.pinned

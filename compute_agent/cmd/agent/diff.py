@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compute_agent.cmd.agent.exit_status import Exit
 from compute_agent.manage.host_diff import (
     PROVIDER,
-    Difference,
+    HostDifference,
     HostTree,
     differences,
     read_host,
@@ -48,7 +48,7 @@ def run(conf: cfg.ConfigOpts, first: str, second: str, *, as_json: bool) -> int:
     return Exit.WOULD_CHANGE if all_differences else Exit.FINE
 
 
-def _print(first: HostTree, second: HostTree, all_differences: list[Difference]) -> None:
+def _print(first: HostTree, second: HostTree, all_differences: list[HostDifference]) -> None:
     if not all_differences:
         print(f"{first.name} and {second.name} are equal: {len(first.providers)} provider(s) each")
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.claims.guests import Presence
     from compute_agent.drift.healing.healer import Healer
-    from compute_agent.drift.instances.instance import InstanceCatalogue, Ports
+    from compute_agent.drift.instances.instance import InstanceCatalogue, PortSource
     from compute_agent.drift.instances.source import InstanceSource
     from compute_agent.drift.repair import Remedies, Treated
     from compute_agent.placement.transports.transport import Transport
@@ -37,10 +37,10 @@ def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedi
     # a reload reports a fault and goes on, so it is checked again
     check_healing(parts.conf)
     with ExitStack() as closing:
-        yield _Remedies(parts, way or KeystoneTransport.from_conf(parts.conf), closing)
+        yield _ConfiguredRemedies(parts, way or KeystoneTransport.from_conf(parts.conf), closing)
 
 
-class _Remedies:
+class _ConfiguredRemedies:
     """Remedies, each made when it is needed."""
 
     def __init__(self, parts: AgentParts, way: Transport, closing: ExitStack) -> None:
@@ -114,7 +114,7 @@ class _Remedies:
         closing.callback(agents.close)
         return AgentsSource(agents)
 
-    def _catalogue(self) -> tuple[InstanceCatalogue, Ports]:
+    def _catalogue(self) -> tuple[InstanceCatalogue, PortSource]:
         from compute_agent.drift.instances.file import InstanceFile
         from compute_agent.drift.instances.instance import DescribedPorts
 
@@ -127,7 +127,7 @@ class _Remedies:
         nova = NovaCatalogue(Compute.from_conf(self._conf), Images.from_conf(self._conf))
         return nova, NeutronPorts.from_conf(self._conf)
 
-    def _healer(self, ports: Ports) -> Healer:
+    def _healer(self, ports: PortSource) -> Healer:
         from compute_agent.drift.healing.assembly import healer_of
         from compute_agent.report.client import ReportClient
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PrintedParts:
     """The parts of a tree that are printed.
 
     :ivar details: every provider with a table of its inventories, its traits and aggregates.
@@ -76,7 +76,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         if not as_json:
             _print_plan(name, proposal, lines, is_new=parts.setup.is_unwritten)
             if with_tree:
-                _print_tree(proposal.wanted, proposal.root_uuid, {}, {}, View())
+                _print_tree(proposal.wanted, proposal.root_uuid, {}, {}, PrintedParts())
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:
@@ -90,7 +90,7 @@ def show(
     *,
     as_json: bool,
     age_of: Callable[[str], float | None],
-    view: View,
+    view: PrintedParts,
 ) -> int:
     """Print the tree placement has for each node.
 
@@ -190,7 +190,7 @@ def _print_tree(
     root_uuid: str,
     usages: Mapping[str, Mapping[str, int]],
     ages: Ages,
-    view: View,
+    view: PrintedParts,
 ) -> None:
     from compute_agent.cmd.trees.full_view import provider_tree
     from compute_agent.cmd.trees.view import short_tree

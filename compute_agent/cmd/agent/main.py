@@ -263,7 +263,7 @@ def _show(namespace: argparse.Namespace) -> int:
 
     _refuse_parts_of_everything(namespace)
     parts = _parts(namespace)
-    view = inspection.View(
+    view = inspection.PrintedParts(
         details=namespace.details,
         resource_class=namespace.resource_class,
         only_used=namespace.used,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.manage.drain import Holder, HostUse, Move
+    from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
     from compute_agent.manage.fleet import FleetHost
     from compute_agent.placement.api import PlacementApi
 
@@ -203,10 +203,10 @@ def _undo(
     heard: Mapping[str, Any],
 ) -> int:
     from compute_agent.manage import fleet
-    from compute_agent.manage.hosts import Refused
+    from compute_agent.manage.hosts import CommandRefused
 
     if host.service is not None and not host.is_enabled and not host.reason.startswith(_REASON):
-        raise Refused(
+        raise CommandRefused(
             f"Host {host.name} was not drained but disabled: {host.reason or 'no reason given'}. "
             f"`compute-manage host enable {host.name}` enables it. Nothing was changed."
         )
@@ -258,17 +258,17 @@ def _moves(
     placement: PlacementApi,
     drained: _Drained,
     parameters: Sequence[tuple[str, str]],
-    use: HostUse | None,
-) -> list[Move]:
+    use: HostHolders | None,
+) -> list[ConsumerMove]:
     from compute_agent.manage import drain
 
     holders = () if use is None else use.holders
     root = drained.host.uuid
     gone = [root, *drained.left_out]
-    fleet: drain.Fleet = (
-        drain.WhatIf(partial(drain.what_if, placement.connection), gone)
+    fleet: drain.RemainingHosts = (
+        drain.SupposedHosts(partial(drain.what_if, placement.connection), gone)
         if drained.together
-        else drain.Candidates(placement, gone)
+        else drain.PlacementHosts(placement, gone)
     )
     moves = []
     with progress_bars() as progress:
@@ -287,11 +287,11 @@ def _watched(
     namespace: argparse.Namespace,
     placement: PlacementApi,
     drained: _Drained,
-    use: HostUse | None,
-) -> HostUse | None:
+    use: HostHolders | None,
+) -> HostHolders | None:
     """Follow the host until it is empty or the time is over; return what it is then."""
     from compute_agent.manage import drain
-    from compute_agent.manage.hosts import Refused
+    from compute_agent.manage.hosts import CommandRefused
 
     out = sys.stderr if namespace.json else sys.stdout
     deadline = None if namespace.timeout is None else time.monotonic() + namespace.timeout
@@ -313,7 +313,7 @@ def _watched(
         _print_difference(use.holders, () if now is None else now.holders, partial(_line, out))
         use = now
         if use is not None and not use.is_disabled:
-            raise Refused(
+            raise CommandRefused(
                 f"Host {drained.host.name} was enabled while it was drained, by an operator or by "
                 f"its agent that came back; {counted(len(use.holders), 'consumer')} left. Repeat "
                 "the command to disable it again."
@@ -337,7 +337,7 @@ def _line(out: Any, text: str) -> None:
 
 
 def _document(
-    namespace: argparse.Namespace, drained: _Drained, moves: Sequence[Move]
+    namespace: argparse.Namespace, drained: _Drained, moves: Sequence[ConsumerMove]
 ) -> dict[str, object]:
     host = drained.host
     return {
@@ -354,7 +354,7 @@ def _document(
     }
 
 
-def _print(drained: _Drained, moves: Sequence[Move], *, is_dry_run: bool) -> None:
+def _print(drained: _Drained, moves: Sequence[ConsumerMove], *, is_dry_run: bool) -> None:
     host = drained.host
     if drained.was_disabled:
         how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
@@ -379,7 +379,7 @@ def _print(drained: _Drained, moves: Sequence[Move], *, is_dry_run: bool) -> Non
         print(f"Left out as destinations, since their agents fell silent: {names}.")
 
 
-def _table(moves: Sequence[Move]) -> Table:
+def _table(moves: Sequence[ConsumerMove]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="dim", pad_edge=False)

@@ -90,9 +90,9 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status of an error."""
     from compute_agent.drift.instances.agents import AgentRefused
-    from compute_agent.manage.hosts import Refused
+    from compute_agent.manage.hosts import CommandRefused
 
-    if isinstance(error, Refused | AgentRefused):
+    if isinstance(error, CommandRefused | AgentRefused):
         return Exit.REFUSED
     if isinstance(error, errors.PlacementError):
         return Exit.PLACEMENT
@@ -171,7 +171,7 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
 
 def _report(namespace: argparse.Namespace) -> int:
     from compute_agent.manage import fleet
-    from compute_agent.manage.hosts import Refused
+    from compute_agent.manage.hosts import CommandRefused
 
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
@@ -179,7 +179,7 @@ def _report(namespace: argparse.Namespace) -> int:
     with agents_on_bus(conf) as agents:
         node = agents.nodes([uuid]).get(uuid) if agents is not None else None
         if agents is None or node is None:
-            raise Refused(
+            raise CommandRefused(
                 f"No agent of host {name} was heard, so nobody can report it: look at it there "
                 "(`systemctl status compute-agent`)."
             )

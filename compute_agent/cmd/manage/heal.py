@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from compute_agent.drift.healing.healer import Healer, Outcome
     from compute_agent.drift.healing.run import HealResult
-    from compute_agent.drift.instances.instance import Ports
+    from compute_agent.drift.instances.instance import PortSource
 
 
 class HealExit(IntEnum):
@@ -143,7 +143,7 @@ def _heal(namespace: argparse.Namespace) -> int:
     with ExitStack() as closing:
         bars = closing.enter_context(progress_bars())
         catalogue, ports = sources.catalogue(namespace, conf)
-        agents = sources.Agents(conf)
+        agents = sources.DevicesFromAgents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)
         result = Heal(catalogue, healer, options, bars.show).run()
@@ -169,8 +169,8 @@ def _check(namespace: argparse.Namespace) -> None:
 def _healer(
     namespace: argparse.Namespace,
     conf: cfg.ConfigOpts,
-    ports: Ports,
-    agents: sources.Agents,
+    ports: PortSource,
+    agents: sources.DevicesFromAgents,
     closing: ExitStack,
 ) -> Healer:
     from compute_agent.drift.healing.assembly import healer_of

@@ -115,14 +115,14 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status of an error."""
-    from compute_agent.manage.hosts import Refused
+    from compute_agent.manage.hosts import CommandRefused
     from compute_agent.state.files import AgentRunning
 
     if isinstance(error, AgentRunning):
         return Exit.AGENT_RUNNING
     if isinstance(error, errors.VirtDriverNotReady | errors.HypervisorUnavailable):
         return Exit.DRIVER_NOT_READY
-    if isinstance(error, Refused):
+    if isinstance(error, CommandRefused):
         return Exit.REFUSED
     if isinstance(error, errors.PlacementError):
         return Exit.PLACEMENT

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from compute_agent.cmd.progress import ProgressBars
     from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.drift.instances.instance import Instance, InstanceCatalogue, Ports
+    from compute_agent.drift.instances.instance import Instance, InstanceCatalogue, PortSource
     from compute_agent.drift.instances.source import InstanceSource
     from compute_agent.virt.driver import InstanceDevices
 
@@ -76,7 +76,7 @@ def listing_source(
 
 def catalogue(
     namespace: argparse.Namespace, conf: cfg.ConfigOpts
-) -> tuple[InstanceCatalogue, Ports]:
+) -> tuple[InstanceCatalogue, PortSource]:
     """Return the sources of the needs of instances, and of their ports.
 
     :raises InvalidConfiguration: no source can be used.
@@ -108,7 +108,7 @@ def catalogue(
     )
 
 
-class Agents:
+class DevicesFromAgents:
     """The agents as a source of the devices that guests have; without a bus an empty one."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:

@@ -67,7 +67,7 @@ class Listener(Protocol):
         """Take back what `opened` registered, which would keep the connection's memory."""
 
 
-class Connection:
+class LibvirtConnection:
     """One connection, opened when it is first needed and again after it was lost.
 
     Safe for threads. Objects that a call returned (domains, devices) are used within a call: any

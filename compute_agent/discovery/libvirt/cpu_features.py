@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported
 from compute_agent.discovery.libvirt import elements
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, HostCapabilities
 
 LOG = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def spelled(models: Sequence[str], known: Sequence[str]) -> tuple[tuple[str, ...
     return found_models, tuple(m for m in models if m.lower() not in spelling)
 
 
-def known_models(connection: Connection, arch: str) -> tuple[str, ...]:
+def known_models(connection: LibvirtConnection, arch: str) -> tuple[str, ...]:
     """Return the CPU models of an architecture by libvirt's names; empty = it does not list them.
 
     :raises HypervisorUnreachable: there is no answer now.
@@ -136,7 +136,7 @@ def known_models(connection: Connection, arch: str) -> tuple[str, ...]:
 
 
 def unfit_models(
-    connection: Connection, options: GuestCpuOptions, host: HostCapabilities
+    connection: LibvirtConnection, options: GuestCpuOptions, host: HostCapabilities
 ) -> tuple[str, ...]:
     """Return those of the custom models that KVM cannot run on this host.
 
@@ -148,7 +148,7 @@ def unfit_models(
     return tuple(model for model in models if _unfit(connection, host.arch, model))
 
 
-def _unfit(connection: Connection, arch: str, model: str) -> bool:
+def _unfit(connection: LibvirtConnection, arch: str, model: str) -> bool:
     document = model_document(arch, model)
     try:
         result = connection.call("compareCPU", lambda c: int(c.compareCPU(document, 0)))
@@ -158,7 +158,7 @@ def _unfit(connection: Connection, arch: str, model: str) -> bool:
 
 
 def guest_features(
-    connection: Connection,
+    connection: LibvirtConnection,
     options: GuestCpuOptions,
     host: HostCapabilities,
     domain_capabilities: Sequence[DomainCapabilities],
@@ -197,7 +197,7 @@ def _is_host_cpu(options: GuestCpuOptions, host: HostCapabilities) -> bool:
 
 
 def _expanded(
-    connection: Connection,
+    connection: LibvirtConnection,
     options: GuestCpuOptions,
     host: HostCapabilities,
     domain_capabilities: Sequence[DomainCapabilities],
@@ -214,7 +214,7 @@ def _expanded(
 
 
 def _expanded_cpu(
-    connection: Connection, options: GuestCpuOptions, arch: str, document: str
+    connection: LibvirtConnection, options: GuestCpuOptions, arch: str, document: str
 ) -> frozenset[str]:
     """Return all features of one CPU; for TCG only those that the emulator implements."""
     _required, disabled = features(document)

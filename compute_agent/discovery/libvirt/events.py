@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.discovery.bursts import QUIET, report_bursts
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 
 if TYPE_CHECKING:
     import libvirt
@@ -57,7 +57,7 @@ class HypervisorEvents:
     """
 
     def __init__(
-        self, connection: Connection, changed: Callable[[str], None], *, quiet: float = QUIET
+        self, connection: LibvirtConnection, changed: Callable[[str], None], *, quiet: float = QUIET
     ) -> None:
         self._connection = connection
         self._changed = changed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.libvirt import cpu_features, domain_capabilities
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, Emulator, HostCapabilities
 
@@ -38,7 +38,7 @@ class AbilityReader:
     runs that for seconds to write them.
     """
 
-    def __init__(self, connection: Connection, options: GuestCpuOptions) -> None:
+    def __init__(self, connection: LibvirtConnection, options: GuestCpuOptions) -> None:
         self._connection = connection
         self._options = options
         self._kept: tuple[object, GuestAbilities] | None = None
@@ -73,7 +73,7 @@ class AbilityReader:
 
 
 def read_domain_capabilities(
-    connection: Connection, host: HostCapabilities, virt_type: str
+    connection: LibvirtConnection, host: HostCapabilities, virt_type: str
 ) -> tuple[DomainCapabilities, ...]:
     """Ask for what guests of each architecture and machine type can have.
 
@@ -99,7 +99,7 @@ def read_domain_capabilities(
     return tuple(facts)
 
 
-def _ask(connection: Connection, emulator: Emulator, machine: str | None, kind: str) -> str:
+def _ask(connection: LibvirtConnection, emulator: Emulator, machine: str | None, kind: str) -> str:
     return connection.call(
         f"getDomainCapabilities of {emulator.arch} {machine or 'guests'}",
         lambda c: str(c.getDomainCapabilities(emulator.path, emulator.arch, machine, kind, 0)),

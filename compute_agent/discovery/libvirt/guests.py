@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CpuId
 from compute_agent.discovery.libvirt import domain, node_devices
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, NodeDevices
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class GuestReading:
     unread: Mapping[str, str] = field(default_factory=dict)
 
 
-def uuids(connection: Connection) -> list[str]:
+def uuids(connection: LibvirtConnection) -> list[str]:
     """Return the uuids of all domains, running or not.
 
     :raises DiscoveryError: libvirt does not list them now.
@@ -37,7 +37,7 @@ def uuids(connection: Connection) -> list[str]:
     return sorted(handle.UUIDString() for handle in _handles(connection))
 
 
-def read(connection: Connection) -> GuestReading:
+def read(connection: LibvirtConnection) -> GuestReading:
     """Describe every domain, running or not. One that ends meanwhile is left out.
 
     :raises DiscoveryError: libvirt does not list them now, or the connection is lost.
@@ -59,7 +59,7 @@ def read(connection: Connection) -> GuestReading:
     )
 
 
-def read_one(connection: Connection, uuid: str) -> Guest | None:
+def read_one(connection: LibvirtConnection, uuid: str) -> Guest | None:
     """Describe a domain; None: there is none with that uuid.
 
     :raises FactMalformed: its description cannot be understood.
@@ -101,7 +101,7 @@ def with_functions(guest: Guest, devices: NodeDevices) -> Guest:
     )
 
 
-def _devices_behind(connection: Connection, guests: Iterable[Guest]) -> NodeDevices:
+def _devices_behind(connection: LibvirtConnection, guests: Iterable[Guest]) -> NodeDevices:
     """List the devices of the kinds that the guests name otherwise than by an address."""
     kinds = set()
     for guest in guests:
@@ -111,7 +111,7 @@ def _devices_behind(connection: Connection, guests: Iterable[Guest]) -> NodeDevi
     return node_devices.read(connection, sorted(kinds))[0] if kinds else NodeDevices()
 
 
-def online_cpus(connection: Connection) -> tuple[CpuId, ...]:
+def online_cpus(connection: LibvirtConnection) -> tuple[CpuId, ...]:
     """Return the CPUs that a guest without a CPU set may run on; empty = unknown.
 
     :raises DiscoveryError: libvirt does not report them now.
@@ -123,12 +123,12 @@ def online_cpus(connection: Connection) -> tuple[CpuId, ...]:
     return tuple(CpuId(cpu) for cpu, online in enumerate(is_online) if online)
 
 
-def _handles(connection: Connection) -> list[libvirt.virDomain]:
+def _handles(connection: LibvirtConnection) -> list[libvirt.virDomain]:
     handles = connection.call("listAllDomains", lambda c: list(c.listAllDomains()))
     return sorted(handles, key=lambda handle: str(handle.UUIDString()))
 
 
-def _described(connection: Connection, uuid: str, handle: libvirt.virDomain) -> Guest | None:
+def _described(connection: LibvirtConnection, uuid: str, handle: libvirt.virDomain) -> Guest | None:
     try:
         xml = connection.call(f"XMLDesc of guest {uuid}", lambda _: str(handle.XMLDesc()))
     except CallFailed as error:

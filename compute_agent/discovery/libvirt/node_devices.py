@@ -25,7 +25,7 @@ from xml.etree.ElementTree import Element
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CellId, MdevType, PciAddress, pci_address
 from compute_agent.discovery.libvirt import elements
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import (
     MdevNodeDevice,
     NetNodeDevice,
@@ -56,7 +56,7 @@ _Result = TypeVar("_Result")
 
 
 def read(
-    connection: Connection, kinds: Iterable[str] = KINDS, before: NodeDevices = NO_DEVICES
+    connection: LibvirtConnection, kinds: Iterable[str] = KINDS, before: NodeDevices = NO_DEVICES
 ) -> tuple[NodeDevices, tuple[str, ...]]:
     """List the node devices, and describe each; returns them with a warning for each left out.
 
@@ -162,7 +162,7 @@ def _name(handle: libvirt.virNodeDevice) -> str:
     return str(handle.name())
 
 
-def _read_one(connection: Connection, handle: libvirt.virNodeDevice) -> NodeDevice | None:
+def _read_one(connection: LibvirtConnection, handle: libvirt.virNodeDevice) -> NodeDevice | None:
     name = _name(handle)
     device = parse(connection.call(f"XMLDesc of {name}", lambda _: str(handle.XMLDesc(0))))
     if not isinstance(device, MdevNodeDevice):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from compute_agent.discovery.errors import CallUnsupported
 from compute_agent.discovery.facts import CpuId
 from compute_agent.discovery.libvirt import capabilities, node_devices
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 
 
 def read(
-    connection: Connection,
+    connection: LibvirtConnection,
     ability_reader: AbilityReader,
     before: HypervisorReading | None = None,
 ) -> HypervisorReading:
@@ -48,7 +48,7 @@ def read(
     )
 
 
-def _cpus(connection: Connection) -> tuple[tuple[CpuId, ...], tuple[CpuId, ...]]:
+def _cpus(connection: LibvirtConnection) -> tuple[tuple[CpuId, ...], tuple[CpuId, ...]]:
     """Return the CPUs that are online, and those that exist; () where they are unknown.
 
     libvirt reports how far the numbers of CPUs go, not which are missing in between.

@@ -18,7 +18,7 @@ from compute_agent.scheduler.search.search import Search, SearchOptions
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.drift.instances.instance import Instance, Ports
+    from compute_agent.drift.instances.instance import Instance, PortSource
     from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient
     from compute_agent.virt.driver import InstanceDevices
@@ -28,7 +28,7 @@ def healer_of(
     conf: cfg.ConfigOpts,
     way: Transport,
     report: ReportClient,
-    ports: Ports,
+    ports: PortSource,
     *,
     devices_of: Callable[[Instance], InstanceDevices | None],
     force: bool = False,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.drift.healing.coverage import Coverage, cover
-from compute_agent.drift.healing.placement_choice import NotPlaced, Placed, Placing
+from compute_agent.drift.healing.placement_choice import NotPlaced, PlacedResources, Placing
 from compute_agent.drift.instances.instance import (
     PORT_ALLOCATION,
     Instance,
     Port,
     PortNotWritten,
-    Ports,
+    PortSource,
     PortsUnreadable,
 )
 from compute_agent.placement.allocations.allocations import UNTYPED, NoCapacity
@@ -101,7 +101,7 @@ class Healer:
         report: ReportClient,
         directory: ProviderDirectory,
         placing: Placing,
-        ports: Ports,
+        ports: PortSource,
         options: HealingOptions,
     ) -> None:
         self._report = report
@@ -164,9 +164,9 @@ class Healer:
         covered = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
         elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
         surplus = without_zeros(add(covered.surplus, elsewhere))
-        found_instance = _Found(instance, ports, record, held_amounts, covered, surplus)
+        found_instance = _ReadInstance(instance, ports, record, held_amounts, covered, surplus)
         if covered.missing is None:
-            return self._settle(found_instance, Placed(), dry_run=dry_run)
+            return self._settle(found_instance, PlacedResources(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
         places = self._placing.places(instance, spec, root, covered, fixed)
         for placed in islice(places, PLACES_TRIED):
@@ -175,7 +175,7 @@ class Healer:
                 break
         return outcome
 
-    def _settle(self, found: _Found, placed: Placed, *, dry_run: bool) -> Outcome:
+    def _settle(self, found: _ReadInstance, placed: PlacedResources, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
         rest = {} if self._options.force else found.surplus
         after = without_zeros(add(found.covered.kept, rest, placed.amounts))
@@ -199,7 +199,7 @@ class Healer:
 
     def _write(
         self,
-        found: _Found,
+        found: _ReadInstance,
         outcome: Outcome,
         profiles: Sequence[tuple[Port, Mapping[str, Any]]],
         *,
@@ -222,7 +222,7 @@ class Healer:
             return self._rolled_back(outcome, State.FAILED, refusal, written)
         return outcome
 
-    def _put(self, found: _Found, after: Amounts) -> str | None:
+    def _put(self, found: _ReadInstance, after: Amounts) -> str | None:
         """Write the allocations; why placement has no room for them, None where it has."""
         record = {
             **found.record,
@@ -262,7 +262,7 @@ class Healer:
         return replace(failed, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept_bindings)
 
     def _profiles(
-        self, found: _Found, mappings: Mapping[str, str]
+        self, found: _ReadInstance, mappings: Mapping[str, str]
     ) -> list[tuple[Port, dict[str, Any]]]:
         """Return the ports whose profile does not name their providers, with one that does."""
         providers_of = {suffix: [uuid] for suffix, uuid in mappings.items()}
@@ -288,7 +288,7 @@ class Healer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ReadInstance:
     """An instance as it was found.
 
     :ivar surplus: what it holds and nothing asks for, here and on other hosts.

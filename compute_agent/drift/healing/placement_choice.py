@@ -43,7 +43,7 @@ class NotPlaced(errors.ComputeAgentError):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedResources:
     """Resources for what an instance lacks.
 
     :ivar mappings: suffix of a group to the provider that gives it.
@@ -98,7 +98,7 @@ class Placing:
         root: str,
         covered: Coverage,
         fixed: Mapping[str, str],
-    ) -> Iterator[Placed]:
+    ) -> Iterator[PlacedResources]:
         """Ways to give an instance what is missing, the best first; at least one.
 
         :param fixed: suffix of a group to the only provider that may serve it.
@@ -112,7 +112,7 @@ class Placing:
         cell_amounts = _cells_given(missing, facts)
         missing = _without_cells(missing) if cell_amounts else missing
         if not missing.groups:
-            yield Placed(cell_amounts)
+            yield PlacedResources(cell_amounts)
             return
         part = cell_amounts or covered.partly
         answer = self._search.on_host(_without_numa(spec) if part else spec, missing, root)
@@ -127,13 +127,15 @@ class Placing:
                 mappings = {
                     suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids
                 }
-                yield Placed(without_zeros(add(cell_amounts, candidate.allocations)), mappings)
+                yield PlacedResources(
+                    without_zeros(add(cell_amounts, candidate.allocations)), mappings
+                )
             return
         best = roomiest(missing, self._providers(root))
         disk_only = set(missing.resources) == {"DISK_GB"} and UNSUFFIXED in missing.groups
         # a candidate of shared disk alone is on no host, so that none is offered for this one
         if best.complete and ((disk_only and not best.obstacles) or self._overcommit):
-            yield Placed(without_zeros(add(cell_amounts, best.amounts)), best.mappings)
+            yield PlacedResources(without_zeros(add(cell_amounts, best.amounts)), best.mappings)
             return
         raise NotPlaced(self._reason(instance, missing, best, candidates, facts, fixed))
 

@@ -41,7 +41,7 @@ class Roomiest:
 
 def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomiest:
     """Find the best provider for each group, and report what each lacks."""
-    search = _Search(providers)
+    search = _ProviderSearch(providers)
     for suffix, group in sorted(request.groups.items()):
         if suffix and group.resources:
             search.place(suffix, group, dict(group.resources))
@@ -50,7 +50,7 @@ def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomie
     return Roomiest(search.amounts, search.mappings, tuple(search.obstacles), search.complete)
 
 
-class _Search:
+class _ProviderSearch:
     def __init__(self, providers: list[HostProvider]) -> None:
         self._providers = providers
         self.amounts: Amounts = {}

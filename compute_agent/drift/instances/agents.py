@@ -58,7 +58,7 @@ class AgentsOnBus:
             self._transport,
             STATE_TOPIC,
             f"compute-manage-{uuidlib.uuid4()}",
-            [_StateEndpoint(self._heard, oslo_messaging.Target(version=VERSION))],
+            [_AnnouncementEndpoint(self._heard, oslo_messaging.Target(version=VERSION))],
         )
         self._server.start()
         self._client = oslo_messaging.get_rpc_client(
@@ -214,7 +214,7 @@ class _Heard:
             return dict(self._nodes)
 
 
-class _StateEndpoint:
+class _AnnouncementEndpoint:
     """Where agents announce themselves."""
 
     def __init__(self, heard: _Heard, target: Any) -> None:

@@ -93,7 +93,7 @@ class InstanceCatalogue(Protocol):
         """
 
 
-class Ports(Protocol):
+class PortSource(Protocol):
     """Source of the ports of instances.
 
     :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.

@@ -23,7 +23,7 @@ from compute_agent.placement.transports.transport import Microversion, Response
 _PATH = "/allocations"
 
 
-class Exchange:
+class AllocationExchange:
     """Writes what several consumers hold, at once, over one connection."""
 
     def __init__(self, connection: Connection, allocations: Allocations) -> None:

@@ -12,7 +12,7 @@ from compute_agent import errors
 T = TypeVar("T")
 
 
-class Workers:
+class RequestPool:
     """Runs independent requests on at most ``connections`` threads.
 
     The threads belong to this object; ``close`` ends them, and nothing is asked for afterwards.

@@ -17,7 +17,7 @@ from typing import Final
 from compute_agent import errors
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.traits_and_classes import Names
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
@@ -93,7 +93,7 @@ class Flush:
         names: Names,
         writes: ProviderWrites,
         reshaper: Reshaper,
-        workers: Workers,
+        workers: RequestPool,
         report: FlushReport | None = None,
     ) -> None:
         self._root_uuid = root_uuid

@@ -12,7 +12,7 @@ from compute_agent.placement import responses
 from compute_agent.placement.allocations.amounts import as_request, of_entries
 from compute_agent.placement.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.placement.providers import Providers, inventory_body
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
@@ -29,7 +29,7 @@ class Reshaper:
     """Reshapes of one connection; remembers whether its user may reshape."""
 
     def __init__(
-        self, connection: Connection, providers: Providers, reader: TreeReader, workers: Workers
+        self, connection: Connection, providers: Providers, reader: TreeReader, workers: RequestPool
     ) -> None:
         self._connection = connection
         self._providers = providers

@@ -8,7 +8,7 @@ from compute_agent import errors
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.traits_and_classes import Names
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.report.cache import TreeCache
 from compute_agent.report.flushing.flush import Flush, FlushReport
 from compute_agent.report.flushing.provider_writes import ProviderWrites
@@ -26,7 +26,7 @@ class TreeWriter:
         placement: PlacementApi,
         names: Names,
         reader: TreeReader,
-        workers: Workers,
+        workers: RequestPool,
         retries: Retries,
     ) -> None:
         self._providers = placement.providers

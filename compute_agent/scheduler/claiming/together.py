@@ -21,8 +21,8 @@ from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState, fits
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
-from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement, Wanted
-from compute_agent.scheduler.search.search import Found, Search
+from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement, WantedHolding
+from compute_agent.scheduler.search.search import Search, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ Ordered = Callable[[RequestSpec, Sequence[HostState], str], list[HostState]]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedInstance:
     """The host of one instance, and the way in which it is used there."""
 
     host: HostState
@@ -65,8 +65,8 @@ class ClaimsTogether:
         self._observer = observer
 
     def place(
-        self, spec: RequestSpec, instances: Sequence[str], found_hosts: Found
-    ) -> tuple[list[Placed], list[HostState]]:
+        self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
+    ) -> tuple[list[PlacedInstance], list[HostState]]:
         """Claim a host for each instance; return them, and all hosts as they are afterwards.
 
         :raises NoValidHost: one instance fits nowhere; nothing is claimed.
@@ -105,10 +105,10 @@ class ClaimsTogether:
         spec: RequestSpec,
         instances: Sequence[str],
         hosts: Sequence[HostState],
-        found_hosts: Found,
+        found_hosts: SearchResult,
         lost: Sequence[LostClaim],
-    ) -> tuple[list[Placed], list[HostState]]:
-        placed: list[Placed] = []
+    ) -> tuple[list[PlacedInstance], list[HostState]]:
+        placed: list[PlacedInstance] = []
         remaining_hosts, causes = list(hosts), found_hosts.causes
         for instance in instances:
             passed = remaining_hosts
@@ -122,7 +122,7 @@ class ClaimsTogether:
                 causes = causes.with_claims_lost(tuple(lost))
                 raise NoValidHost(causes.sentence(), causes)
             host, candidate = with_room[0], with_room[0].candidates[0]
-            placed.append(Placed(host, candidate))
+            placed.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)
             remaining_hosts = [
                 other.using(candidate, claimed=int(other.uuid == host.uuid))
@@ -131,11 +131,11 @@ class ClaimsTogether:
         return placed, remaining_hosts
 
     def _claim(
-        self, spec: RequestSpec, placed: dict[str, Placed], again: bool
+        self, spec: RequestSpec, placed: dict[str, PlacedInstance], again: bool
     ) -> ClaimRefusal | None:
         nothing = Holding({}, {})
         wanted = {
-            instance: Wanted(
+            instance: WantedHolding(
                 nothing,
                 place.candidate.allocations,
                 spec.consumer_type,
@@ -165,7 +165,7 @@ class ClaimsTogether:
         return refusal
 
     def _crowded(
-        self, members: GroupMembers, placed: dict[str, Placed]
+        self, members: GroupMembers, placed: dict[str, PlacedInstance]
     ) -> dict[str, frozenset[str]]:
         """Return the names of hosts with too many members of the server group, and these."""
         try:
@@ -179,7 +179,7 @@ class ClaimsTogether:
         return {host: others for host, others in crowding.items() if others}
 
     def _take_back(
-        self, placed: dict[str, Placed], crowded: Mapping[str, frozenset[str]], again: bool
+        self, placed: dict[str, PlacedInstance], crowded: Mapping[str, frozenset[str]], again: bool
     ) -> list[LostClaim]:
         self._return(placed)
         self._observer.claimed(ClaimOutcome.GROUP, again=again)
@@ -187,10 +187,10 @@ class ClaimsTogether:
         LOG.info("A claim for %d instances was taken back. %s", len(placed), lost[0].sentence())
         return lost
 
-    def _return(self, placed: dict[str, Placed]) -> None:
+    def _return(self, placed: dict[str, PlacedInstance]) -> None:
         self._give_back.all_of({i: [place.candidate] for i, place in placed.items()})
 
-    def _won(self, placed: dict[str, Placed], again: bool) -> None:
+    def _won(self, placed: dict[str, PlacedInstance], again: bool) -> None:
         for instance, place in placed.items():
             self._observer.claimed(ClaimOutcome.WON, again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
@@ -204,7 +204,7 @@ def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
     return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
 
 
-def _lost(placed: Sequence[Placed], refusal: ClaimRefusal) -> LostClaim:
+def _lost(placed: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
     for place in placed:
         if place.candidate.amount(refusal.provider, refusal.resource_class):
             return lost_claim(place.host.name, place.candidate, refusal)
@@ -212,7 +212,7 @@ def _lost(placed: Sequence[Placed], refusal: ClaimRefusal) -> LostClaim:
 
 
 def _without_shortage(
-    hosts: Sequence[HostState], placed: Sequence[Placed], refusal: ClaimRefusal
+    hosts: Sequence[HostState], placed: Sequence[PlacedInstance], refusal: ClaimRefusal
 ) -> list[HostState]:
     """Return hosts on which the provider that was short has less than was asked of it."""
     uuid, name = refusal.provider, refusal.resource_class

@@ -13,8 +13,8 @@ from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes, ClosestHost, FittingChange, Lack, QueryCause
 from compute_agent.scheduler.explanation.changes import (
-    Change,
-    Kind,
+    ChangeKind,
+    RequestChange,
     apply_all,
     omissions,
     single_changes,
@@ -118,19 +118,19 @@ class Attempt:
             fitting = list(self._tried((change,) for change in omissions(self._asked.request)))
         return sorted(fitting, key=lambda change: (len(change.changes), -change.hosts, change.text))
 
-    def _filter_changes(self) -> Iterator[Change]:
+    def _filter_changes(self) -> Iterator[RequestChange]:
         for cause in self.base.causes.filters:
             if cause.rejected:
-                yield Change(Kind.FILTER, None, frozenset({cause.name}))
+                yield RequestChange(ChangeKind.FILTER, None, frozenset({cause.name}))
 
-    def _named(self, singles: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
+    def _named(self, singles: Sequence[RequestChange]) -> Iterator[tuple[RequestChange, ...]]:
         for query in self.base.causes.queries:
             if not query.candidates and self._may_ask():
                 self._questions_left -= 1
                 yield from named_changes(self._placement, query.query, singles)
 
     def _tried(
-        self, sets: Iterable[tuple[Change, ...]], most: int | None = None
+        self, sets: Iterable[tuple[RequestChange, ...]], most: int | None = None
     ) -> Iterator[FittingChange]:
         seen, fitting = set[frozenset[tuple[object, ...]]](), 0
         for changes in sets:
@@ -145,14 +145,16 @@ class Attempt:
                 fitting += 1
                 yield self._fits(*tried)
 
-    def _least(self, changes: tuple[Change, ...]) -> tuple[tuple[Change, ...], Trial] | None:
+    def _least(
+        self, changes: tuple[RequestChange, ...]
+    ) -> tuple[tuple[RequestChange, ...], Trial] | None:
         """Return the changes that fit, with amounts no lower than they must be."""
         trial = self._try(changes)
         if trial is None:
             return None
         self._note_closest(changes, self._with_least(changes) or trial)
         for index, change in enumerate(changes):
-            if change.kind is Kind.AMOUNT and change.before > 1:
+            if change.kind is ChangeKind.AMOUNT and change.before > 1:
                 others = changes[:index], changes[index + 1 :]
                 found = self._raised(change, others, trial)
                 if found is not None:
@@ -160,7 +162,7 @@ class Attempt:
                     changes = (*others[0], change.to(amount), *others[1])
         return changes, trial
 
-    def _with_least(self, changes: tuple[Change, ...]) -> Trial | None:
+    def _with_least(self, changes: tuple[RequestChange, ...]) -> Trial | None:
         """Try again with amounts of 1, if placement named larger ones.
 
         At the amounts that it names only the very closest hosts are left, one perhaps.
@@ -169,7 +171,10 @@ class Attempt:
         return self._try(least) if least != changes else None
 
     def _raised(
-        self, change: Change, others: tuple[tuple[Change, ...], tuple[Change, ...]], trial: Trial
+        self,
+        change: RequestChange,
+        others: tuple[tuple[RequestChange, ...], tuple[RequestChange, ...]],
+        trial: Trial,
     ) -> tuple[int, Trial] | None:
         plausible = plausible_amounts(change.name, change.before, trial.hosts)
         return largest_that_fits(
@@ -177,15 +182,15 @@ class Attempt:
             lambda amount: self._try((*others[0], change.to(amount), *others[1])),
         )
 
-    def _try(self, changes: Sequence[Change]) -> Trial | None:
+    def _try(self, changes: Sequence[RequestChange]) -> Trial | None:
         if not self._may_ask():
             return None
-        skipped = {change.name for change in changes if change.kind is Kind.FILTER}
+        skipped = {change.name for change in changes if change.kind is ChangeKind.FILTER}
         kinds = {change.kind for change in changes}
         asked = replace(
             self._asked,
             request=apply_all(changes, self._asked.request),
-            target=Target() if Kind.TARGET in kinds else self._asked.target,
+            target=Target() if ChangeKind.TARGET in kinds else self._asked.target,
         )
         if not asked.request.resources:
             return None
@@ -204,7 +209,7 @@ class Attempt:
         self._gave_up = self._gave_up or self._questions_left <= 0 or self._clock() >= self._until
         return not self._gave_up
 
-    def _fits(self, changes: tuple[Change, ...], trial: Trial) -> FittingChange:
+    def _fits(self, changes: tuple[RequestChange, ...], trial: Trial) -> FittingChange:
         return FittingChange(
             tuple(change.as_dict() for change in changes),
             " and ".join(self._text(change) for change in changes),
@@ -212,8 +217,8 @@ class Attempt:
             trial.hosts[0].name,
         )
 
-    def _text(self, change: Change) -> str:
-        aggregates = (Kind.AGGREGATES, Kind.FORBIDDEN_AGGREGATES)
+    def _text(self, change: RequestChange) -> str:
+        aggregates = (ChangeKind.AGGREGATES, ChangeKind.FORBIDDEN_AGGREGATES)
         if change.kind not in aggregates:
             return change.text
         text = change.text
@@ -222,7 +227,7 @@ class Attempt:
                 text = text.replace(aggregate.uuid, f"{aggregate.name} ({aggregate.uuid})")
         return text
 
-    def _note_closest(self, changes: tuple[Change, ...], trial: Trial) -> None:
+    def _note_closest(self, changes: tuple[RequestChange, ...], trial: Trial) -> None:
         for host in trial.hosts:
             lacks, distance = [], 0.0
             for change in changes:
@@ -233,10 +238,10 @@ class Attempt:
             if known is None or distance < known[0]:
                 self._closest[host.uuid] = (distance, ClosestHost(host.name, tuple(lacks)))
 
-    def _lack(self, change: Change, host: HostState) -> Lack:
-        if change.kind is Kind.FILTER:
+    def _lack(self, change: RequestChange, host: HostState) -> Lack:
+        if change.kind is ChangeKind.FILTER:
             return Lack(self._rejection(change.name, host))
-        if change.kind is not Kind.AMOUNT:
+        if change.kind is not ChangeKind.AMOUNT:
             return Lack(self._text_of_lack(change), change.group)
         name, asked = change.name, change.before
         most, total = most_on(host, name), host.free(name)
@@ -248,7 +253,7 @@ class Attempt:
         text = f"{name}: {asked} asked, {free}{of_group}"
         return Lack(text, change.group, name, asked, min(most, asked))
 
-    def _text_of_lack(self, change: Change) -> str:
+    def _text_of_lack(self, change: RequestChange) -> str:
         text = change.lack
         for aggregate in self._asked.aggregates.all:
             if aggregate.name:

@@ -14,7 +14,7 @@ from compute_agent.request.candidate_request import (
 )
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """Kinds of changes, under the names that the API of placement has for them."""
 
     AMOUNT = "resource_class"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RequestChange:
     """One change.
 
     :param group: suffix of the group, `None` for what is asked of the host or of all groups.
@@ -39,7 +39,7 @@ class Change:
     :param after: the amount instead; 0 asks for none.
     """
 
-    kind: Kind
+    kind: ChangeKind
     group: str | None
     subject: frozenset[str]
     before: int = 0
@@ -53,12 +53,12 @@ class Change:
     def name(self) -> str:
         """The subject as a query writes it."""
         names = ",".join(sorted(self.subject))
-        any_of = self.kind in (Kind.TRAIT, Kind.AGGREGATES) and len(self.subject) > 1
+        any_of = self.kind in (ChangeKind.TRAIT, ChangeKind.AGGREGATES) and len(self.subject) > 1
         return f"in:{names}" if any_of else names
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types, as the API of placement writes a change."""
-        amounts = {"from": self.before, "to": self.after} if self.kind is Kind.AMOUNT else {}
+        amounts = {"from": self.before, "to": self.after} if self.kind is ChangeKind.AMOUNT else {}
         return {"group": self.group, str(self.kind): self.name, **amounts}
 
     @property
@@ -66,25 +66,25 @@ class Change:
         """What the change would be, to follow "It would fit"."""
         of_group = f" in group {self.group}" if self.group else ""
         match self.kind:
-            case Kind.AMOUNT if self.after:
+            case ChangeKind.AMOUNT if self.after:
                 return f"with {self.name}={self.after} instead of {self.before}{of_group}"
-            case Kind.AMOUNT:
+            case ChangeKind.AMOUNT:
                 return f"without {self.name}={self.before}{of_group}"
-            case Kind.TRAIT:
+            case ChangeKind.TRAIT:
                 return f"without trait {self.name}{of_group}"
-            case Kind.FORBIDDEN_TRAIT:
+            case ChangeKind.FORBIDDEN_TRAIT:
                 return f"with trait {self.name} allowed{of_group}"
-            case Kind.AGGREGATES:
+            case ChangeKind.AGGREGATES:
                 return f"outside of aggregate {self.name}{of_group}"
-            case Kind.FORBIDDEN_AGGREGATES:
+            case ChangeKind.FORBIDDEN_AGGREGATES:
                 return f"with aggregate {self.name} allowed{of_group}"
-            case Kind.TARGET:
+            case ChangeKind.TARGET:
                 return "on another host than the one named"
-            case Kind.SUBTREE:
+            case ChangeKind.SUBTREE:
                 return f"without same_subtree {self.name}"
-            case Kind.POLICY:
+            case ChangeKind.POLICY:
                 return "without group_policy isolate"
-            case Kind.FILTER:
+            case ChangeKind.FILTER:
                 return f"without {self.name}"
 
     @property
@@ -92,31 +92,31 @@ class Change:
         """What a host lacks that this change alone would let the request fit on."""
         of_group = f" (group {self.group})" if self.group else ""
         match self.kind:
-            case Kind.TRAIT:
+            case ChangeKind.TRAIT:
                 return f"no trait {self.name}{of_group}"
-            case Kind.FORBIDDEN_TRAIT:
+            case ChangeKind.FORBIDDEN_TRAIT:
                 return f"has trait {self.name}{of_group}"
-            case Kind.AGGREGATES:
+            case ChangeKind.AGGREGATES:
                 return f"not in aggregate {self.name}{of_group}"
-            case Kind.FORBIDDEN_AGGREGATES:
+            case ChangeKind.FORBIDDEN_AGGREGATES:
                 return f"in aggregate {self.name}{of_group}"
-            case Kind.TARGET:
+            case ChangeKind.TARGET:
                 return "not the host named"
-            case Kind.SUBTREE:
+            case ChangeKind.SUBTREE:
                 return f"nothing that fits in one subtree for {self.name}"
-            case Kind.POLICY:
+            case ChangeKind.POLICY:
                 return "not enough providers for group_policy isolate"
             case _:
                 return self.name
 
     def apply(self, request: CandidateRequest) -> CandidateRequest:
         """Return the request with this change; a filter is none of its parts."""
-        if self.kind is Kind.TARGET:
+        if self.kind is ChangeKind.TARGET:
             groups = {s: replace(group, in_tree=None) for s, group in request.groups.items()}
             return replace(request, groups={s: g for s, g in groups.items() if not g.empty})
-        if self.kind is Kind.SUBTREE:
+        if self.kind is ChangeKind.SUBTREE:
             return replace(request, same_subtree=request.same_subtree - {self.subject})
-        if self.kind is Kind.POLICY:
+        if self.kind is ChangeKind.POLICY:
             return replace(request, group_policy="none")
         if self.group is None:
             return self._of_host(request)
@@ -124,13 +124,13 @@ class Change:
 
     def _of_host(self, request: CandidateRequest) -> CandidateRequest:
         match self.kind:
-            case Kind.TRAIT:
+            case ChangeKind.TRAIT:
                 return replace(request, root_required=request.root_required - self.subject)
-            case Kind.FORBIDDEN_TRAIT:
+            case ChangeKind.FORBIDDEN_TRAIT:
                 return replace(request, root_forbidden=request.root_forbidden - self.subject)
-            case Kind.AGGREGATES:
+            case ChangeKind.AGGREGATES:
                 return replace(request, root_member_of=request.root_member_of - {self.subject})
-            case Kind.FORBIDDEN_AGGREGATES:
+            case ChangeKind.FORBIDDEN_AGGREGATES:
                 left = request.root_forbidden_aggregates - self.subject
                 return replace(request, root_forbidden_aggregates=left)
             case _:
@@ -138,70 +138,75 @@ class Change:
 
     def _of_group(self, group: RequestGroup) -> RequestGroup:
         match self.kind:
-            case Kind.AMOUNT:
+            case ChangeKind.AMOUNT:
                 amounts = {**group.resources, self.name: self.after}
                 return group.with_resources({name: n for name, n in amounts.items() if n})
-            case Kind.TRAIT:
+            case ChangeKind.TRAIT:
                 return replace(group, required=group.required - {self.subject})
-            case Kind.FORBIDDEN_TRAIT:
+            case ChangeKind.FORBIDDEN_TRAIT:
                 return replace(group, forbidden=group.forbidden - self.subject)
-            case Kind.AGGREGATES:
+            case ChangeKind.AGGREGATES:
                 return replace(group, member_of=group.member_of - {self.subject})
-            case Kind.FORBIDDEN_AGGREGATES:
+            case ChangeKind.FORBIDDEN_AGGREGATES:
                 left = group.forbidden_aggregates - self.subject
                 return replace(group, forbidden_aggregates=left)
             case _:
                 return group
 
 
-def apply_all(changes: Sequence[Change], request: CandidateRequest) -> CandidateRequest:
+def apply_all(changes: Sequence[RequestChange], request: CandidateRequest) -> CandidateRequest:
     """Return the request with all of `changes`."""
     for change in changes:
         request = change.apply(request)
     return request
 
 
-def single_changes(request: CandidateRequest) -> Iterator[Change]:
+def single_changes(request: CandidateRequest) -> Iterator[RequestChange]:
     """Yield every change that takes one constraint away, or lowers one amount to 1."""
     for suffix, group in sorted(request.groups.items()):
         yield from _amounts(suffix, group)
     for suffix, group in sorted(request.groups.items()):
         yield from _clauses(suffix, group)
-    yield from (Change(Kind.TRAIT, None, frozenset({t})) for t in sorted(request.root_required))
+    yield from (
+        RequestChange(ChangeKind.TRAIT, None, frozenset({t})) for t in sorted(request.root_required)
+    )
     for trait in sorted(request.root_forbidden):
-        yield Change(Kind.FORBIDDEN_TRAIT, None, frozenset({trait}))
+        yield RequestChange(ChangeKind.FORBIDDEN_TRAIT, None, frozenset({trait}))
     for uuids in sorted(request.root_member_of, key=sorted):
-        yield Change(Kind.AGGREGATES, None, uuids)
+        yield RequestChange(ChangeKind.AGGREGATES, None, uuids)
     for uuid in sorted(request.root_forbidden_aggregates):
-        yield Change(Kind.FORBIDDEN_AGGREGATES, None, frozenset({uuid}))
+        yield RequestChange(ChangeKind.FORBIDDEN_AGGREGATES, None, frozenset({uuid}))
     trees = {group.in_tree for group in request.groups.values()} - {None}
     if trees:
-        yield Change(Kind.TARGET, None, frozenset(str(tree) for tree in trees))
+        yield RequestChange(ChangeKind.TARGET, None, frozenset(str(tree) for tree in trees))
     for suffixes in sorted(request.same_subtree, key=sorted):
-        yield Change(Kind.SUBTREE, None, suffixes)
+        yield RequestChange(ChangeKind.SUBTREE, None, suffixes)
     if request.group_policy != "none" and len(set(request.groups) - {UNSUFFIXED}) > 1:
-        yield Change(Kind.POLICY, None, frozenset({request.group_policy}))
+        yield RequestChange(ChangeKind.POLICY, None, frozenset({request.group_policy}))
 
 
-def omissions(request: CandidateRequest) -> Iterator[Change]:
+def omissions(request: CandidateRequest) -> Iterator[RequestChange]:
     """Yield every change that asks for nothing of one class instead of for 1."""
     for suffix, group in sorted(request.groups.items()):
         for name, amount in sorted(group.resources.items()):
             if amount == 1:
-                yield Change(Kind.AMOUNT, suffix, frozenset({name}), 1, 0)
+                yield RequestChange(ChangeKind.AMOUNT, suffix, frozenset({name}), 1, 0)
 
 
-def _amounts(suffix: str, group: RequestGroup) -> Iterator[Change]:
+def _amounts(suffix: str, group: RequestGroup) -> Iterator[RequestChange]:
     for name, amount in sorted(group.resources.items()):
         if amount > 1:
-            yield Change(Kind.AMOUNT, suffix, frozenset({name}), amount, 1)
+            yield RequestChange(ChangeKind.AMOUNT, suffix, frozenset({name}), amount, 1)
 
 
-def _clauses(suffix: str, group: RequestGroup) -> Iterator[Change]:
-    yield from (Change(Kind.TRAIT, suffix, traits) for traits in sorted(group.required, key=sorted))
+def _clauses(suffix: str, group: RequestGroup) -> Iterator[RequestChange]:
+    yield from (
+        RequestChange(ChangeKind.TRAIT, suffix, traits)
+        for traits in sorted(group.required, key=sorted)
+    )
     for trait in sorted(group.forbidden):
-        yield Change(Kind.FORBIDDEN_TRAIT, suffix, frozenset({trait}))
+        yield RequestChange(ChangeKind.FORBIDDEN_TRAIT, suffix, frozenset({trait}))
     for uuids in sorted(group.member_of, key=sorted):
-        yield Change(Kind.AGGREGATES, suffix, uuids)
+        yield RequestChange(ChangeKind.AGGREGATES, suffix, uuids)
     for uuid in sorted(group.forbidden_aggregates):
-        yield Change(Kind.FORBIDDEN_AGGREGATES, suffix, frozenset({uuid}))
+        yield RequestChange(ChangeKind.FORBIDDEN_AGGREGATES, suffix, frozenset({uuid}))

@@ -17,7 +17,7 @@ _CLAUSE = re.compile(r"(resources|required|member_of|in_tree)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ConstraintListing:
     """A listing of providers that shows what one constraint leaves.
 
     :param parameters: of ``GET /resource_providers``.
@@ -51,7 +51,7 @@ def constraints_of(placement: Placement, query: str, listings: int) -> tuple[Con
     return tuple(causes)
 
 
-def listings_of(parameters: Parameters) -> Iterator[Listing]:
+def listings_of(parameters: Parameters) -> Iterator[ConstraintListing]:
     """Yield a listing for each constraint of a query.
 
     In a group with a suffix each counts together with those before it, since one provider must
@@ -73,15 +73,15 @@ def listings_of(parameters: Parameters) -> Iterator[Listing]:
         for part in parts:
             clauses = before.setdefault(suffix, {}) if suffix else {}
             clauses.setdefault(kind, []).append(part)
-            yield Listing(suffix, f"{kind} {part}", _written(clauses))
+            yield ConstraintListing(suffix, f"{kind} {part}", _written(clauses))
 
 
-def _of_root(name: str, value: str) -> Iterator[Listing]:
+def _of_root(name: str, value: str) -> Iterator[ConstraintListing]:
     if name == "root_member_of":
-        yield Listing(None, f"{name} {value}", (("member_of", value),))
+        yield ConstraintListing(None, f"{name} {value}", (("member_of", value),))
         return
     for trait in value.split(","):
-        yield Listing(None, f"{name} {trait}", (("required", trait),))
+        yield ConstraintListing(None, f"{name} {trait}", (("required", trait),))
 
 
 def _resources_first(parameter: tuple[str, str]) -> int:

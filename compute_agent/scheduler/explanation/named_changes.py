@@ -7,13 +7,13 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX, UNSUFFIXED
-from compute_agent.scheduler.explanation.changes import Change, Kind
+from compute_agent.scheduler.explanation.changes import ChangeKind, RequestChange
 from compute_agent.scheduler.placement import Placement
 
 
 def named_changes(
-    placement: Placement, query: str, singles: Sequence[Change]
-) -> Iterator[tuple[Change, ...]]:
+    placement: Placement, query: str, singles: Sequence[RequestChange]
+) -> Iterator[tuple[RequestChange, ...]]:
     """Yield the sets of changes that placement names for a query, if it names any.
 
     A set is left out when one of its changes is about what the shape of the query added, such as
@@ -30,7 +30,7 @@ def named_changes(
             yield known
 
 
-def _change_of(named: Mapping[str, Any], singles: Sequence[Change]) -> Change | None:
+def _change_of(named: Mapping[str, Any], singles: Sequence[RequestChange]) -> RequestChange | None:
     group = named.get("group")
     if group is not None and GUEST_CELL_SUFFIX.fullmatch(group):
         group = UNSUFFIXED
@@ -39,7 +39,7 @@ def _change_of(named: Mapping[str, Any], singles: Sequence[Change]) -> Change | 
             continue
         if named[str(change.kind)] != change.name:
             continue
-        if change.kind is not Kind.AMOUNT:
+        if change.kind is not ChangeKind.AMOUNT:
             return change
         if named.get("from") == change.before:
             return change.to(int(named["to"]))

@@ -23,7 +23,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes, LostClaim
 from compute_agent.scheduler.claiming.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.placement import Holding, Placement, Wanted
+from compute_agent.scheduler.placement import Holding, Placement, WantedHolding
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 from compute_agent.scheduler.search.search import Search
@@ -77,7 +77,7 @@ class Attachments:
         lost: list[LostClaim] = []
         for candidate in self._search.on_host(spec, request, root).candidates[:CANDIDATES_TRIED]:
             total = add(holding.allocations, candidate.allocations)
-            refusal = self._placement.exchange({instance: Wanted(holding, total, INSTANCE)})
+            refusal = self._placement.exchange({instance: WantedHolding(holding, total, INSTANCE)})
             if refusal is None:
                 LOG.info("Added %s to what %s holds", candidate.allocations, instance)
                 return Attached(candidate.allocations, candidate.mappings)
@@ -122,7 +122,7 @@ class Attachments:
                 f"from {instance} was refused: it holds {lacking.held} there."
             )
         left = subtract(holding.allocations, resources)
-        wanted_holdings = {instance: Wanted(holding, left, INSTANCE)}
+        wanted_holdings = {instance: WantedHolding(holding, left, INSTANCE)}
         refusal = self._placement.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(

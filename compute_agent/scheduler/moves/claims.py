@@ -20,7 +20,7 @@ from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
     Placement,
-    Wanted,
+    WantedHolding,
 )
 from compute_agent.scheduler.search.shared_holdings import Carried
 from compute_agent.state.shapes import WHOLE, Shape, object_of, word_of
@@ -61,7 +61,7 @@ class Progress:
             entry["generation"] = generation
         self._journal.update(self.line, entry)
 
-    def write(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
+    def write(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
         try:
             refusal = self._placement.exchange(wanted)
@@ -134,9 +134,9 @@ class MoveClaims:
         LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
 
 
-def wanted_of(move: Move, holding: Holding, allocations: Amounts, kind: str) -> Wanted:
+def wanted_of(move: Move, holding: Holding, allocations: Amounts, kind: str) -> WantedHolding:
     """Return what a consumer of a move shall hold, owned as the source was."""
-    return Wanted(holding, allocations, kind, move.project_id, move.user_id)
+    return WantedHolding(holding, allocations, kind, move.project_id, move.user_id)
 
 
 def entry_of(move: Move, step: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from compute_agent.scheduler.moves.mover import Begun
 from compute_agent.scheduler.moves.repeated import begun_before
 from compute_agent.scheduler.operations.claim import Claim, claim_of
 from compute_agent.scheduler.operations.replacement import ReplacingClaims
-from compute_agent.scheduler.placement import Holding, Wanted
+from compute_agent.scheduler.placement import Holding, WantedHolding
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 
@@ -104,7 +104,9 @@ class LifeCycle:
         """
         holdings = {consumer: self._placement.holding(consumer) for consumer in consumers}
         wanted = {
-            consumer: Wanted(holding, {}, str(holding.record.get("consumer_type", "INSTANCE")))
+            consumer: WantedHolding(
+                holding, {}, str(holding.record.get("consumer_type", "INSTANCE"))
+            )
             for consumer, holding in holdings.items()
             if holding.allocations
         }
@@ -231,7 +233,7 @@ class LifeCycle:
         """
         consumer_type = str(holding.record.get("consumer_type", spec.consumer_type))
         refusal = self._placement.exchange(
-            {instance: Wanted(holding, holding.allocations, consumer_type)}
+            {instance: WantedHolding(holding, holding.allocations, consumer_type)}
         )
         if refusal is not None:
             raise AllocationMoveFailed(

@@ -13,7 +13,7 @@ from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
     Placement,
-    Wanted,
+    WantedHolding,
 )
 from compute_agent.scheduler.search.shared_holdings import Carried
 
@@ -52,7 +52,7 @@ class ReplacingClaims:
     ) -> ClaimAnswer:
         """See `Claims`."""
         candidate = candidates[0]
-        wanted = Wanted(
+        wanted = WantedHolding(
             self._holding,
             candidate.allocations,
             spec.consumer_type,

@@ -18,7 +18,7 @@ from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import PINNED, Fleet, Layouts
 from compute_agent.scheduler.placement import Microversion, Placement
 from compute_agent.scheduler.search import layout_queries, split
-from compute_agent.scheduler.search.layout_queries import Shape
+from compute_agent.scheduler.search.layout_queries import LayoutQuery
 from compute_agent.scheduler.search.questions import Questions
 
 LOG = logging.getLogger(__name__)
@@ -89,7 +89,9 @@ class Inquiry:
             return request
         return request.plain()
 
-    def _ask_layouts(self, questions: Questions, asked_shapes: Sequence[Shape]) -> list[Answer]:
+    def _ask_layouts(
+        self, questions: Questions, asked_shapes: Sequence[LayoutQuery]
+    ) -> list[Answer]:
         """Ask for the layouts that hosts have; for the others only when that finds nothing."""
         present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
         likely = [shape for shape in asked_shapes if present is None or shape.name in present]

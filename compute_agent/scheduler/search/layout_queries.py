@@ -49,7 +49,7 @@ _CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LayoutQuery:
     """One question of several, and which candidates of its answer count."""
 
     name: str
@@ -80,7 +80,7 @@ class Shape:
 
 def shapes(
     request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str] = NO_POLICIES
-) -> tuple[Shape, ...]:
+) -> tuple[LayoutQuery, ...]:
     """Return the shapes to ask at once: flat and nested, or the request alone if it has no CPUs.
 
     Nested for each way to bind devices to nodes of the guest that they must be near.
@@ -89,7 +89,7 @@ def shapes(
     :raises InvalidRequest: same_subtree names a guest NUMA node that there is not.
     """
     if not asks_for_cells(request):
-        return (Shape("plain", _without_guest_nodes(request, strict=True)),)
+        return (LayoutQuery("plain", _without_guest_nodes(request, strict=True)),)
     flat = _without_guest_nodes(request, strict=False)
     group = flat.group(UNSUFFIXED)
     flat = flat.with_group(UNSUFFIXED, group.forbidding(HW_NUMA_ROOT))
@@ -98,9 +98,9 @@ def shapes(
     ways = device_affinity.bindings(request, policy_of, numa.nodes, unlike)
     required = {suffix: policy for suffix, policy in policy_of.items() if policy == REQUIRED}
     return (
-        Shape("flat", flat),
+        LayoutQuery("flat", flat),
         *(
-            Shape("nested", nested_request(request, numa, way), len(numa.nodes), required)
+            LayoutQuery("nested", nested_request(request, numa, way), len(numa.nodes), required)
             for way in ways
         ),
     )
@@ -113,7 +113,7 @@ def asks_for_cells(request: CandidateRequest) -> bool:
 
 def split_shape(
     request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str] = NO_POLICIES
-) -> Shape | None:
+) -> LayoutQuery | None:
     """Return the question that finds trees with any room at all, for `split.compose`.
 
     `None` when the guest must not be laid over several cells: it has nothing of a cell, it names
@@ -129,10 +129,10 @@ def split_shape(
     relations = [*(probe.same_subtree - added_here), *(a | b for a, b in probe.apart)]
     if any(CELL_GROUP in suffixes for suffixes in relations):
         return None
-    return Shape("split", probe)
+    return LayoutQuery("split", probe)
 
 
-def unpinned_shape(request: CandidateRequest) -> Shape | None:
+def unpinned_shape(request: CandidateRequest) -> LayoutQuery | None:
     """Return the question for hosts that report pinned CPUs as VCPU; None if it asks for none.
 
     Such a host has no trait for its hardware threads either, so these are not asked for.
@@ -148,7 +148,7 @@ def unpinned_shape(request: CandidateRequest) -> Shape | None:
         forbidden=group.forbidden - {HW_CPU_HYPERTHREADING} | {HW_NUMA_ROOT},
     )
     flat = _without_guest_nodes(request, strict=False)
-    return Shape(UNPINNED, flat.with_group(UNSUFFIXED, group))
+    return LayoutQuery(UNPINNED, flat.with_group(UNSUFFIXED, group))
 
 
 def nested_request(

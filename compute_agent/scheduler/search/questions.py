@@ -8,7 +8,7 @@ from compute_agent.scheduler import candidates as answers
 from compute_agent.scheduler.candidates import Answer
 from compute_agent.scheduler.causes import QueryCause
 from compute_agent.scheduler.placement import Microversion, Placement, UnknownName
-from compute_agent.scheduler.search.layout_queries import Shape
+from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
 class Questions:
@@ -20,7 +20,7 @@ class Questions:
         self.notes: list[str] = []
         self.microversion: Microversion = (0, 0)
 
-    def ask(self, shape: Shape) -> Answer:
+    def ask(self, shape: LayoutQuery) -> Answer:
         request = shape.request
         extended = request.gains_by_extensions and self._placement.understands_extensions()
         query = request.query(extended=extended)
@@ -40,7 +40,7 @@ class Questions:
         )
         return replace(answer, candidates=kept_candidates)
 
-    def _note(self, shape: Shape, query: str, *, returned: int) -> None:
+    def _note(self, shape: LayoutQuery, query: str, *, returned: int) -> None:
         limit = shape.request.limit
         version = ".".join(map(str, self.microversion))
         reached = limit is not None and returned >= limit

@@ -54,7 +54,7 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Hosts that passed, with their candidates in order; and how the others dropped out."""
 
     hosts: tuple[HostState, ...]
@@ -120,7 +120,7 @@ class Search:
             unpinned_fallback=options.unpinned_fallback,
         )
 
-    def find(self, spec: RequestSpec, carried: Carried | None = None) -> Found:
+    def find(self, spec: RequestSpec, carried: Carried | None = None) -> SearchResult:
         """Return the hosts that can take `spec`; there may be none.
 
         :param carried: what the instance holds on shared providers and takes along.
@@ -141,11 +141,11 @@ class Search:
         causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
         if _is_forced(spec):
             self._warn_of_unusable(admitted_hosts)
-            return Found(tuple(admitted_hosts), causes, version, asked.members)
+            return SearchResult(tuple(admitted_hosts), causes, version, asked.members)
         passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.filtered(dropped)
         causes = replace(causes, filters=causes.filters + tuple(dropped))
-        return Found(tuple(passed), causes, version, asked.members)
+        return SearchResult(tuple(passed), causes, version, asked.members)
 
     def asked(self, spec: RequestSpec) -> Asked:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.

@@ -21,7 +21,7 @@ from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
 from compute_agent.tracker.passes.normalise import Correction, normalise
-from compute_agent.tracker.passes.proposal import Proposal, Target
+from compute_agent.tracker.passes.proposal import PassTarget, Proposal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +91,7 @@ class NodePass:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
         return self._driver.one_reading(node)
 
-    def propose_at_once(self, target: Target, *, startup: bool) -> Proposal:
+    def propose_at_once(self, target: PassTarget, *, startup: bool) -> Proposal:
         """Find out what the node's tree should be, from the tree that placement had last.
 
         Where placement takes a whole tree in one request, that request also finds out whether it
@@ -124,7 +124,7 @@ class NodePass:
                 return proposal
         return self._proposal(target, lambda: newer)
 
-    def propose(self, target: Target, *, reshape: bool = False) -> Proposal:
+    def propose(self, target: PassTarget, *, reshape: bool = False) -> Proposal:
         """Find out what the node's tree should be.
 
         :param reshape: fetch the allocations and let the driver move them.
@@ -135,7 +135,7 @@ class NodePass:
         return self._proposal(target, lambda: self._base(target, fresh=reshape), reshape=reshape)
 
     def _proposal(
-        self, target: Target, read: Callable[[], ProviderTree], *, reshape: bool = False
+        self, target: PassTarget, read: Callable[[], ProviderTree], *, reshape: bool = False
     ) -> Proposal:
         with self._stage("discover"):
             facts = self._driver.get_available_resource(target.name)
@@ -227,7 +227,7 @@ class NodePass:
         """Whether this agent made a provider or took it over: only then may it delete it."""
         return lambda uuid: self._ledger.owns(uuid) or agent_traits.is_marked(base.data(uuid))
 
-    def _base(self, target: Target, *, fresh: bool) -> ProviderTree:
+    def _base(self, target: PassTarget, *, fresh: bool) -> ProviderTree:
         if self._read_only:
             return self._report.get_provider_tree(target.uuid, fresh=fresh)
         self._ledger.remember_providers(added=[target.uuid])
@@ -249,7 +249,7 @@ class NodePass:
             if failure.uuid == proposal.root_uuid and failure.aspect == "create" and holder_uuid:
                 raise self._name_taken(failure.name, failure.uuid, holder_uuid) from failed
 
-    def _check_root(self, base: ProviderTree, target: Target) -> None:
+    def _check_root(self, base: ProviderTree, target: PassTarget) -> None:
         if not base.exists(target.uuid):
             return
         root = base.data(target.uuid)
@@ -264,7 +264,7 @@ class NodePass:
             self._ledger.remember_providers(added=(), removed=[target.uuid])
             raise
 
-    def _follow_name(self, wanted: ProviderTree, target: Target) -> None:
+    def _follow_name(self, wanted: ProviderTree, target: PassTarget) -> None:
         """Rename the root and what is named after it when the host has another name now."""
         known_as = wanted.data(target.uuid).name
         if known_as == target.name:
@@ -291,7 +291,7 @@ class NodePass:
     def _ask_driver(
         self,
         wanted: ProviderTree,
-        target: Target,
+        target: PassTarget,
         allocations: reshape_check.Allocations | None,
     ) -> None:
         try:
@@ -313,7 +313,9 @@ class NodePass:
                 "to change. This is a defect of the driver; nothing was sent to placement."
             )
 
-    def _add_what_is_ours(self, base: ProviderTree, wanted: ProviderTree, target: Target) -> None:
+    def _add_what_is_ours(
+        self, base: ProviderTree, wanted: ProviderTree, target: PassTarget
+    ) -> None:
         is_ours = self._owner_of(base)
         made = {uuid for uuid in wanted.get_provider_uuids() if not base.exists(uuid)}
         kept_uuids = {
@@ -329,7 +331,7 @@ class NodePass:
             owned=made | kept_uuids | {target.uuid},
         )
 
-    def _normalised(self, wanted: ProviderTree, target: Target) -> list[Exception]:
+    def _normalised(self, wanted: ProviderTree, target: PassTarget) -> list[Exception]:
         own = [
             uuid
             for uuid in wanted.get_provider_uuids(target.uuid)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PassTarget:
     """The node a pass is about, and what the pass may do."""
 
     name: str

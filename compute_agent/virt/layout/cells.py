@@ -24,7 +24,7 @@ class PagePool:
 
 
 @dataclass(frozen=True, slots=True)
-class GuestCell:
+class CellProvider:
     """A cell that gets a provider."""
 
     id: int
@@ -41,7 +41,7 @@ class GuestCell:
 
 @dataclass(frozen=True, slots=True)
 class GuestCells:
-    cells: tuple[GuestCell, ...]
+    cells: tuple[CellProvider, ...]
     """By id; never empty."""
     provider_of: Mapping[int, int]
     """Cell of the machine -> cell that has its provider; cells left out are missing."""
@@ -96,7 +96,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
         pools = tuple(_pools(cell, options))
         in_pages = sum(pool.total_mib for pool in pools)
         cells.append(
-            GuestCell(
+            CellProvider(
                 cell.id,
                 own & cpus.shared,
                 own & cpus.dedicated,
@@ -111,7 +111,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
     return GuestCells(tuple(cells), provider_of, tuple(warnings))
 
 
-def reserved_memory(cells: Sequence[GuestCell], options: LayoutOptions) -> dict[int, int]:
+def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> dict[int, int]:
     """Return MiB kept for the host by cell: as configured per cell, else in proportion to memory.
 
     What rounding leaves over goes to the lowest cell that has room for it.
@@ -134,7 +134,7 @@ def reserved_memory(cells: Sequence[GuestCell], options: LayoutOptions) -> dict[
     return reserved
 
 
-def reserved_cpus(cells: Sequence[GuestCell], count: int) -> dict[int, int]:
+def reserved_cpus(cells: Sequence[CellProvider], count: int) -> dict[int, int]:
     """Return CPUs kept for the host by cell, counted from the lowest numbered CPU upwards."""
     cell_of = {cpu: cell.id for cell in cells for cpu in cell.shared}
     kept_cpus = sorted(cell_of)[:count]
@@ -177,7 +177,7 @@ def cell_facts(
     ]
 
 
-def _excessive_reserve(cells: Sequence[GuestCell], wanted: int, total: int) -> dict[int, int]:
+def _excessive_reserve(cells: Sequence[CellProvider], wanted: int, total: int) -> dict[int, int]:
     reserved = {cell.id: cell.memory_mib for cell in cells}
     reserved[cells[0].id] += wanted - total
     return reserved
@@ -220,7 +220,7 @@ def _pools(cell: NumaCell, options: LayoutOptions) -> list[PagePool]:
     ]
 
 
-def _cap_memory(cells: list[GuestCell], most: int) -> list[GuestCell]:
+def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
     """Cells cannot have more than the host: rounding and firmware reserves come off the last."""
     excess = sum(c.memory_mib + sum(p.total_mib for p in c.pools) for c in cells) - most
     capped = []
@@ -231,7 +231,7 @@ def _cap_memory(cells: list[GuestCell], most: int) -> list[GuestCell]:
     return capped[::-1]
 
 
-def _spread_file_backed(cells: list[GuestCell], total: int) -> list[GuestCell]:
+def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvider]:
     """File backed memory is bound to no cell; it is shown in proportion to the cells' memory."""
     weight = sum(cell.memory_mib for cell in cells)
     shares = [

@@ -11,7 +11,7 @@ from compute_agent.virt import cpu_traits
 from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.cells import (
-    GuestCell,
+    CellProvider,
     GuestCells,
     PagePool,
     host_memory_mib,
@@ -153,7 +153,7 @@ def _disk(topology: HostTopology, options: LayoutOptions) -> WantedRecord | None
 
 
 def _cell(
-    root_name: str, topology: HostTopology, cell: GuestCell, memory_reserved: int, host_cpus: int
+    root_name: str, topology: HostTopology, cell: CellProvider, memory_reserved: int, host_cpus: int
 ) -> WantedProvider:
     inventory = {
         "VCPU": WantedRecord(len(cell.shared), host_cpus, ratio=None),
@@ -171,7 +171,7 @@ def _cell(
     )
 
 
-def _pages(root_name: str, cell: GuestCell, pool: PagePool) -> WantedProvider:
+def _pages(root_name: str, cell: CellProvider, pool: PagePool) -> WantedProvider:
     unit = max(pool.size_kib // 1024, 1)
     return WantedProvider(
         pages_key(cell.id, pool.size_kib),

@@ -14,7 +14,7 @@ from compute_agent.discovery.disk import measured
 from compute_agent.discovery.errors import DiscoveryError, HypervisorUnreachable
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.events import HypervisorEvents
 from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
@@ -50,7 +50,7 @@ class LibvirtDriver(TopologyDriver):
         super().__init__(conf)
         extras.require("libvirt", "[DEFAULT]compute_driver = libvirt.LibvirtDriver", "libvirt")
         self.settings: LibvirtSettings = libvirt_settings(conf)
-        self.connection = Connection(
+        self.connection = LibvirtConnection(
             self.settings.uri, timeout=float(conf.compute_agent.call_timeout)
         )
         self.bounded(self.connection.calls)

@@ -11,7 +11,7 @@ from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.discovery.libvirt import cpu_features
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
 
@@ -62,7 +62,7 @@ def guest_cpu_options(conf: cfg.ConfigOpts) -> GuestCpuOptions:
 
 
 def check_guest_cpu(
-    connection: Connection,
+    connection: LibvirtConnection,
     options: GuestCpuOptions,
     host: HostCapabilities,
 ) -> None:
@@ -91,7 +91,7 @@ def check_guest_cpu(
         )
 
 
-def _check_models(connection: Connection, options: GuestCpuOptions, arch: str) -> None:
+def _check_models(connection: LibvirtConnection, options: GuestCpuOptions, arch: str) -> None:
     known = cpu_features.known_models(connection, arch)
     _models, unknown = cpu_features.spelled(options.models, known)
     if unknown:
@@ -102,7 +102,7 @@ def _check_models(connection: Connection, options: GuestCpuOptions, arch: str) -
 
 
 def cpu_caveats(
-    connection: Connection, options: GuestCpuOptions, host: HostCapabilities
+    connection: LibvirtConnection, options: GuestCpuOptions, host: HostCapabilities
 ) -> Iterator[str]:
     """Yield a sentence for each CPU with which libvirt would start no guest on this host.
 

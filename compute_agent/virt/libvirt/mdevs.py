@@ -26,7 +26,7 @@ from oslo_log import log
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported
 from compute_agent.discovery.facts import HostTopology, PciAddress
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import Guest, MdevNodeDevice
 from compute_agent.discovery.libvirt.node_devices import name_of
 from compute_agent.virt.layout.devices.vgpus import makers, type_for
@@ -44,7 +44,7 @@ Claimed = Callable[[str], Collection[str]]
 """Guest -> names of the units that it was claimed; of a vGPU 0000:84:00.0/3."""
 
 
-class Action(Enum):
+class MdevAction(Enum):
     """What is done for a device, in the words of a sentence."""
 
     DEFINE = "made persistent"
@@ -62,14 +62,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RestoredMdev:
     """One device that is brought back, or kept.
 
     :ivar parent: name of the node device that makes it.
     :ivar name: of its own node device; None: it has none.
     """
 
-    action: Action
+    action: MdevAction
     guest: Guest
     uuid: str
     type_id: str
@@ -119,7 +119,7 @@ def steps(
     devices: Iterable[MdevNodeDevice],
     places: tuple[Place, ...],
     claimed: Claimed,
-) -> Iterator[Step | Lost]:
+) -> Iterator[RestoredMdev | Lost]:
     """Decide what is done for each device that a guest holds, guest by guest.
 
     A guest that runs has its devices, listed or not: none is made for it.
@@ -133,8 +133,8 @@ def steps(
             if device is None:
                 gone.append(uuid)
             elif not device.active or not device.persistent:
-                action = Action.DEFINE if device.active else Action.START
-                yield Step(action, guest, uuid, device.type_id, device.parent, device.name)
+                action = MdevAction.DEFINE if device.active else MdevAction.START
+                yield RestoredMdev(action, guest, uuid, device.type_id, device.parent, device.name)
         if gone and not guest.running:
             own = [known[mdev.uuid].parent_address for mdev in guest.mdevs if mdev.uuid in known]
             yield from _again(guest, gone, own, places, free, claimed(guest.uuid))
@@ -147,7 +147,7 @@ def _again(
     places: tuple[Place, ...],
     free: dict[PciAddress, int],
     units: Collection[str],
-) -> Iterator[Step | Lost]:
+) -> Iterator[RestoredMdev | Lost]:
     """Decide where the devices are made that are gone; counts down what is free.
 
     :param own: parents of the devices that the guest still has.
@@ -165,12 +165,12 @@ def _again(
             place = candidates[0]
             free[place.parent] -= 1
             left[place.parent] -= 1
-            yield Step(Action.MAKE, guest, uuid, place.type_id, name_of(place.parent))
+            yield RestoredMdev(MdevAction.MAKE, guest, uuid, place.type_id, name_of(place.parent))
         else:
             yield Lost(guest, uuid, tuple(place for place in places if free[place.parent]))
 
 
-def carry_out(connection: Connection, todo: Iterable[Step | Lost]) -> None:
+def carry_out(connection: LibvirtConnection, todo: Iterable[RestoredMdev | Lost]) -> None:
     """Do what was decided. What fails is a warning, and does not keep the others from theirs.
 
     :raises HypervisorUnreachable: the connection is lost.
@@ -195,7 +195,7 @@ def carry_out(connection: Connection, todo: Iterable[Step | Lost]) -> None:
             LOG.info("The %s was %s.", step, step.action.value)
 
 
-def _define(connection: Connection, step: Step) -> libvirt.virNodeDevice:
+def _define(connection: LibvirtConnection, step: RestoredMdev) -> libvirt.virNodeDevice:
     handle = connection.call(
         f"nodeDeviceDefineXML of {step.uuid}",
         lambda opened: opened.nodeDeviceDefineXML(_description(step), 0),
@@ -209,11 +209,11 @@ def _define(connection: Connection, step: Step) -> libvirt.virNodeDevice:
     return handle
 
 
-def _start(connection: Connection, step: Step) -> None:
+def _start(connection: LibvirtConnection, step: RestoredMdev) -> None:
     _start_named(connection, step.uuid, step.name)
 
 
-def _start_named(connection: Connection, uuid: str, name: str | None) -> None:
+def _start_named(connection: LibvirtConnection, uuid: str, name: str | None) -> None:
     """Start a device, which libvirt does not know for a moment while it lists the defined ones."""
     tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_unknown_device),
@@ -233,7 +233,7 @@ def _is_unknown_device(error: BaseException) -> bool:
     return isinstance(error, CallFailed) and error.code == libvirt.VIR_ERR_NO_NODE_DEVICE
 
 
-def _make(connection: Connection, step: Step) -> None:
+def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
     """Define and start it; one that cannot be defined is made until the next reboot only."""
     try:
         handle = _define(connection, step)
@@ -254,29 +254,29 @@ def _make(connection: Connection, step: Step) -> None:
         _start_named(connection, step.uuid, handle.name())
 
 
-_ACTIONS: Final[Mapping[Action, Callable[[Connection, Step], object]]] = {
-    Action.DEFINE: _define,
-    Action.START: _start,
-    Action.MAKE: _make,
+_ACTIONS: Final[Mapping[MdevAction, Callable[[LibvirtConnection, RestoredMdev], object]]] = {
+    MdevAction.DEFINE: _define,
+    MdevAction.START: _start,
+    MdevAction.MAKE: _make,
 }
 
-_ADVICE: Final[Mapping[Action, str]] = {
-    Action.DEFINE: (
+_ADVICE: Final[Mapping[MdevAction, str]] = {
+    MdevAction.DEFINE: (
         "It is gone after the next reboot of the host. Correct what mdevctl needs (its directory is"
         " /etc/mdevctl.d), and start the agent again."
     ),
-    Action.START: (
+    MdevAction.START: (
         "The guest does not start without it. Look at what holds its parent (mdevctl list), then: "
         "mdevctl start --uuid {uuid}."
     ),
-    Action.MAKE: (
+    MdevAction.MAKE: (
         "The guest does not start without it. Look at what holds its parent (mdevctl list), then "
         "start the agent again."
     ),
 }
 
 
-def _description(step: Step) -> str:
+def _description(step: RestoredMdev) -> str:
     return (
         f"<device><parent>{step.parent}</parent><capability type='mdev'>"
         f"<type id={quoteattr(step.type_id)}/><uuid>{step.uuid}</uuid></capability></device>"

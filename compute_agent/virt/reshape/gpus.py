@@ -37,7 +37,7 @@ _NOT_VGPU = ("PGPU", "CUSTOM_PCI_", MIG_CLASS_PREFIX)
 
 
 def reasons(situation: Situation) -> Iterator[str]:
-    view = _View.of(situation)
+    view = _GpusOfSituation.of(situation)
     root = situation.root
     if view.counting:
         for resource_class in sorted(view.classes & root.inventory.keys()):
@@ -54,7 +54,7 @@ def reasons(situation: Situation) -> Iterator[str]:
 
 def move(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:
     """Edit `allocations` in place. Raises ReshapeFailed naming consumers."""
-    view = _View.of(situation)
+    view = _GpusOfSituation.of(situation)
     _root_to_gpus(view, allocations, devices_of)
     for gpu in _with_vfs(situation):
         _vfs_to_whole(view, allocations, gpu)
@@ -66,7 +66,7 @@ def _with_vfs(situation: Situation) -> Iterator[PhysicalGpu]:
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class _GpusOfSituation:
     """What concerns GPUs of a situation, by the address of the function."""
 
     situation: Situation
@@ -78,7 +78,7 @@ class _View:
     """Providers that placement has."""
 
     @classmethod
-    def of(cls, situation: Situation) -> _View:
+    def of(cls, situation: Situation) -> _GpusOfSituation:
         functions = {
             function
             for gpu in situation.topology.gpus
@@ -144,7 +144,7 @@ def _vgpu_class(wanted: WantedProvider) -> str | None:
     return classes[0] if len(classes) == 1 else None
 
 
-def _vfs_to_whole(view: _View, allocations: Allocations, gpu: PhysicalGpu) -> None:
+def _vfs_to_whole(view: _GpusOfSituation, allocations: Allocations, gpu: PhysicalGpu) -> None:
     whole = view.counting.get(gpu.address)
     if whole is None:
         return
@@ -155,7 +155,7 @@ def _vfs_to_whole(view: _View, allocations: Allocations, gpu: PhysicalGpu) -> No
 
 
 def _whole_to_vfs(
-    view: _View, allocations: Allocations, gpu: PhysicalGpu, devices_of: DevicesOf
+    view: _GpusOfSituation, allocations: Allocations, gpu: PhysicalGpu, devices_of: DevicesOf
 ) -> None:
     """Each vGPU goes to the VF its guest has, or where that is unknown to the first free one."""
     wholes = view.whole_sources(gpu)
@@ -196,7 +196,7 @@ def _whole_to_vfs(
             )
 
 
-def _root_to_gpus(view: _View, allocations: Allocations, devices_of: DevicesOf) -> None:
+def _root_to_gpus(view: _GpusOfSituation, allocations: Allocations, devices_of: DevicesOf) -> None:
     """Each consumer's vGPUs go where its mediated devices are."""
     if not view.counting:
         return
@@ -225,7 +225,9 @@ def _root_to_gpus(view: _View, allocations: Allocations, devices_of: DevicesOf) 
         )
 
 
-def _providers_of_mdevs(view: _View, consumer: str, devices_of: DevicesOf) -> Counter[Unit]:
+def _providers_of_mdevs(
+    view: _GpusOfSituation, consumer: str, devices_of: DevicesOf
+) -> Counter[Unit]:
     gpus = view.situation.topology.gpus
     whole_of = {vf.address: gpu.address for gpu in gpus for vf in gpu.vfs}
     targets: Counter[Unit] = Counter()

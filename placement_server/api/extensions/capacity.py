@@ -13,10 +13,10 @@ from placement_server.api.request import Request, check_query
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.capacity.capacity import Capacity
-from placement_server.candidates.capacity.fragmentation import ClassUse, ShapeFit
+from placement_server.candidates.capacity.fragmentation import ClassFragmentation, ShapeFit
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.query.filters import (
-    Filter,
+    FilterSize,
     check_limits,
     parse_member_of,
     parse_resources,
@@ -79,8 +79,8 @@ def show_fragmentation(request: Request) -> Response:
         amounts = [len(shape) for shape in shapes]
         check_limits(
             [
-                Filter("resources", "resource classes", sum(amounts), sum(amounts)),
-                Filter.of("member_of", "aggregates", terms, forbidden),
+                FilterSize("resources", "resource classes", sum(amounts), sum(amounts)),
+                FilterSize.of("member_of", "aggregates", terms, forbidden),
             ]
         )
         members = RequestGroup("", member_of=terms, forbidden_aggregates=forbidden)
@@ -94,7 +94,7 @@ def show_fragmentation(request: Request) -> Response:
     )
 
 
-def _class(use: ClassUse) -> dict[str, int]:
+def _class(use: ClassFragmentation) -> dict[str, int]:
     return {
         "capacity": use.capacity,
         "used": use.used,

@@ -7,12 +7,12 @@ from typing import Any, Final
 from placement_server import errors
 from placement_server.api.request import Request, check_query
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.feed.service import Answer, ChangesPruned
+from placement_server.feed.service import ChangesAnswer, ChangesPruned
 from placement_server.feed.watchers import ALL_KINDS, Selection, TooManyWatchers
 from placement_server.limits import FILTERS, too_many
 from placement_server.policies import operations
 from placement_server.schemas import changes as schemas
-from placement_server.store.changes.history import Change
+from placement_server.store.changes.history import ChangeRecord
 from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
 
 _KINDS: Final = {"structure": STRUCTURE, "usage": USAGE, "names": NAMES}
@@ -78,7 +78,7 @@ def _values(request: Request, name: str) -> list[str]:
     return values
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def _shown(answer: ChangesAnswer) -> dict[str, Any]:
     return {
         "changes": [_change(change) for change in answer.changes],
         "last": answer.last,
@@ -86,7 +86,7 @@ def _shown(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: ChangeRecord) -> dict[str, Any]:
     return {
         "id": change.id,
         "root_provider_uuid": change.root_uuid,

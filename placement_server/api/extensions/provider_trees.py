@@ -32,8 +32,8 @@ from placement_server.store.trees.tree_write import (
     GenerationRequired,
     Reason,
     TreeChanged,
-    TreeConflict,
     TreeConflicts,
+    TreeContradiction,
     TreeMalformed,
 )
 
@@ -167,7 +167,7 @@ def _conflict(error: TreeConflicts) -> errors.TreeConflict:
     )
 
 
-def _conflict_entry(conflict: TreeConflict) -> dict[str, Any]:
+def _conflict_entry(conflict: TreeContradiction) -> dict[str, Any]:
     return {
         "code": _CODES.get(conflict.reason, errors.UNDEFINED),
         "reason": conflict.reason.value,

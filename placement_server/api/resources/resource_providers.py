@@ -97,16 +97,16 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
     provider_filters = _filters(conditions)
     filters.check_limits(
         [
-            filters.Filter(
+            filters.FilterSize(
                 "resources",
                 "resource classes",
                 len(provider_filters.resources),
                 len(provider_filters.resources),
             ),
-            filters.Filter.of(
+            filters.FilterSize.of(
                 "required", "traits", provider_filters.required, provider_filters.forbidden
             ),
-            filters.Filter.of(
+            filters.FilterSize.of(
                 "member_of",
                 "aggregates",
                 provider_filters.member_of,

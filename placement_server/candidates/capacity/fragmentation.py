@@ -19,7 +19,7 @@ Amounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ClassUse:
+class ClassFragmentation:
     """The use of one resource class.
 
     :ivar free: in sum over providers; one that is used beyond its capacity has nothing free.
@@ -59,7 +59,7 @@ class ShapeFit:
 class Fragmentation:
     """What is free, by name of the class, and how many claims of each shape fit."""
 
-    classes: dict[str, ClassUse]
+    classes: dict[str, ClassFragmentation]
     shapes: list[ShapeFit]
 
 
@@ -92,7 +92,7 @@ def fragmentation(
             capacity(query, index, seconds=left, account=account, effort=effort, clock=clock)
         )
         account.give(account.held - held)
-    part = _Part(index, members)
+    part = _ReportedPart(index, members)
     account.take(part.nbytes(len({name for amounts in shapes for name in amounts})))
     classes = part.classes(shapes)
     return Fragmentation(
@@ -104,13 +104,13 @@ def fragmentation(
     )
 
 
-def _together(amounts: Amounts, classes: Mapping[str, ClassUse]) -> int:
+def _together(amounts: Amounts, classes: Mapping[str, ClassFragmentation]) -> int:
     return min(
         classes[name].free // amount if name in classes else 0 for name, amount in amounts.items()
     )
 
 
-class _Part:
+class _ReportedPart:
     """The part of the fleet that is reported on."""
 
     def __init__(self, index: Index, members: RequestGroup) -> None:
@@ -136,7 +136,7 @@ class _Part:
     def _view(self, name: str) -> ClassView | None:
         return self.index.classes.get(self.index.names.class_ids[name])
 
-    def classes(self, shapes: Sequence[Amounts]) -> dict[str, ClassUse]:
+    def classes(self, shapes: Sequence[Amounts]) -> dict[str, ClassFragmentation]:
         """Return the use of each class of which there is an inventory."""
         usable = self._usable(shapes)
         classes = {}
@@ -148,7 +148,7 @@ class _Part:
             whole, used = np.maximum(view.capacity[inside], 0), view.used[inside]
             free = np.maximum(whole - used, 0)
             stranded = int(free[~usable[name][slots]].sum()) if name in usable else 0
-            classes[name] = ClassUse(
+            classes[name] = ClassFragmentation(
                 int(whole.sum()), int(used.sum()), int(free.sum()), int(free.max()), stranded
             )
         return classes

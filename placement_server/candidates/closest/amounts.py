@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement_server.candidates.closest.changes import Change, with_changes
+from placement_server.candidates.closest.changes import QueryChange, with_changes
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.columns import UNIT_MAX, ClassView
 from placement_server.candidates.query.query import CandidateQuery
@@ -48,10 +48,10 @@ class Amounts:
         self._index = trials.index
         self._units: dict[str, list[Units]] = {}
 
-    def _view(self, change: Change) -> ClassView | None:
+    def _view(self, change: QueryChange) -> ClassView | None:
         return self._index.classes.get(self._index.names.class_ids[change.condition])
 
-    def units(self, change: Change) -> list[Units]:
+    def units(self, change: QueryChange) -> list[Units]:
         """List the units of the living inventories of a class that give less than is asked for."""
         name = change.condition
         if name not in self._units:
@@ -68,13 +68,13 @@ class Amounts:
         pairs = np.stack((view.min_unit[living], view.step_size[living]), axis=1)
         return [Units(*pair) for pair in np.unique(pairs, axis=0).tolist()]
 
-    def are_uniform(self, change: Change) -> bool:
+    def are_uniform(self, change: QueryChange) -> bool:
         """Check whether every inventory that may give what is asked for gives the lowest amount."""
         self.units(change)
         lowest = {units.lowest for units in self._units[change.condition]}
         return sum(1 for amount in lowest if amount <= change.asked) < 2
 
-    def enough(self, query: CandidateQuery, changes: Sequence[Change]) -> bool:
+    def enough(self, query: CandidateQuery, changes: Sequence[QueryChange]) -> bool:
         """Check whether a query has a candidate with some changes, to whatever amounts."""
         lowered = [change for change in changes if change.asked]
         changed = with_changes(query, [change for change in changes if not change.asked])
@@ -84,7 +84,9 @@ class Amounts:
             for to in product(*lowest)
         )
 
-    def settle(self, query: CandidateQuery, changes: Sequence[Change]) -> dict[Change, int]:
+    def settle(
+        self, query: CandidateQuery, changes: Sequence[QueryChange]
+    ) -> dict[QueryChange, int]:
         """Return the largest amounts with which changes that are enough still are.
 
         Of two amounts the same share is kept as far as that goes; then each is as large as the
@@ -95,7 +97,7 @@ class Amounts:
         amounts = dict.fromkeys(lowered, 0)
         if len(lowered) > 1:
             amounts = self._in_proportion(changed, lowered)
-        before: dict[Change, int] | None = None
+        before: dict[QueryChange, int] | None = None
         while amounts != before:
             before = dict(amounts)
             for change in lowered:
@@ -108,12 +110,14 @@ class Amounts:
                 break
         return amounts
 
-    def _in_proportion(self, query: CandidateQuery, lowered: Sequence[Change]) -> dict[Change, int]:
-        best: dict[Change, int] = {}
+    def _in_proportion(
+        self, query: CandidateQuery, lowered: Sequence[QueryChange]
+    ) -> dict[QueryChange, int]:
+        best: dict[QueryChange, int] = {}
         share = -1.0
         for choice in product(*map(self.units, lowered)):
 
-            def at(step: int, choice: Iterable[Units] = choice) -> dict[Change, int]:
+            def at(step: int, choice: Iterable[Units] = choice) -> dict[QueryChange, int]:
                 return {
                     change: units.at_most(change.asked * step // _STEPS)
                     for change, units in zip(lowered, choice, strict=True)
@@ -130,7 +134,7 @@ class Amounts:
                     best, share = amounts, smallest
         return best
 
-    def _largest(self, query: CandidateQuery, change: Change, least: int) -> int:
+    def _largest(self, query: CandidateQuery, change: QueryChange, least: int) -> int:
         """Return the largest amount below that asked for with which a query has a candidate.
 
         :param least: an amount with which it has one, 0 when none is known.
@@ -149,7 +153,7 @@ class Amounts:
                 least = values[place - 1] if place else least
         return least
 
-    def _values(self, query: CandidateQuery, change: Change, units: Units) -> Sequence[int]:
+    def _values(self, query: CandidateQuery, change: QueryChange, units: Units) -> Sequence[int]:
         """Return the amounts, ascending, among which the largest that fits is."""
         view = self._view(change)
         assert view is not None
@@ -180,7 +184,7 @@ class Amounts:
         return values
 
 
-def _item(query: CandidateQuery, change: Change) -> int:
+def _item(query: CandidateQuery, change: QueryChange) -> int:
     """Return the number of the item that the amount of a change belongs to."""
     item = 0
     for group in query.groups:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 
-NO_AMOUNTS: Final[Mapping[Change, int]] = MappingProxyType({})
+NO_AMOUNTS: Final[Mapping[QueryChange, int]] = MappingProxyType({})
 
 AMOUNT: Final = "resources"
 ROOT_TRAITS: Final = "root_required"
@@ -53,7 +53,7 @@ H = TypeVar("H", CandidateQuery, RequestGroup)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QueryChange:
     """One change of a query.
 
     :param group: the suffix of the group that it is about; None for the query as a whole.
@@ -109,13 +109,15 @@ class Change:
 
 
 def with_changes(
-    query: CandidateQuery, changes: Iterable[Change], amounts: Mapping[Change, int] = NO_AMOUNTS
+    query: CandidateQuery,
+    changes: Iterable[QueryChange],
+    amounts: Mapping[QueryChange, int] = NO_AMOUNTS,
 ) -> CandidateQuery:
     """Return a query with some changes.
 
     :param amounts: to what an amount is lowered, by the change that lowers it.
     """
-    by_group: dict[str | None, list[Change]] = {}
+    by_group: dict[str | None, list[QueryChange]] = {}
     for change in changes:
         by_group.setdefault(change.group, []).append(change)
     groups = tuple(
@@ -125,13 +127,13 @@ def with_changes(
     return replace(_changed(query, by_group.get(None, ()), amounts), groups=groups)
 
 
-def _changed(holder: H, changes: Iterable[Change], amounts: Mapping[Change, int]) -> H:
+def _changed(holder: H, changes: Iterable[QueryChange], amounts: Mapping[QueryChange, int]) -> H:
     for change in changes:
         holder = replace(holder, **change.left(holder, amounts.get(change, 0)))
     return holder
 
 
-def changes_of(query: CandidateQuery) -> list[Change]:
+def changes_of(query: CandidateQuery) -> list[QueryChange]:
     """List the changes that a query allows: group by group, then of the whole.
 
     Amounts above 1 are among them, though no provider may have a smaller one.
@@ -139,17 +141,17 @@ def changes_of(query: CandidateQuery) -> list[Change]:
     return [*(change for group in query.groups for change in _of_group(group)), *_of_whole(query)]
 
 
-def _of_group(group: RequestGroup) -> Iterator[Change]:
+def _of_group(group: RequestGroup) -> Iterator[QueryChange]:
     suffix = group.suffix
     for name, asked in group.resources:
         if asked > 1:
-            yield Change(suffix, AMOUNT, name, name, asked)
+            yield QueryChange(suffix, AMOUNT, name, name, asked)
     yield from _members(suffix, "required", group.required, group.forbidden, "forbidden")
     yield from _members(
         suffix, "member_of", group.member_of, group.forbidden_aggregates, "forbidden_aggregates"
     )
     if group.in_tree is not None:
-        yield Change(suffix, "in_tree", None, group.in_tree)
+        yield QueryChange(suffix, "in_tree", None, group.in_tree)
 
 
 def _members(
@@ -158,24 +160,26 @@ def _members(
     terms: Iterable[frozenset[str]],
     forbidden: Iterable[str],
     forbidden_field: str,
-) -> Iterator[Change]:
+) -> Iterator[QueryChange]:
     for term in terms:
         names = sorted(term)
-        yield Change(suffix, field, term, names[0] if len(names) == 1 else f"in:{','.join(names)}")
+        yield QueryChange(
+            suffix, field, term, names[0] if len(names) == 1 else f"in:{','.join(names)}"
+        )
     for name in sorted(forbidden):
-        yield Change(suffix, forbidden_field, name, name)
+        yield QueryChange(suffix, forbidden_field, name, name)
 
 
-def _of_whole(query: CandidateQuery) -> Iterator[Change]:
+def _of_whole(query: CandidateQuery) -> Iterator[QueryChange]:
     for subtree in dict.fromkeys(query.same_subtree):
-        yield Change(None, "same_subtree", subtree, _subtree(subtree))
+        yield QueryChange(None, "same_subtree", subtree, _subtree(subtree))
     if query.group_policy != "none":
-        yield Change(None, "group_policy", None, query.group_policy)
+        yield QueryChange(None, "group_policy", None, query.group_policy)
     if query.isolate:
-        yield Change(None, "isolate", None, ",".join(sorted(query.isolate)))
+        yield QueryChange(None, "isolate", None, ",".join(sorted(query.isolate)))
     traits = [*sorted(query.root_required), *(f"!{name}" for name in sorted(query.root_forbidden))]
     if traits:
-        yield Change(None, ROOT_TRAITS, None, ",".join(traits))
+        yield QueryChange(None, ROOT_TRAITS, None, ",".join(traits))
     yield from _members(
         None,
         "root_member_of",

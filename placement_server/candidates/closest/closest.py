@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from placement_server.candidates.closest.amounts import Amounts
-from placement_server.candidates.closest.changes import Change, changes_of, with_changes
+from placement_server.candidates.closest.changes import QueryChange, changes_of, with_changes
 from placement_server.candidates.closest.conflicts import SmallestSets
 from placement_server.candidates.closest.shortage import Shortage, find_shortages
 from placement_server.candidates.closest.trials import Trials
@@ -28,7 +28,7 @@ class ChangeSet:
     :param example: the slot of the root of one of them.
     """
 
-    changes: tuple[tuple[Change, int], ...]
+    changes: tuple[tuple[QueryChange, int], ...]
     trees: int
     example: int
 
@@ -76,13 +76,13 @@ def _sets(query: CandidateQuery, trials: Trials, most: int) -> Iterator[ChangeSe
         monotone=all(amounts.are_uniform(change) for change in changes if change.asked),
     )
 
-    def settled(*some: Change) -> ChangeSet:
+    def settled(*some: QueryChange) -> ChangeSet:
         to = amounts.settle(query, some)
         opened = trials.opened(with_changes(query, some, to))
         changed = tuple((change, to.get(change, 0)) for change in some)
         return ChangeSet(changed, opened.trees, opened.example)
 
-    of_one: list[Change] = []
+    of_one: list[QueryChange] = []
     for change in smallest.of_one():
         of_one.append(change)
         yield settled(change)

@@ -19,7 +19,7 @@ INVALID = "Invalid query string parameters: "
 _HEX = frozenset("0123456789abcdef")
 
 
-class Filter(NamedTuple):
+class FilterSize(NamedTuple):
     """Size of one parameter of a query.
 
     :ivar kind: what it names, in the plural.
@@ -35,14 +35,14 @@ class Filter(NamedTuple):
     @classmethod
     def of(
         cls, parameter: str, kind: str, terms: Sequence[frozenset[str]], forbidden: frozenset[str]
-    ) -> "Filter":
+    ) -> "FilterSize":
         """Measure required terms and forbidden names; those of ``member_of`` are one condition."""
         apart = len(forbidden) if kind == "traits" else bool(forbidden)
         names = sum(map(len, terms)) + len(forbidden)
         return cls(parameter, kind, len(terms) + apart, names)
 
 
-def check_limits(filters: Sequence[Filter]) -> None:
+def check_limits(filters: Sequence[FilterSize]) -> None:
     """Refuse a query that asks for more than one request may."""
     _check_sum(
         [(measured.parameter, measured.terms) for measured in filters], "filters", limits.FILTERS

@@ -19,7 +19,7 @@ from placement_server.candidates.errors import QueryError
 from placement_server.candidates.query.filters import (
     INVALID,
     AggregateTerms,
-    Filter,
+    FilterSize,
     Microversion,
     TraitTerms,
     check_limits,
@@ -60,15 +60,15 @@ class RequestGroup:
     forbidden_aggregates: frozenset[str] = frozenset()
     in_tree: str | None = None
 
-    def filters(self) -> Iterator[Filter]:
+    def filters(self) -> Iterator[FilterSize]:
         """Yield how much each parameter of the group asks for."""
         suffix, amounts = self.suffix, len(self.resources)
-        yield Filter(f"resources{suffix}", "resource classes", amounts, amounts)
-        yield Filter.of(f"required{suffix}", "traits", self.required, self.forbidden)
-        yield Filter.of(
+        yield FilterSize(f"resources{suffix}", "resource classes", amounts, amounts)
+        yield FilterSize.of(f"required{suffix}", "traits", self.required, self.forbidden)
+        yield FilterSize.of(
             f"member_of{suffix}", "aggregates", self.member_of, self.forbidden_aggregates
         )
-        yield Filter(f"in_tree{suffix}", "resource providers", *[self.in_tree is not None] * 2)
+        yield FilterSize(f"in_tree{suffix}", "resource providers", *[self.in_tree is not None] * 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +128,12 @@ def parse(
     isolate, root_member_of, root_not_member_of = _extended(values, microversion, extensions)
     _check_limits(
         groups,
-        Filter.of(
+        FilterSize.of(
             "root_required", "traits", [frozenset({name}) for name in root_required], root_forbidden
         ),
-        Filter.of("root_member_of", "aggregates", root_member_of, root_not_member_of),
-        Filter("same_subtree", "suffixes", len(subtrees), sum(map(len, subtrees))),
-        Filter("isolate", "suffixes", bool(isolate), len(isolate)),
+        FilterSize.of("root_member_of", "aggregates", root_member_of, root_not_member_of),
+        FilterSize("same_subtree", "suffixes", len(subtrees), sum(map(len, subtrees))),
+        FilterSize("isolate", "suffixes", bool(isolate), len(isolate)),
     )
     _check_shape(groups, subtrees, microversion)
     _check_contradictions(groups, microversion)
@@ -272,7 +272,7 @@ def _extended(
     return isolate, terms, forbidden
 
 
-def _check_limits(groups: list[RequestGroup], *others: Filter) -> None:
+def _check_limits(groups: list[RequestGroup], *others: FilterSize) -> None:
     if len(groups) > limits.GROUPS:
         message = limits.too_many("the query", len(groups), "request groups", limits.GROUPS)
         raise QueryError(f"{INVALID}{message}")

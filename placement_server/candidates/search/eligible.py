@@ -47,7 +47,7 @@ class Eligible:
     links: Links = NO_LINKS
 
 
-class _Filter:
+class _RootFilter:
     """The roots of one search, narrowed group by group."""
 
     def __init__(
@@ -309,4 +309,4 @@ def find_eligible(
     :param whatever_amounts: an inventory of a class is enough, be it used up.
     :raises UnknownName: a class or trait does not exist, as far as the index knows.
     """
-    return _Filter(query, index, reporter, account, whatever_amounts=whatever_amounts).run()
+    return _RootFilter(query, index, reporter, account, whatever_amounts=whatever_amounts).run()

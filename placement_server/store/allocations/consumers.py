@@ -127,7 +127,7 @@ def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Inserti
     _end(tx, [consumer for consumer in seen if not consumer.lives_on])
     living = [consumer for consumer in seen if consumer.lives_on]
     new: list[tuple[str, int, int, int | None, int]] = []
-    raised: dict[_Change, list[int]] = {}
+    raised: dict[_ConsumerChange, list[int]] = {}
     for consumer, (project_id, user_id, type_id) in zip(living, _owners(tx, living), strict=True):
         if consumer.id is None:
             new.append(
@@ -140,7 +140,7 @@ def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Inserti
                 )
             )
         else:
-            change = _Change(consumer.generation, project_id, user_id, type_id)
+            change = _ConsumerChange(consumer.generation, project_id, user_id, type_id)
             raised.setdefault(change, []).append(consumer.id)
     if len(raised) > _CHANGES:
         _raise_each(tx, raised)
@@ -151,7 +151,7 @@ def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Inserti
     return Insertion("consumers", _COLUMNS, new)
 
 
-class _Change(NamedTuple):
+class _ConsumerChange(NamedTuple):
     """The new values of consumers with this generation."""
 
     generation: int
@@ -191,14 +191,14 @@ def _owners(
     ]
 
 
-def _raise(tx: WriteTransaction, change: _Change, all_ids: Sequence[int]) -> None:
+def _raise(tx: WriteTransaction, change: _ConsumerChange, all_ids: Sequence[int]) -> None:
     condition = _C.id.in_(bindparam("ids", expanding=True))
     statement = _statement(change).where(condition)
     for ids in chunks(all_ids):
         _require_all(tx.execute(statement, {"ids": ids, **_values(tx, change)}), ids)
 
 
-def _raise_each(tx: WriteTransaction, raised: Mapping[_Change, Sequence[int]]) -> None:
+def _raise_each(tx: WriteTransaction, raised: Mapping[_ConsumerChange, Sequence[int]]) -> None:
     """Apply changes in one statement for consumers that have little in common."""
     by_statement: dict[sa.Update, list[dict[str, object]]] = {}
     for change, ids in raised.items():
@@ -210,11 +210,11 @@ def _raise_each(tx: WriteTransaction, raised: Mapping[_Change, Sequence[int]]) -
         _require_all(tx.execute(statement.where(_C.id == bindparam("the_id")), rows), rows)
 
 
-def _statement(change: _Change) -> sa.Update:
+def _statement(change: _ConsumerChange) -> sa.Update:
     return _RAISE if change.type_id is KEEP else _RAISE_AND_SET_TYPE
 
 
-def _values(tx: WriteTransaction, change: _Change) -> dict[str, object]:
+def _values(tx: WriteTransaction, change: _ConsumerChange) -> dict[str, object]:
     values: dict[str, object] = {
         "seen": change.generation,
         "the_project": change.project_id,

@@ -108,7 +108,7 @@ def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
     return ids
 
 
-class Names:
+class NameTables:
     """All names and ids as of the last refresh. Thread safe: a refresh swaps whole tables."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from placement_server.store.trees.tree import TreeProvider
 from placement_server.store.trees.tree_write import (
     HoldingsWrite,
     Reason,
-    TreeConflict,
+    TreeContradiction,
     TreeMalformed,
 )
 
@@ -138,10 +138,10 @@ def compare(
     return HeldInTree(write, seen, old, new, changes)
 
 
-def generation_conflicts(held: Sequence[HeldInTree]) -> list[TreeConflict]:
+def generation_conflicts(held: Sequence[HeldInTree]) -> list[TreeContradiction]:
     """Return the consumers that change and have another generation than the request names."""
     return [
-        TreeConflict(
+        TreeContradiction(
             Reason.CONSUMER_GENERATION,
             f"Consumer {item.write.uuid} has generation {_shown(item.seen.actual_generation)}, the "
             f"request was made for {_shown(item.write.expected_generation)}.",

@@ -10,7 +10,7 @@ from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.records import InventoryRecord
 from placement_server.store.trees.holdings import HeldInTree
 from placement_server.store.trees.plan import StockKey
-from placement_server.store.trees.tree_write import Reason, TreeConflict
+from placement_server.store.trees.tree_write import Reason, TreeContradiction
 
 Holder = tuple[str, str, str, int]
 """Consumer uuid, provider uuid, resource class and amount."""
@@ -21,7 +21,7 @@ def claim_conflicts(
     stock: Mapping[StockKey, HeldInventory | InventoryRecord],
     used: Mapping[StockKey, int],
     class_ids: Mapping[str, int],
-) -> list[TreeConflict]:
+) -> list[TreeContradiction]:
     """Return the new amounts that the inventories do not give.
 
     An inventory that is over capacity may be used as much as before, or less.
@@ -45,7 +45,7 @@ def claim_conflicts(
             if conflict is not None:
                 reason, free, why = conflict
                 conflicts.append(
-                    TreeConflict(
+                    TreeContradiction(
                         reason,
                         f"Consumer {item.write.uuid} cannot have {amount} of {name} of resource "
                         f"provider {uuid}: {why}.",
@@ -95,14 +95,14 @@ def deltas(held: Sequence[HeldInTree], provider_ids: Mapping[str, int]) -> dict[
 
 def use_conflicts(
     holders: Sequence[Holder], named: Collection[str], deleted: Collection[str]
-) -> list[TreeConflict]:
+) -> list[TreeContradiction]:
     """Return the holders of what vanishes that the request does not name.
 
     :param holders: of inventories and providers to delete.
     :param named: the consumers whose allocations the request replaces.
     """
     return [
-        TreeConflict(
+        TreeContradiction(
             Reason.PROVIDER_IN_USE if uuid in deleted else Reason.INVENTORY_IN_USE,
             f"Consumer {consumer}, which the request does not name, holds {amount} of {name} of "
             f"resource provider {uuid}, which would vanish.",

@@ -12,7 +12,7 @@ from placement_server.store.trees.tree import TreeProvider
 from placement_server.store.trees.tree_write import (
     ProviderWrite,
     Reason,
-    TreeConflict,
+    TreeContradiction,
     TreeMalformed,
     TreeWrite,
 )
@@ -22,7 +22,7 @@ StockKey = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Links:
+class Associations:
     """Associations of providers with traits, or with aggregates.
 
     :ivar added: uuid of the provider, and name of the trait or uuid of the aggregate.
@@ -61,9 +61,9 @@ class TreePlan:
     records: dict[StockKey, InventoryRecord] = field(default_factory=dict)
     removed: dict[StockKey, HeldInventory] = field(default_factory=dict)
     stock: dict[StockKey, HeldInventory | InventoryRecord] = field(default_factory=dict)
-    traits: Links = field(default_factory=Links)
-    aggregates: Links = field(default_factory=Links)
-    conflicts: list[TreeConflict] = field(default_factory=list)
+    traits: Associations = field(default_factory=Associations)
+    aggregates: Associations = field(default_factory=Associations)
+    conflicts: list[TreeContradiction] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
@@ -170,7 +170,7 @@ def _parent_uuids(scope: Scope) -> dict[str, str | None]:
 
 
 def _levels(
-    write: TreeWrite, scope: Scope, absent: set[str], conflicts: list[TreeConflict]
+    write: TreeWrite, scope: Scope, absent: set[str], conflicts: list[TreeContradiction]
 ) -> list[list[str]]:
     """Return the uuids of the new tree, level by level.
 
@@ -237,8 +237,8 @@ def _path(write: TreeWrite, uuid: str) -> tuple[str, int]:
     return "providers", list(write.providers).index(uuid)
 
 
-def _has_children(uuid: str, children: list[str]) -> TreeConflict:
-    return TreeConflict(
+def _has_children(uuid: str, children: list[str]) -> TreeContradiction:
+    return TreeContradiction(
         Reason.PROVIDER_HAS_CHILDREN,
         f"Resource provider {uuid} has child providers that the request leaves below it: "
         f"{', '.join(children[:8])}.",

@@ -14,8 +14,8 @@ from placement_server.store.trees.scope import Scope
 from placement_server.store.trees.tree import TreeProvider
 from placement_server.store.trees.tree_write import (
     Reason,
-    TreeConflict,
     TreeConflicts,
+    TreeContradiction,
     TreeWrite,
 )
 
@@ -48,11 +48,13 @@ def refuse(
         raise TreeConflicts(conflicts)
 
 
-def _elsewhere(write: TreeWrite, scope: Scope, named: Sequence[TreeProvider]) -> list[TreeConflict]:
+def _elsewhere(
+    write: TreeWrite, scope: Scope, named: Sequence[TreeProvider]
+) -> list[TreeContradiction]:
     """Return the providers to delete that are in other trees."""
     absent = set(write.absent)
     return [
-        TreeConflict(
+        TreeContradiction(
             Reason.PROVIDER_ELSEWHERE,
             f"Resource provider {provider.uuid} is in another tree, so it is not deleted here.",
             provider=provider.uuid,
@@ -62,14 +64,14 @@ def _elsewhere(write: TreeWrite, scope: Scope, named: Sequence[TreeProvider]) ->
     ]
 
 
-def _taken_names(tx: WriteTransaction, changes: TreePlan) -> list[TreeConflict]:
+def _taken_names(tx: WriteTransaction, changes: TreePlan) -> list[TreeContradiction]:
     """Return the new names that providers have which keep them."""
     wanted = changes.new_names
     conflicts = []
     for uuid, name in structure_rows.holders_of_names(tx, wanted):
         if uuid not in changes.leaving_names and uuid != wanted[name]:
             conflicts.append(
-                TreeConflict(
+                TreeContradiction(
                     Reason.NAME_TAKEN,
                     f"Resource provider {wanted[name]} cannot be named {name}: resource provider "
                     f"{uuid} has that name.",

@@ -76,7 +76,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TreeConflict:
+class TreeContradiction:
     """One contradiction.
 
     :ivar asked: the amount that a consumer has or is to have.
@@ -106,7 +106,7 @@ class TreeMalformed(StoreError):
 class TreeConflicts(Refused):
     """A request that contradicts what is stored, in each of these ways."""
 
-    def __init__(self, conflicts: Sequence[TreeConflict]) -> None:
+    def __init__(self, conflicts: Sequence[TreeContradiction]) -> None:
         super().__init__(" ".join(conflict.detail for conflict in conflicts[:_SHOWN]))
         self.conflicts = tuple(conflicts)
 

@@ -13,7 +13,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.conf import new_config
 from compute_agent.discovery.libvirt import capabilities, cpu_features, guest_abilities
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
 from compute_agent.discovery.topology import discover
@@ -28,7 +28,7 @@ TEST_DRIVER = "test:///default"
 HASWELL = GuestCpuOptions("kvm", "custom", ("Haswell-noTSX",))
 
 
-class CountingConnection(Connection):
+class CountingConnection(LibvirtConnection):
     """A connection that counts its calls by the first word of their names."""
 
     def __init__(self, uri: str) -> None:
@@ -62,12 +62,12 @@ def make_driver(tmp_path: Path) -> Iterator[Callable[[str], LibvirtDriver]]:
         driver.cleanup_host("host1")
 
 
-def host_of(connection: Connection) -> HostCapabilities:
+def host_of(connection: LibvirtConnection) -> HostCapabilities:
     return capabilities.parse(connection.call("getCapabilities", lambda c: c.getCapabilities()))
 
 
 def features_at(uri: str, options: GuestCpuOptions) -> frozenset[str] | None:
-    connection = Connection(uri)
+    connection = LibvirtConnection(uri)
     try:
         abilities = guest_abilities.AbilityReader(connection, options).read(host_of(connection))
     finally:
@@ -103,7 +103,7 @@ def test_extra_flags_add_features_and_take_them_away(libvirtd: Libvirtd) -> None
 def test_the_host_model_has_the_features_of_the_host_and_of_its_base_model(
     libvirtd: Libvirtd,
 ) -> None:
-    connection = Connection(libvirtd.uri)
+    connection = LibvirtConnection(libvirtd.uri)
     host = host_of(connection)
     features = features_at(libvirtd.uri, GuestCpuOptions("kvm"))
     connection.close()
@@ -145,7 +145,7 @@ def test_features_of_a_host_that_libvirt_does_not_describe_are_unknown() -> None
 
 
 def test_an_unknown_model_is_refused_with_the_names_of_known_ones(libvirtd: Libvirtd) -> None:
-    connection = Connection(libvirtd.uri)
+    connection = LibvirtConnection(libvirtd.uri)
     options = GuestCpuOptions("kvm", "custom", ("haswell", "Hasbeen"))
     with pytest.raises(errors.InvalidConfiguration, match=r"Hasbeen, which .* Haswell-noTSX"):
         check_guest_cpu(connection, options, host_of(connection))
@@ -155,7 +155,7 @@ def test_an_unknown_model_is_refused_with_the_names_of_known_ones(libvirtd: Libv
 def test_a_model_that_the_host_cannot_run_is_warned_of(
     libvirtd: Libvirtd,
 ) -> None:
-    connection = Connection(libvirtd.uri)
+    connection = LibvirtConnection(libvirtd.uri)
     host = host_of(connection)
     # no CPU is of both vendors' newest kinds
     options = GuestCpuOptions("kvm", "custom", ("Snowridge", "Opteron_G5"))
@@ -169,7 +169,7 @@ def test_a_model_that_the_host_cannot_run_is_warned_of(
 
 
 def test_each_machine_type_with_an_alias_is_asked_about(libvirtd: Libvirtd) -> None:
-    connection = Connection(libvirtd.uri)
+    connection = LibvirtConnection(libvirtd.uri)
     host = host_of(connection)
     domains = guest_abilities.read_domain_capabilities(connection, host, "qemu")
     connection.close()
@@ -182,7 +182,7 @@ def test_each_machine_type_with_an_alias_is_asked_about(libvirtd: Libvirtd) -> N
 
 
 def test_the_test_driver_has_no_domain_capabilities() -> None:
-    connection = Connection(TEST_DRIVER)
+    connection = LibvirtConnection(TEST_DRIVER)
     reader = guest_abilities.AbilityReader(connection, HASWELL)
     assert reader.read(host_of(connection)).domain_capabilities == ()
     connection.close()
@@ -210,7 +210,7 @@ def test_cells_of_a_captured_machine_keep_their_pages_and_distances(
     libvirt_run_directory: Path, tmp_path: Path
 ) -> None:
     with running_libvirtd(libvirt_run_directory, make("emulated-numa", tmp_path)) as daemon:
-        connection = Connection(daemon.uri)
+        connection = LibvirtConnection(daemon.uri)
         host = host_of(connection)
         connection.close()
     assert [(cell.id, cell.cpus) for cell in host.cells] == [(0, (0, 1)), (1, (2,))]
@@ -294,7 +294,7 @@ def test_cells_and_threads_of_a_server_are_what_the_kernel_shows(
 ) -> None:
     machine = make("two-cells", tmp_path)
     with running_libvirtd(libvirt_run_directory, machine) as daemon:
-        connection = Connection(daemon.uri)
+        connection = LibvirtConnection(daemon.uri)
         host = host_of(connection)
         connection.close()
     by_sysfs = discover(str(machine / "sys"), str(machine / "proc"))

@@ -23,7 +23,7 @@ from compute_agent.discovery.facts import (
     PhysicalGpu,
 )
 from compute_agent.discovery.libvirt import source
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.described import describe
 from compute_agent.discovery.libvirt.facts import HypervisorReading
@@ -77,7 +77,7 @@ def machine(
     name = str(request.param)
     directory = machines.make(name, tmp_path_factory.mktemp(name))
     with running_libvirtd(libvirt_run_directory, directory) as daemon:
-        connection = Connection(daemon.uri, read_only=True)
+        connection = LibvirtConnection(daemon.uri, read_only=True)
         reading = source.read(connection, AbilityReader(connection, GuestCpuOptions("qemu")))
         connection.close()
     return Machine(name, reading, capture.replay(directory))

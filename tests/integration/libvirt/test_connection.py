@@ -12,7 +12,7 @@ import libvirt
 import pytest
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, HypervisorUnreachable
-from compute_agent.discovery.libvirt.connection import Connection, Keepalive
+from compute_agent.discovery.libvirt.connection import Keepalive, LibvirtConnection
 from compute_agent.discovery.libvirt.events import HypervisorEvents
 from tests.fixtures.certificates import Certificates
 from tests.fixtures.libvirtd import PATIENCE, Libvirtd, running_libvirtd
@@ -56,12 +56,12 @@ class Changes:
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., Connection]]:
+def connect() -> Iterator[Callable[..., LibvirtConnection]]:
     """Makes connections, closed in the end."""
-    made: list[Connection] = []
+    made: list[LibvirtConnection] = []
 
-    def make(uri: str, **options: Any) -> Connection:
-        made.append(Connection(uri, **options))
+    def make(uri: str, **options: Any) -> LibvirtConnection:
+        made.append(LibvirtConnection(uri, **options))
         return made[-1]
 
     yield make
@@ -70,11 +70,11 @@ def connect() -> Iterator[Callable[..., Connection]]:
 
 
 @pytest.fixture
-def watch() -> Iterator[Callable[[Connection], Changes]]:
+def watch() -> Iterator[Callable[[LibvirtConnection], Changes]]:
     """Watches connections, until the end of the test."""
     watchers: list[HypervisorEvents] = []
 
-    def begin(connection: Connection) -> Changes:
+    def begin(connection: LibvirtConnection) -> Changes:
         changes = Changes()
         watchers.append(HypervisorEvents(connection, changes, quiet=0.01))
         watchers[-1].start()
@@ -85,17 +85,17 @@ def watch() -> Iterator[Callable[[Connection], Changes]]:
         watcher.stop()
 
 
-def hostname(connection: Connection) -> str:
+def hostname(connection: LibvirtConnection) -> str:
     return connection.call("getHostname", lambda c: str(c.getHostname()))
 
 
-def guests(connection: Connection) -> list[str]:
+def guests(connection: LibvirtConnection) -> list[str]:
     return connection.call(
         "listAllDomains", lambda c: sorted(domain.name() for domain in c.listAllDomains())
     )
 
 
-def start_guest(connection: Connection) -> None:
+def start_guest(connection: LibvirtConnection) -> None:
     connection.call("createXML", lambda c: c.createXML(GUEST).name())
 
 
@@ -114,7 +114,7 @@ def eventually(call: Callable[[], Any]) -> Any:
 
 
 def test_a_killed_daemon_is_reported_and_its_successor_lists_the_guests_again(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.uri)
     start_guest(connection)
@@ -128,7 +128,7 @@ def test_a_killed_daemon_is_reported_and_its_successor_lists_the_guests_again(
 
 
 def test_a_daemon_that_is_restarted_in_order_keeps_its_guests(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.uri)
     start_guest(connection)
@@ -138,7 +138,7 @@ def test_a_daemon_that_is_restarted_in_order_keeps_its_guests(
 
 
 def test_an_object_of_a_lost_connection_is_no_failure_of_the_new_one(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.uri)
     start_guest(connection)
@@ -151,7 +151,7 @@ def test_an_object_of_a_lost_connection_is_no_failure_of_the_new_one(
 
 
 def test_a_daemon_that_comes_later_is_connected_to(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     libvirtd.terminate()
     connection = connect(libvirtd.uri)
@@ -162,7 +162,7 @@ def test_a_daemon_that_comes_later_is_connected_to(
 
 
 def test_a_daemon_that_is_down_is_not_connected_to_before_the_back_off_is_over(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     clock = Clock()
     connection = connect(libvirtd.uri, clock=clock)
@@ -182,7 +182,7 @@ def test_a_daemon_that_is_down_is_not_connected_to_before_the_back_off_is_over(
 
 
 def test_a_daemon_is_started_by_the_first_connection(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     libvirtd.terminate()
     with libvirtd.start_on_connection():
@@ -190,7 +190,9 @@ def test_a_daemon_is_started_by_the_first_connection(
 
 
 def test_connections_that_were_lost_leave_no_file_open(
-    libvirtd: Libvirtd, connect: Callable[..., Connection], watch: Callable[[Connection], Changes]
+    libvirtd: Libvirtd,
+    connect: Callable[..., LibvirtConnection],
+    watch: Callable[[LibvirtConnection], Changes],
 ) -> None:
     connection = connect(libvirtd.uri)
     watch(connection)
@@ -209,7 +211,7 @@ def test_connections_that_were_lost_leave_no_file_open(
 
 
 def test_a_paused_daemon_is_noticed_by_keepalive(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.uri, keepalive=QUICK)
     hostname(connection)
@@ -226,7 +228,7 @@ def test_the_keepalive_of_a_connection_bounds_a_hang_to_twenty_seconds() -> None
 
 
 def test_a_call_to_a_paused_daemon_is_given_up_after_the_deadline_and_shown_while_it_hangs(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.uri, timeout=0.5)
     eventually(lambda: hostname(connection))
@@ -243,7 +245,7 @@ def test_a_call_to_a_paused_daemon_is_given_up_after_the_deadline_and_shown_whil
 
 
 def test_opening_a_connection_to_a_paused_daemon_is_given_up(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     libvirtd.pause()
     connection = connect(libvirtd.uri, timeout=0.5)
@@ -254,7 +256,7 @@ def test_opening_a_connection_to_a_paused_daemon_is_given_up(
 
 
 def test_a_connection_to_a_paused_daemon_is_closed_without_waiting_for_it(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.uri, timeout=0.5)
     eventually(lambda: hostname(connection))
@@ -267,7 +269,7 @@ def test_a_connection_to_a_paused_daemon_is_closed_without_waiting_for_it(
 
 
 def test_a_read_only_socket_answers_questions_and_refuses_changes(
-    libvirtd: Libvirtd, connect: Callable[..., Connection]
+    libvirtd: Libvirtd, connect: Callable[..., LibvirtConnection]
 ) -> None:
     connection = connect(libvirtd.read_only_uri, read_only=True)
     assert hostname(connection)
@@ -277,7 +279,7 @@ def test_a_read_only_socket_answers_questions_and_refuses_changes(
 
 
 def test_libvirts_test_driver_is_connected_to_without_keepalive(
-    connect: Callable[..., Connection],
+    connect: Callable[..., LibvirtConnection],
 ) -> None:
     connection = connect("test:///default")
     assert guests(connection) == ["test"]
@@ -286,7 +288,7 @@ def test_libvirts_test_driver_is_connected_to_without_keepalive(
 
 
 def test_a_hypervisor_is_reached_over_tls(
-    libvirt_run_directory: Path, tmp_path: Path, connect: Callable[..., Connection]
+    libvirt_run_directory: Path, tmp_path: Path, connect: Callable[..., LibvirtConnection]
 ) -> None:
     certificates = Certificates(tmp_path / "pki")
     certificates.make()
@@ -306,7 +308,7 @@ def test_a_hypervisor_is_reached_over_tls(
 
 
 def test_a_uri_without_a_hypervisor_is_named_in_the_error(
-    connect: Callable[..., Connection],
+    connect: Callable[..., LibvirtConnection],
 ) -> None:
     uri = f"qemu+tcp://127.0.0.1:{free_port()}/system"
     with pytest.raises(
@@ -319,7 +321,9 @@ def test_a_uri_without_a_hypervisor_is_named_in_the_error(
 
 
 def test_guests_that_come_and_go_are_reported(
-    libvirtd: Libvirtd, connect: Callable[..., Connection], watch: Callable[[Connection], Changes]
+    libvirtd: Libvirtd,
+    connect: Callable[..., LibvirtConnection],
+    watch: Callable[[LibvirtConnection], Changes],
 ) -> None:
     connection = connect(libvirtd.uri)
     changes = watch(connection)
@@ -331,7 +335,7 @@ def test_guests_that_come_and_go_are_reported(
 
 
 def test_a_connection_that_is_open_already_is_watched(
-    connect: Callable[..., Connection], watch: Callable[[Connection], Changes]
+    connect: Callable[..., LibvirtConnection], watch: Callable[[LibvirtConnection], Changes]
 ) -> None:
     connection = connect("test:///default")
     hostname(connection)
@@ -349,7 +353,9 @@ def test_a_connection_that_is_open_already_is_watched(
 
 
 def test_events_are_reported_again_after_a_daemon_was_restarted(
-    libvirtd: Libvirtd, connect: Callable[..., Connection], watch: Callable[[Connection], Changes]
+    libvirtd: Libvirtd,
+    connect: Callable[..., LibvirtConnection],
+    watch: Callable[[LibvirtConnection], Changes],
 ) -> None:
     connection = connect(libvirtd.uri)
     changes = watch(connection)
@@ -364,8 +370,8 @@ def test_events_are_reported_again_after_a_daemon_was_restarted(
 
 def test_a_daemon_that_stays_away_is_reported(
     libvirtd: Libvirtd,
-    connect: Callable[..., Connection],
-    watch: Callable[[Connection], Changes],
+    connect: Callable[..., LibvirtConnection],
+    watch: Callable[[LibvirtConnection], Changes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("compute_agent.discovery.libvirt.events.RESTART", 0.0)
@@ -377,7 +383,7 @@ def test_a_daemon_that_stays_away_is_reported(
 
 
 def test_devices_that_come_and_go_are_reported(
-    connect: Callable[..., Connection], watch: Callable[[Connection], Changes]
+    connect: Callable[..., LibvirtConnection], watch: Callable[[LibvirtConnection], Changes]
 ) -> None:
     connection = connect("test:///default")
     changes = watch(connection)

@@ -11,7 +11,7 @@ import libvirt
 import pytest
 
 from compute_agent import errors
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from tests.fixtures.libvirt_guests import pinned
 from tests.integration.libvirt.hosts import Host, hypervisor_host
@@ -19,7 +19,7 @@ from tests.integration.libvirt.hosts import Host, hypervisor_host
 _Result = TypeVar("_Result")
 
 
-class WatchedConnection(Connection):
+class WatchedConnection(LibvirtConnection):
     """Counts calls by name, and cuts off the description of one guest."""
 
     def __init__(self, uri: str, damaged: str = "") -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from compute_agent.discovery.facts import pci_address
 from compute_agent.discovery.libvirt import guests
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import Guest
 from compute_agent.virt.libvirt.holdings import holdings
 from tests.data.machines import make
@@ -38,7 +38,7 @@ class Hypervisor:
 
     def __init__(self, daemon: Libvirtd) -> None:
         self.libvirt = libvirt.open(daemon.uri)
-        self.connection = Connection(daemon.uri)
+        self.connection = LibvirtConnection(daemon.uri)
 
     def start(self, *elements: str, vcpu: str = "<vcpu>2</vcpu>") -> libvirt.virDomain:
         """A guest that is gone when it ends."""
@@ -157,7 +157,7 @@ def test_functions_and_pages_of_a_guest_that_is_shut_off_are_seen(
     assert len(guest.mdevs) == 1
 
 
-class Racing(Connection):
+class Racing(LibvirtConnection):
     """Ends a guest between the list of all and the look at each."""
 
     def __init__(self, uri: str, end: Callable[[], object]) -> None:
@@ -188,7 +188,7 @@ def test_guests_outlive_a_daemon_that_is_killed(hypervisor: Hypervisor, libvirtd
     assert len(before.guests) == 2
     libvirtd.kill()
     libvirtd.start()
-    again = Connection(libvirtd.uri)
+    again = LibvirtConnection(libvirtd.uri)
     assert guests.read(again) == before
     again.close()
     assert {running.UUIDString(), shut_off.UUIDString()} == set(before.guests)

@@ -12,7 +12,7 @@ import pytest
 from compute_agent.discovery.errors import CallFailed, HypervisorUnreachable
 from compute_agent.discovery.facts import Mdev, MdevType
 from compute_agent.discovery.libvirt import node_devices, source
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.join import join
@@ -56,7 +56,7 @@ def uri(tmp_path: Path) -> str:
     return f"test://{file}"
 
 
-class Interrupted(Connection):
+class Interrupted(LibvirtConnection):
     """A connection on which the description of one device cannot be had."""
 
     def __init__(self, uri: str, name: str, error: Exception) -> None:
@@ -71,7 +71,7 @@ class Interrupted(Connection):
 
 
 def test_a_host_of_another_machine_is_what_its_node_devices_say(uri: str) -> None:
-    connection = Connection(uri)
+    connection = LibvirtConnection(uri)
     reading = source.read(connection, AbilityReader(connection, GuestCpuOptions("qemu")))
     host = join(reading, None)
     (port,) = host.nics
@@ -86,7 +86,7 @@ def test_a_host_of_another_machine_is_what_its_node_devices_say(uri: str) -> Non
 
 
 def test_what_the_hypervisor_cannot_say_of_a_mediated_device_is_unknown(uri: str) -> None:
-    devices, warnings = node_devices.read(Connection(uri))
+    devices, warnings = node_devices.read(LibvirtConnection(uri))
     (made,) = devices.mdevs
     assert (made.active, made.persistent) == (True, False)
     assert not warnings
@@ -107,7 +107,7 @@ def test_a_connection_that_is_lost_meanwhile_ends_the_look(uri: str) -> None:
         node_devices.read(Interrupted(uri, "pci_0000_81_02_0", lost))
 
 
-class Counted(Connection):
+class Counted(LibvirtConnection):
     """A connection that remembers what was described.
 
     :ivar described: names of node devices.

@@ -44,7 +44,7 @@ def host(store: Store, holder: str) -> str:
     return host
 
 
-def wrong_use(store: Store) -> list[audit.Problem]:
+def wrong_use(store: Store) -> list[audit.Violation]:
     return [problem for problem in store.read(audit.audit) if problem.check == "use"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from compute_agent.claims.host_cells import FreeCell, HostCell, cells_of, free_cells
 from compute_agent.claims.numa_fit import (
     GuestNeeds,
-    GuestNode,
     HostNetworks,
+    NodeNeed,
     fit,
     shortage,
     spread,
@@ -31,7 +31,7 @@ def cell(number: int, *, vcpus: int = 4, pinnable: int = 4, memory: int = 4096, 
     )
 
 
-def needs(*nodes: GuestNode, **more) -> GuestNeeds:
+def needs(*nodes: NodeNeed, **more) -> GuestNeeds:
     return GuestNeeds(nodes, asked=True, **more)
 
 
@@ -42,7 +42,7 @@ def chosen(asked: GuestNeeds, *cells: FreeCell, networks: HostNetworks = NOWHERE
 
 
 def test_every_node_gets_a_cell_of_its_own_with_its_cpus_and_memory():
-    claimed = fit(needs(GuestNode(2, 1, 1024), GuestNode(0, 4, 512)), [cell(0), cell(1)], NOWHERE)
+    claimed = fit(needs(NodeNeed(2, 1, 1024), NodeNeed(0, 4, 512)), [cell(0), cell(1)], NOWHERE)
     assert claimed == (
         ClaimedCell(0, 2, (5, 6, 7, 8), (0,), 1024),
         ClaimedCell(1, 0, (), (10, 11, 12, 13), 512),
@@ -51,7 +51,7 @@ def test_every_node_gets_a_cell_of_its_own_with_its_cpus_and_memory():
 
 @pytest.mark.parametrize(
     "node",
-    [GuestNode(5, 0, 1), GuestNode(0, 5, 1), GuestNode(0, 0, 4097), GuestNode(1, 1, 1, {2048})],
+    [NodeNeed(5, 0, 1), NodeNeed(0, 5, 1), NodeNeed(0, 0, 4097), NodeNeed(1, 1, 1, {2048})],
     ids=["shared CPUs", "pinned CPUs", "memory", "huge pages"],
 )
 def test_a_node_that_no_cell_alone_has_room_for_does_not_fit(node):
@@ -60,27 +60,27 @@ def test_a_node_that_no_cell_alone_has_room_for_does_not_fit(node):
 
 
 def test_two_nodes_never_share_a_cell():
-    two = needs(GuestNode(1, 0, 1), GuestNode(1, 0, 1))
+    two = needs(NodeNeed(1, 0, 1), NodeNeed(1, 0, 1))
     assert chosen(two, cell(0)) is None
     assert chosen(two, cell(0), cell(1)) == [0, 1]
 
 
 def test_a_node_gives_way_where_another_fits_on_one_cell_only():
-    small, large = GuestNode(1, 0, 100), GuestNode(1, 0, 4000)
+    small, large = NodeNeed(1, 0, 100), NodeNeed(1, 0, 4000)
     cells = cell(0, memory=4096), cell(1, memory=200)
     assert chosen(needs(small, large), *cells) == [1, 0]
 
 
 def test_the_cell_with_the_most_room_is_taken_or_the_one_with_the_least_when_packing():
     cells = cell(0, memory=3000), cell(1, memory=4000), cell(2, memory=2000)
-    one = needs(GuestNode(1, 0, 1000))
+    one = needs(NodeNeed(1, 0, 1000))
     assert chosen(one, *cells) == [1]
     assert chosen(one, *cells, packing=True) == [2]
-    assert chosen(needs(GuestNode(1, 0, 2500)), *cells, packing=True) == [0]
+    assert chosen(needs(NodeNeed(1, 0, 2500)), *cells, packing=True) == [0]
 
 
 def test_a_node_stays_on_the_cell_that_was_allocated_for_it():
-    two = needs(GuestNode(1, 0, 100), GuestNode(1, 0, 100))
+    two = needs(NodeNeed(1, 0, 100), NodeNeed(1, 0, 100))
     assert chosen(two, cell(0), cell(1), bound={0: 1}) == [1, 0]
     assert chosen(two, cell(0), cell(1), bound={0: 1, 1: 1}) is None
     assert chosen(two, cell(0), cell(1), bound={0: 2}) is None
@@ -88,16 +88,16 @@ def test_a_node_stays_on_the_cell_that_was_allocated_for_it():
 
 def test_memory_is_in_the_largest_pages_that_hold_all_of_it_in_whole_pages():
     cells = [cell(0, memory=0, _2048=4096, _1048576=4096)]
-    (claimed,) = fit(needs(GuestNode(1, 0, 2048, frozenset({2048, 1048576}))), cells, NOWHERE)
+    (claimed,) = fit(needs(NodeNeed(1, 0, 2048, frozenset({2048, 1048576}))), cells, NOWHERE)
     assert claimed.page_size_kib == 1048576
-    (claimed,) = fit(needs(GuestNode(1, 0, 1026, frozenset({2048, 1048576}))), cells, NOWHERE)
+    (claimed,) = fit(needs(NodeNeed(1, 0, 1026, frozenset({2048, 1048576}))), cells, NOWHERE)
     assert claimed.page_size_kib == 2048
-    assert fit(needs(GuestNode(1, 0, 1025, frozenset({2048}))), cells, NOWHERE) is None
+    assert fit(needs(NodeNeed(1, 0, 1025, frozenset({2048}))), cells, NOWHERE) is None
 
 
 def test_one_of_the_cells_is_near_each_network_that_is_near_some_cell():
     networks = HostNetworks({"left": frozenset({0}), "any": frozenset()}, frozenset({1}))
-    one = GuestNode(1, 0, 1)
+    one = NodeNeed(1, 0, 1)
     cells = cell(0, memory=1000), cell(1, memory=2000)
     assert chosen(needs(one), *cells, networks=networks) == [1]
     left = needs(one, physnets=frozenset({"left", "any", "unknown"}))
@@ -110,15 +110,15 @@ def test_one_of_the_cells_is_near_each_network_that_is_near_some_cell():
 
 def test_pinned_cpus_of_a_guest_that_named_no_nodes_lie_on_as_few_cells_as_possible():
     cells = cell(0, pinnable=1), cell(1, pinnable=3), cell(2, pinnable=2)
-    assert [(choice.cell, choice.pinned_cpus) for choice in spread(GuestNode(0, 4, 0), cells)] == [
+    assert [(choice.cell, choice.pinned_cpus) for choice in spread(NodeNeed(0, 4, 0), cells)] == [
         (1, (10, 11, 12)),
         (2, (20,)),
     ]
-    assert spread(GuestNode(0, 7, 0), cells) == ()
+    assert spread(NodeNeed(0, 7, 0), cells) == ()
 
 
 def test_many_nodes_that_are_alike_and_do_not_fit_are_refused_at_once():
-    nodes = [GuestNode(1, 0, 100)] * 8
+    nodes = [NodeNeed(1, 0, 100)] * 8
     cells = [cell(number) for number in range(16)]
     networks = HostNetworks(tunneled=frozenset({99}))
     assert chosen(needs(*nodes, tunneled=True), *cells, networks=networks) is None

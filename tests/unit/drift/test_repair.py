@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from compute_agent import errors
 from compute_agent.drift.audit import Drift
-from compute_agent.drift.repair import DriftHealing, End, Treated, Wanted
+from compute_agent.drift.repair import DriftHealing, End, HealedKinds, Treated
 
 PATIENCE = 30.0
 FOUND = Drift(orphaned=frozenset({"o"}), missing=frozenset({"m"}))
@@ -51,7 +51,7 @@ class Healing:
 
     def __init__(self):
         self.remedies = Remedies()
-        self.wanted = Wanted(orphans=True, missing=True)
+        self.wanted = HealedKinds(orphans=True, missing=True)
         self.healed = []
         self.healing = DriftHealing(
             self.remedies.open, lambda: self.wanted, lambda *told: self.healed.append(told)
@@ -78,13 +78,13 @@ def test_what_is_found_is_healed_and_told_and_everything_is_closed_again():
 
 def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
     one = Healing()
-    one.wanted = Wanted()
+    one.wanted = HealedKinds()
     one.found()
-    one.wanted = Wanted(orphans=True, missing=True)
+    one.wanted = HealedKinds(orphans=True, missing=True)
     one.found(Drift())
     one.done()
     assert one.remedies.opened == 0
-    one.wanted = Wanted(missing=True)
+    one.wanted = HealedKinds(missing=True)
     one.found()
     one.done()
     assert one.remedies.asked == [("missing", "host", {"m"})]
@@ -92,7 +92,7 @@ def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
 
 def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_counts():
     one = Healing()
-    one.wanted = Wanted(orphans=True)
+    one.wanted = HealedKinds(orphans=True)
     one.remedies.go_on.clear()
     one.found()
     # returns although the first is at work
@@ -147,7 +147,7 @@ def test_remedies_that_cannot_be_opened_are_tried_again_with_the_next_finding(ca
         raise errors.InvalidConfiguration("no bus")
         yield
 
-    healing = DriftHealing(closed_source, lambda: Wanted(orphans=True))
+    healing = DriftHealing(closed_source, lambda: HealedKinds(orphans=True))
     for _ in range(2):
         healing.found("host", "root", FOUND)
         assert healing.wait(PATIENCE)

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from compute_agent.manage.host_diff import Difference, differences, tree_of_host
+from compute_agent.manage.host_diff import HostDifference, differences, tree_of_host
 from compute_agent.provider_tree import ProviderTree
 
 
@@ -44,9 +44,9 @@ def test_everything_that_differs_is_told_by_provider(swapped: bool) -> None:
         ("traits", *sides([], ["CUSTOM_A"])),
     ]
     expected = [
-        Difference(f"_NUMA{cell}", aspect, first, second)
+        HostDifference(f"_NUMA{cell}", aspect, first, second)
         for cell in (0, 1)
         for aspect, first, second in per_cell
     ]
-    expected.append(Difference("_NUMA2", "provider", *sides("absent", "present")))
+    expected.append(HostDifference("_NUMA2", "provider", *sides("absent", "present")))
     assert sorted(found, key=str) == sorted(expected, key=str)

@@ -8,7 +8,7 @@ from compute_agent.placement.transports import request_pool
 
 def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypatch):
     pools: list[ThreadPoolExecutor] = []
-    shared: list[request_pool.Workers] = []
+    shared: list[request_pool.RequestPool] = []
 
     def make(*arguments: object) -> ThreadPoolExecutor:
         pool = ThreadPoolExecutor(*arguments)
@@ -21,7 +21,7 @@ def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypa
         return pool
 
     monkeypatch.setattr(request_pool, "ThreadPoolExecutor", make)
-    shared.append(request_pool.Workers(connections=2))
+    shared.append(request_pool.RequestPool(connections=2))
     assert shared[0].results([lambda: "a", lambda: "b"]) == ["a", "b"]
     shared[0].close()
     assert len(pools) == 1
@@ -29,6 +29,6 @@ def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypa
 
 
 def test_workers_that_were_closed_may_be_closed_again():
-    idle = request_pool.Workers()
+    idle = request_pool.RequestPool()
     idle.close()
     idle.close()

@@ -10,7 +10,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.provider_config.additions import (
-    Announcements,
+    LoggedStates,
     MergeResult,
     ProviderConfigException,
     ProviderConfigs,
@@ -323,14 +323,14 @@ class TestTakingBack:
 def test_an_absent_provider_is_warned_about_once_until_it_was_there_in_between(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    announcements = Announcements()
+    announcements = LoggedStates()
     for absent in (["name a"], ["name a"], [], ["name a"]):
         announcements.announce(absent, ())
     assert caplog.text.count("name a") == 2
 
 
 def test_a_class_that_stays_is_an_error_once(caplog: pytest.LogCaptureFixture) -> None:
-    announcements = Announcements()
+    announcements = LoggedStates()
     announcements.announce((), ["CUSTOM_X stays"])
     announcements.announce((), ["CUSTOM_X stays"])
     assert [r.levelname for r in caplog.records] == ["ERROR"]

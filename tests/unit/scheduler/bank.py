@@ -19,7 +19,7 @@ from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
     UnknownName,
-    Wanted,
+    WantedHolding,
 )
 from tests.unit.scheduler.trees import body
 
@@ -203,7 +203,7 @@ class Bank:
         nested = {r for r, root in roots.items() if "HW_NUMA_ROOT" in root["traits"]}
         return frozenset(roots), frozenset(nested)
 
-    def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
+    def exchange(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
         """Claims of consumers that hold nothing; moves are tested with a real placement."""
         assert all(not wish.holding.allocations for wish in wanted.values())
         self._reached()

@@ -234,7 +234,7 @@ def test_a_nested_tree_is_left_out_of_the_flat_shape() -> None:
             "flat": summary("flat", {"MEMORY_MB": (9, 0)}),
         },
     )
-    shape = layout_queries.Shape("flat", CandidateRequest())
+    shape = layout_queries.LayoutQuery("flat", CandidateRequest())
     assert [shape.keep(offer, found) for offer in found.candidates] == [False, True]
 
 
@@ -250,11 +250,11 @@ def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
         {"host": summary("host"), **cells},
         "nested",
     )
-    shape = layout_queries.Shape("nested", CandidateRequest())
+    shape = layout_queries.LayoutQuery("nested", CandidateRequest())
     assert [shape.keep(offer, found) for offer in found.candidates] == [False, True]
 
 
-def split_of(asked: RequestSpec) -> layout_queries.Shape | None:
+def split_of(asked: RequestSpec) -> layout_queries.LayoutQuery | None:
     request = request_of(asked)
     numa = numa_of(asked, request)
     return layout_queries.split_shape(request, numa, policies_of(asked, request))

@@ -7,7 +7,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.state import identity
-from compute_agent.state.identity import Marker, RootFacts, Verdict
+from compute_agent.state.identity import IdentityDecision, Marker, RootFacts
 
 A = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 B = "11111111-5c46-4f0a-a1a3-8e0a9a5ec0a0"
@@ -110,19 +110,19 @@ def root(*traits: str, has_allocations: bool = False) -> RootFacts:
 @pytest.mark.parametrize(
     ("facts", "has_instances", "adopt_asked", "verdict"),
     [
-        (None, False, False, Verdict.CREATE),
-        (None, True, False, Verdict.CREATE),
-        (None, False, True, Verdict.CREATE),
-        (root("COMPUTE_NODE"), True, False, Verdict.ADOPT),
-        (root("OWNER_NOVA"), True, False, Verdict.ADOPT),
-        (root("COMPUTE_NODE", has_allocations=True), True, False, Verdict.ADOPT),
-        (root("COMPUTE_NODE"), False, False, Verdict.ADOPT),
-        (root("COMPUTE_NODE", has_allocations=True), False, False, Verdict.REFUSE),
-        (root("COMPUTE_NODE", has_allocations=True), None, False, Verdict.REFUSE),
-        (root("COMPUTE_NODE", has_allocations=True), False, True, Verdict.ADOPT),
-        (root("COMPUTE_NODE", has_allocations=True), None, True, Verdict.ADOPT),
-        (root("CUSTOM_SOMEBODYS"), True, False, Verdict.REFUSE),
-        (root("CUSTOM_SOMEBODYS"), False, True, Verdict.ADOPT),
+        (None, False, False, IdentityDecision.CREATE),
+        (None, True, False, IdentityDecision.CREATE),
+        (None, False, True, IdentityDecision.CREATE),
+        (root("COMPUTE_NODE"), True, False, IdentityDecision.ADOPT),
+        (root("OWNER_NOVA"), True, False, IdentityDecision.ADOPT),
+        (root("COMPUTE_NODE", has_allocations=True), True, False, IdentityDecision.ADOPT),
+        (root("COMPUTE_NODE"), False, False, IdentityDecision.ADOPT),
+        (root("COMPUTE_NODE", has_allocations=True), False, False, IdentityDecision.REFUSE),
+        (root("COMPUTE_NODE", has_allocations=True), None, False, IdentityDecision.REFUSE),
+        (root("COMPUTE_NODE", has_allocations=True), False, True, IdentityDecision.ADOPT),
+        (root("COMPUTE_NODE", has_allocations=True), None, True, IdentityDecision.ADOPT),
+        (root("CUSTOM_SOMEBODYS"), True, False, IdentityDecision.REFUSE),
+        (root("CUSTOM_SOMEBODYS"), False, True, IdentityDecision.ADOPT),
     ],
 )
 def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
@@ -130,10 +130,10 @@ def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
 ):
     decided = identity.decide_adoption(facts, has_instances=has_instances, adopt_asked=adopt_asked)
     assert decided.verdict is verdict
-    assert decided.uuid == (A if verdict is Verdict.ADOPT else None)
-    assert ("--adopt" in decided.reason) is (verdict is Verdict.REFUSE)
+    assert decided.uuid == (A if verdict is IdentityDecision.ADOPT else None)
+    assert ("--adopt" in decided.reason) is (verdict is IdentityDecision.REFUSE)
     assert ("does not know" in decided.reason) is (
-        verdict is Verdict.REFUSE and has_instances is None
+        verdict is IdentityDecision.REFUSE and has_instances is None
     )
 
 
@@ -148,7 +148,7 @@ def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
 )
 def test_a_provider_that_can_be_no_host_is_never_taken_over(facts, why, adopt_asked):
     decided = identity.decide_adoption(facts, has_instances=True, adopt_asked=adopt_asked)
-    assert decided.verdict is Verdict.REFUSE
+    assert decided.verdict is IdentityDecision.REFUSE
     assert decided.uuid is None
     assert A in decided.reason
     assert "'host1'" in decided.reason

@@ -14,7 +14,7 @@ from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.retries import Retries, stepping_aside
-from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.tracker.node_lock import FairLock, Lent
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
@@ -136,7 +136,7 @@ def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> No
         both.wait(10)
 
     retries = Retries(Clock(meanwhile), random.Random(1))
-    workers = Workers(2)
+    workers = RequestPool(2)
     lock.acquire()
     with stepping_aside(Lent(lock)):
         workers.results([lambda: retries.while_conflicting(Conflicting(2))] * 2)

@@ -9,7 +9,7 @@ from compute_agent.discovery.facts import MdevType, PciAddress, PhysicalGpu, pci
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, MdevNodeDevice
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.virt.layout.options import MdevTypeOptions
-from compute_agent.virt.libvirt.mdevs import Action, Lost, Place, Step, places_of, steps
+from compute_agent.virt.libvirt.mdevs import Lost, MdevAction, Place, RestoredMdev, places_of, steps
 from tests.unit.discovery.libvirt.readings import cell, reading
 
 A, B, C = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")
@@ -43,27 +43,29 @@ def done(
     *devices: MdevNodeDevice,
     at: tuple[Place, ...] = (),
     units: Mapping[str, list[str]] | None = None,
-) -> list[tuple[Action | None, str, str | None]]:
+) -> list[tuple[MdevAction | None, str, str | None]]:
     """What is done for which device, and on which parent; (None, uuid, None) for one that is lost.
 
     :param units: of each guest.
     """
     claimed = units or {}
     return [
-        (step.action, step.uuid, step.parent) if isinstance(step, Step) else (None, step.uuid, None)
+        (step.action, step.uuid, step.parent)
+        if isinstance(step, RestoredMdev)
+        else (None, step.uuid, None)
         for step in steps(guests, devices, at, lambda uuid: claimed.get(uuid, []))
     ]
 
 
 def test_a_device_of_a_guest_that_is_active_only_is_defined_and_one_of_nobody_is_not() -> None:
     assert done([guest(1, A, running=True)], device(A), device(B)) == [
-        (Action.DEFINE, A, "pci_0000_17_00_0")
+        (MdevAction.DEFINE, A, "pci_0000_17_00_0")
     ]
 
 
 def test_a_device_that_is_defined_and_did_not_come_back_is_started() -> None:
     defined = device(A, active=False, persistent=True)
-    assert done([guest(1, A)], defined) == [(Action.START, A, "pci_0000_17_00_0")]
+    assert done([guest(1, A)], defined) == [(MdevAction.START, A, "pci_0000_17_00_0")]
 
 
 def test_a_device_that_is_defined_and_active_is_left_alone() -> None:
@@ -77,8 +79,8 @@ def test_a_device_that_was_never_defined_is_made_where_its_guest_was_claimed() -
         second.uuid: ["0000:17:00.0/2"],
     }
     assert done([second, first], at=places(GPU_0, GPU_1), units=units) == [
-        (Action.MAKE, A, "pci_0000_84_00_0"),
-        (Action.MAKE, B, "pci_0000_17_00_0"),
+        (MdevAction.MAKE, A, "pci_0000_84_00_0"),
+        (MdevAction.MAKE, B, "pci_0000_17_00_0"),
     ]
 
 
@@ -87,12 +89,12 @@ def test_devices_of_two_gpus_go_where_the_guest_has_none_yet() -> None:
     units = {holder.uuid: ["0000:17:00.0/0", "0000:84:00.0/0"]}
     kept = device(A, GPU_0, persistent=True)
     assert done([holder], kept, at=places(GPU_0, GPU_1), units=units) == [
-        (Action.MAKE, B, "pci_0000_84_00_0")
+        (MdevAction.MAKE, B, "pci_0000_84_00_0")
     ]
 
 
 def test_without_a_claim_the_only_place_there_is_serves_and_of_two_neither() -> None:
-    assert done([guest(1, A)], at=places(GPU_0)) == [(Action.MAKE, A, "pci_0000_17_00_0")]
+    assert done([guest(1, A)], at=places(GPU_0)) == [(MdevAction.MAKE, A, "pci_0000_17_00_0")]
     assert done([guest(1, A)], at=places(GPU_0, GPU_1)) == [(None, A, None)]
 
 
@@ -103,8 +105,8 @@ def test_nothing_is_made_where_the_guest_was_not_claimed() -> None:
 
 def test_no_more_is_made_than_a_device_can() -> None:
     assert done([guest(1, A, B), guest(2, C)], at=places(GPU_0, available=2)) == [
-        (Action.MAKE, A, "pci_0000_17_00_0"),
-        (Action.MAKE, B, "pci_0000_17_00_0"),
+        (MdevAction.MAKE, A, "pci_0000_17_00_0"),
+        (MdevAction.MAKE, B, "pci_0000_17_00_0"),
         (None, C, None),
     ]
 

@@ -17,7 +17,7 @@ from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
-from compute_agent.manage.drain import Holder, Move, WhatIf, holder_of, moves
+from compute_agent.manage.drain import ConsumerMove, Holder, SupposedHosts, holder_of, moves
 
 
 def add_commands(commands: Commands) -> None:
@@ -62,7 +62,7 @@ def _moves(
     roots: Sequence[str],
     held: Sequence[Holder],
     added: Sequence[tuple[str, str]],
-) -> list[Move]:
+) -> list[ConsumerMove]:
     def ask(changes: Sequence[Mapping[str, Any]], question: Mapping[str, str]) -> Any:
         [answer] = ask_what_if(client, changes, question)
         return answer
@@ -70,7 +70,11 @@ def _moves(
     found = []
     with progress_bars() as progress:
         for move in moves(
-            WhatIf(ask, roots), roots, held, lambda root: str(client.provider(root)["name"]), added
+            SupposedHosts(ask, roots),
+            roots,
+            held,
+            lambda root: str(client.provider(root)["name"]),
+            added,
         ):
             found.append(move)
             progress.update("placing consumers", len(found), len(held))

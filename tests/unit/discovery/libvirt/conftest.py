@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from compute_agent.discovery.errors import CallUnsupported
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 
 MakeConnection = Callable[..., "WrittenConnection"]
 
 
-class WrittenConnection(Connection):
+class WrittenConnection(LibvirtConnection):
     """A connection to a hypervisor that has the calls a test names, and no other.
 
     :ivar counts: calls made, by the first word of their names.

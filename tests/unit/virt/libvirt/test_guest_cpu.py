@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compute_agent import errors
-from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, guest_cpu_options
 from tests.unit.virt.conftest import MakeConf
@@ -72,7 +72,7 @@ def test_guests_that_the_hypervisor_does_not_run_are_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     host = hypervisor().capabilities
-    check_guest_cpu(Connection("written:///"), GuestCpuOptions("lxc"), host)
+    check_guest_cpu(LibvirtConnection("written:///"), GuestCpuOptions("lxc"), host)
     [record] = caplog.records
     assert "only kvm, qemu" in record.getMessage()
 
@@ -82,6 +82,6 @@ def test_emulated_guests_cannot_have_the_cpu_of_the_host(
 ) -> None:
     host = hypervisor().capabilities
     options = GuestCpuOptions("qemu", "host-passthrough")
-    check_guest_cpu(Connection("written:///"), options, host)
+    check_guest_cpu(LibvirtConnection("written:///"), options, host)
     [record] = caplog.records
     assert "needs virt_type = kvm" in record.getMessage()
