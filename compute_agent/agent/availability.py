@@ -177,7 +177,7 @@ class Availability:
                     self._report.change_traits(root, add=add, remove=remove)
             except errors.ComputeAgentError as error:
                 LOG.warning(
-                    "Placement does not show this on provider %s yet, the next pass writes it: %s",
+                    "Provider %s does not show this in placement yet; the next pass writes it: %s",
                     root,
                     error,
                 )

@@ -231,7 +231,7 @@ class AgentCommands:
             if cells := self._claims.free_cells(node):
                 announced["cells"] = cells
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
-            LOG.debug("Node %s: its cells are not announced, they cannot be asked for now.", node)
+            LOG.debug("Node %s: its cells are not announced: they cannot be read now.", node)
         except (errors.ComputeHostNotFound, errors.ComputeResourcesUnavailable) as error:
             LOG.debug("Node %s is announced without its facts: %s", node, error)
         return announced

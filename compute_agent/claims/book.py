@@ -280,8 +280,9 @@ class ClaimBook:
             )
         if not allocated.held.keys() & set(tree.get_provider_uuids(root)):
             raise errors.ComputeResourcesUnavailable(
-                f"What placement holds for {consumer} is on other hosts: "
-                f"{', '.join(sorted(allocated.held))}. Nothing of node {tree.data(root).name} is."
+                f"{consumer} holds nothing of node {tree.data(root).name} in placement, only "
+                f"resources of other hosts: {', '.join(sorted(allocated.held))}. Schedule the "
+                "instance again."
             )
         return allocated
 

@@ -65,7 +65,9 @@ class BusServer:
         try:
             self._leave()
         except Exception as error:  # noqa: BLE001 - also those of the libraries below
-            LOG.warning("The message bus failed while it was left, and is left as it is: %s", error)
+            LOG.warning(
+                "Leaving the message bus failed, and its connection is abandoned: %s", error
+            )
             return False
         return True
 
@@ -89,7 +91,9 @@ class BusServer:
         try:
             self._to_itself.cast({}, "wake")
         except Exception as error:  # noqa: BLE001 - also those of the libraries below
-            LOG.debug("The broker takes no message, so the bus is left as it is: %s", error)
+            LOG.debug(
+                "The broker accepts no message, so the connection to it is abandoned: %s", error
+            )
         else:
             woken.set()
 

@@ -98,7 +98,7 @@ def capture(
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise FileExistsError(f"{directory} is not empty; a capture wants a directory of its own")
+        raise FileExistsError(f"{directory} is not empty; a capture needs a directory of its own")
     copy = _Copy()
     roots = [name for name in _names(f"{sysfs_root}/devices") if name.startswith(ROOT_BUSES)]
     for tree in (*SYS_TREES, *(f"devices/{name}" for name in roots)):
@@ -146,11 +146,11 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
     try:
         store = disk and DiskStore(str(disk["path"]), int(disk["size_bytes"]))
     except (TypeError, KeyError, ValueError) as error:
-        raise FactMalformed(path, repr(disk), "disk: path and size_bytes") from error
+        raise FactMalformed(path, repr(disk), "disk with path and size_bytes") from error
     try:
         found_pmem = None if namespaces is None else tuple(PmemNamespace(**e) for e in namespaces)
     except TypeError as error:
-        raise FactMalformed(path, repr(namespaces), "pmem: namespaces") from error
+        raise FactMalformed(path, repr(namespaces), "pmem with namespaces") from error
     return replace(topology, disk=store, pmem=found_pmem)
 
 

@@ -45,7 +45,7 @@ def output_of(command: Sequence[str], timeout: float = TIMEOUT) -> str:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
         _give_up(process)
-        raise ProgramFailed(written, f"no end after {timeout:g} seconds") from error
+        raise ProgramFailed(written, f"it did not end within {timeout:g} seconds") from error
     if process.returncode:
         words = " ".join((err or out).decode(errors="replace").split())[-_LAST_WORDS:]
         raise ProgramFailed(written, f"status {process.returncode}: {words or 'no message'}")

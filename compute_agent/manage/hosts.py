@@ -75,7 +75,7 @@ def delete_host(
     if allocations and not evacuated:
         raise CommandRefused(
             f"{_holders(allocations)} resources of host {name!r}: "
-            f"{listed(allocations)}. Move or delete them first, or set --evacuated if they run "
+            f"{listed(allocations)}. Move or delete them first, or add --evacuated if they run "
             "elsewhere by now. Nothing was changed."
         )
     only_here = [
@@ -92,7 +92,7 @@ def delete_host(
     if why := running_agent(root):
         raise CommandRefused(
             f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
-            "pass creates it again. Stop the agent first, or set --force. Nothing was changed."
+            "pass creates it again. Stop the agent first, or add --force. Nothing was changed."
         )
     if not dry_run:
         _release(report, root, sorted(allocations))

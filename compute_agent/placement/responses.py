@@ -180,7 +180,7 @@ def raise_malformed(
     """
     raise kind(
         f"{doing} failed: {method} {path} was answered {response.status} with something that is "
-        f"not {expected}: {response.text[:SHOWN]!r}. Is this the URL of placement?",
+        f"not {expected}: {response.text[:SHOWN]!r}. Check that this is the URL of placement.",
         status=response.status,
         detail=response.text[:SHOWN],
         request_id=response.request_id,

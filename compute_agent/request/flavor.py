@@ -191,7 +191,7 @@ def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
 
 def _check(request: CandidateRequest) -> None:
     if not any(group.resources for group in request.groups.values()):
-        raise InvalidRequest("the request", "no resources", "an amount of at least one class")
+        raise InvalidRequest("the resources of the request", {}, "an amount of at least one class")
     subtrees = [*request.same_subtree, *(suffix for pair in request.apart for suffix in pair)]
     in_subtrees = set().union(*subtrees)
     missing = in_subtrees - set(request.groups)
@@ -205,9 +205,10 @@ def _check(request: CandidateRequest) -> None:
         named = f"group {suffix}" if suffix else "the unsuffixed group"
         if not group.resources and suffix not in in_subtrees:
             raise InvalidRequest(
-                named,
-                "without resources",
-                "resources, or its suffix in same_subtree" if suffix else "resources",
+                f"the resources of {named}",
+                {},
+                "an amount of at least one class"
+                + (", or the suffix of the group in same_subtree" if suffix else ""),
             )
         for traits in group.required:
             if traits <= group.forbidden:

@@ -144,8 +144,8 @@ def write_compute_id(state_path: Path, uuid: str) -> None:
         state_files.create_exclusively(path, f"{uuid}\n".encode(), 0o644)
     except FileExistsError as error:
         raise errors.InvalidNodeConfiguration(
-            f"The identity file {path} appeared while a new one was about to be written. Is "
-            "another agent starting with the same state directory? Let only one of them start."
+            f"The identity file {path} appeared while a new one was about to be written. Another "
+            "agent may be starting with the same state directory: let only one of them run."
         ) from error
     except OSError as error:
         raise errors.InvalidNodeConfiguration(

@@ -164,7 +164,7 @@ class ResourceTracker:
         if not lock.acquire(timeout=patience):
             raise errors.ComputeNodeBusy(
                 f"Node {name} is busy: a pass or another order has not ended for {patience:g} s. "
-                "`compute-agent status` says what it waits for; try again later."
+                "`compute-agent status` shows what it waits for; try again later."
             )
         try:
             yield
@@ -181,7 +181,7 @@ class ResourceTracker:
         if node.reported is None:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {name} has not been reported to placement since the agent started: its "
-                "first pass has not completed. `compute-agent status` says what it waits for."
+                "first pass has not completed. `compute-agent status` shows what it waits for."
             )
         return node.reported, node.uuid
 
@@ -287,7 +287,11 @@ class ResourceTracker:
         self._board.placement_is(up=True)
         node.state = replace(node.state, rejoins=True)
         turn = self._rng.uniform(0.0, bound)
-        LOG.debug("Node %s: placement is back, the next pass begins in %.1f s.", node.name, turn)
+        LOG.debug(
+            "Node %s: placement can be reached again; the next pass begins in %.1f s.",
+            node.name,
+            turn,
+        )
         return turn
 
     def _attempt(self, node: Node, attempt: PassAttempt) -> None:

@@ -159,7 +159,7 @@ class SharedDisk:
         total = _total_of(record)
         self._seen = (stored.generation, total)
         if not differs(measured, total):
-            LOG.debug("The disk of provider %s is right: another agent wrote it.", self._uuid)
+            LOG.debug("The disk of provider %s is up to date: another agent wrote it.", self._uuid)
             return
         records = {**stored.content, DISK: with_total(record, measured)}
         written = providers.put_inventories(self._uuid, self._uuid, stored.generation, records)

@@ -210,7 +210,10 @@ def _tls(arguments: argparse.Namespace) -> Certificate | None:
     for option in ("tls_cert", "tls_key"):
         path = getattr(arguments, option)
         if not os.access(path, os.R_OK):
-            raise CannotServe(f"The file {path} of --{option.replace('_', '-')} cannot be read.")
+            raise CannotServe(
+                f"The file {path} of --{option.replace('_', '-')} cannot be read. Correct the "
+                "path or its permissions."
+            )
     certificate = Certificate(arguments.tls_cert, arguments.tls_key)
     try:
         certificate.context()
@@ -279,7 +282,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen(2048)
     except socket.gaierror as error:
         raise CannotServe(
-            f"The host name {host} of --host cannot be resolved: {error.strerror}."
+            f"The host name {host} of --host cannot be resolved: {error.strerror}. Give an "
+            "address of this machine."
         ) from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -287,7 +291,10 @@ def _listen(host: str, port: int) -> socket.socket:
                 f"Port {port} of {host} is in use by another process. Stop that process, or choose "
                 "another port with --port (0 takes any free one)."
             ) from error
-        raise CannotServe(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
+        raise CannotServe(
+            f"Cannot listen on {host} port {port}: {error.strerror}. Give another address with "
+            "--host, or another port with --port."
+        ) from error
     return listener
 
 

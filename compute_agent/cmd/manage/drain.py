@@ -154,9 +154,11 @@ def _check(namespace: argparse.Namespace) -> None:
     if namespace.undo and (namespace.watch or namespace.reason or namespace.parameters):
         raise BadArgument("--undo only enables the host: leave out --watch, --reason and --with.")
     if namespace.watch and namespace.dry_run:
-        raise BadArgument("--watch waits for a host that is disabled: leave out --dry-run.")
+        raise BadArgument(
+            "--watch waits for a change that --dry-run does not make: give one of them only."
+        )
     if namespace.timeout is not None and not namespace.watch:
-        raise BadArgument("--timeout is of --watch, which is missing.")
+        raise BadArgument("--timeout has no effect without --watch: add --watch, or leave it out.")
 
 
 def _host(
@@ -207,8 +209,8 @@ def _undo(
 
     if host.service is not None and not host.is_enabled and not host.reason.startswith(_REASON):
         raise CommandRefused(
-            f"Host {host.name} was not drained but disabled: {host.reason or 'no reason given'}. "
-            f"`compute-manage host enable {host.name}` enables it. Nothing was changed."
+            f"Host {host.name} was disabled by hand ({host.reason or 'no reason given'}), not by a "
+            f"drain, so nothing was changed. `compute-manage host enable {host.name}` enables it."
         )
     if not host.is_enabled and not namespace.dry_run:
         root, node = (host.uuid, host.name), heard.get(host.uuid)

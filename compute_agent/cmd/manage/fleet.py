@@ -180,8 +180,8 @@ def _report(namespace: argparse.Namespace) -> int:
         node = agents.nodes([uuid]).get(uuid) if agents is not None else None
         if agents is None or node is None:
             raise CommandRefused(
-                f"No agent of host {name} was heard, so nobody can report it: look at it there "
-                "(`systemctl status compute-agent`)."
+                f"The agent of host {name} did not announce itself, so it cannot be asked for a "
+                "pass. Check it on that host: `systemctl status compute-agent`."
             )
         if namespace.dry_run:
             service = node["service"]
@@ -262,7 +262,7 @@ def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:
         announcements = running_scheduler.announcements(conf)
         known = announcements.all()
     except NoSchedulerAnswers as error:
-        LOG.info("It is not known since when agents are silent: %s", error)
+        LOG.info("The times at which agents were last heard are unknown: %s", error)
         return {}
     now = time.time()
     return {root: now - announcements.age(known[root]) for root in known}

@@ -161,8 +161,8 @@ def _check(namespace: argparse.Namespace) -> None:
         raise BadArgument("--force is for one instance: name it with --instance.")
     if namespace.force and namespace.skip_port_allocations:
         raise BadArgument(
-            "--force takes away what is not needed, and with --skip-port-allocations it would be "
-            "unknown what ports need. Give one of them."
+            "--force removes what an instance does not need, and --skip-port-allocations leaves "
+            "unknown what its ports need: give one of them only."
         )
 
 

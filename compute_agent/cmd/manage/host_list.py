@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration, positive
+from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration
+from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import counted
 
@@ -71,7 +72,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _list(namespace: argparse.Namespace) -> int:
     if namespace.interval is not None and not namespace.watch:
-        raise BadArgument("--interval is of --watch, which is missing.")
+        raise BadArgument("--interval has no effect without --watch: add --watch, or leave it out.")
     if namespace.watch and namespace.request_timeout is None:
         namespace.request_timeout = _WATCH_TIMEOUT
     conf = configuration(namespace)

@@ -111,7 +111,8 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
         return KeystoneTransport.from_conf(conf)
     if not Path(namespace.placement_config).is_file():
         raise errors.InvalidConfiguration(
-            f"--placement-config {namespace.placement_config}: the file does not exist."
+            f"--placement-config {namespace.placement_config}: the file does not exist. "
+            "Correct the path."
         )
     from compute_agent.placement.transports.in_process import InProcessTransport
 

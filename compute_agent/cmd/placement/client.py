@@ -141,7 +141,9 @@ def _transport(namespace: argparse.Namespace) -> Transport:
         from compute_agent.placement.transports.in_process import InProcessTransport
 
         if not Path(namespace.config_file).is_file():
-            raise BadInput(f"--config-file {namespace.config_file}: the file does not exist.")
+            raise BadInput(
+                f"--config-file {namespace.config_file}: the file does not exist. Correct the path."
+            )
         return InProcessTransport.from_config_files([namespace.config_file])
     from compute_agent.placement.transports.keystone import KeystoneTransport
 

@@ -55,7 +55,9 @@ def plan(
     gone = {name for provider in absent for name in (provider["name"], provider["uuid"])}
     for entry in declared:
         if not gone.isdisjoint((entry["name"], entry.get("uuid"))):
-            raise BadInput(f"{entry['name']} is declared, and absent.")
+            raise BadInput(
+                f"{entry['name']} is both declared and listed as absent: remove one of the two."
+            )
     uuids = {entry["name"]: _uuid_of(entry, _present(entry, present)) for entry in declared}
     steps: list[Step] = []
     for entry in _parents_first(declared, present):

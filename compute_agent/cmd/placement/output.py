@@ -85,7 +85,9 @@ def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> N
     if namespace.format == "value":
         for name in namespace.column or document:
             if name not in document:
-                raise BadInput(f"There is no column {name!r}, but {', '.join(document)}.")
+                raise BadInput(
+                    f"There is no column {name!r}: the columns are {', '.join(document)}."
+                )
             print(text_of(document[name]))
         return
     fields = [(name, value) for name, value in document.items() if _is_asked(namespace, name)]
@@ -108,7 +110,7 @@ def chosen_columns(namespace: argparse.Namespace, headings: Sequence[str]) -> li
     """
     for column in namespace.column:
         if column not in headings:
-            raise BadInput(f"There is no column {column!r}, but {', '.join(headings)}.")
+            raise BadInput(f"There is no column {column!r}: the columns are {', '.join(headings)}.")
     return [headings.index(column) for column in namespace.column] or list(range(len(headings)))
 
 

@@ -33,7 +33,9 @@ def _list(namespace: argparse.Namespace) -> int:
     asked = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
     if sum(asked) != 1:
         raise InvalidRequest(
-            "what is listed", " ".join(namespace.consumers), "consumers, --host or --project"
+            "the selection",
+            " ".join(namespace.consumers),
+            "either uuids of consumers, --host or --project",
         )
     log_errors(namespace)
     reader = Consumers(_transport(configuration(namespace)))

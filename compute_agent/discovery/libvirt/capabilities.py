@@ -74,7 +74,9 @@ def _cells(cell_elements: list[Element]) -> tuple[NumaCell, ...]:
     for element in cell_elements:
         cell = _cell(element)
         if cell.id in cells:
-            raise FactMalformed(f"{DOCUMENT}: cell@id", str(cell.id), "each cell once")
+            raise FactMalformed(
+                f"{DOCUMENT}: cell@id", str(cell.id), "an id that no other cell has"
+            )
         cells[cell.id] = cell
     return tuple(
         replace(cell, distances=tuple(pair for pair in cell.distances if pair[0] in cells))
@@ -120,7 +122,7 @@ def _cpus(cell_elements: list[Element]) -> tuple[Cpu, ...]:
     for element in (cpu for cell in cell_elements for cpu in cell.findall("cpus/cpu")):
         cpu = Cpu(_cpu_id(element), _siblings(element))
         if cpu.id in cpus:
-            raise FactMalformed(f"{DOCUMENT}: cpu@id", str(cpu.id), "each CPU on one cell")
+            raise FactMalformed(f"{DOCUMENT}: cpu@id", str(cpu.id), "an id that no other CPU has")
         cpus[cpu.id] = cpu
     return tuple(cpu for _id, cpu in sorted(cpus.items()))
 

@@ -112,7 +112,7 @@ class HypervisorEvents:
             try:
                 deregister()
             except libvirt.libvirtError as error:
-                LOG.debug("An event of a connection that is closed: %s", error)
+                LOG.debug("Ignored an event of a closed connection: %s", error)
 
     # --- registration ---------------------------------------------------------------------------
 

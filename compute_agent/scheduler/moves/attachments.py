@@ -126,7 +126,7 @@ class Attachments:
         refusal = self._placement.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(
-                f"Taking what was attached from {instance} was refused: placement answered: "
+                f"Undoing the attachment to {instance} was refused: placement answered: "
                 f"{refusal.detail}. Detach it again."
             )
 

@@ -263,7 +263,7 @@ class Mover:
         holding = self._placement.holding(move.instance)
         if holding.allocations != move.destination:
             raise MoveRefused(
-                f"Going on with the move of {move.instance} was refused: it does not hold the "
+                f"Continuing the move of {move.instance} was refused: it does not hold the "
                 "destination any more. Begin the move again."
             )
         wanted = {move.instance: wanted_of(move, holding, move.destination, INSTANCE)}
@@ -379,7 +379,7 @@ def _raise_refusal(move: Move, refusal: ClaimRefusal | None) -> None:
     if refusal.resource_class:
         raise AllocationMoveFailed(
             f"{doing}: provider {refusal.provider} has too little {refusal.resource_class} for "
-            "what it held there. Was its inventory reduced below what is in use?"
+            "what it held there. Check whether its inventory was reduced below what is in use."
         )
     raise AllocationMoveFailed(
         f"{doing}: placement answered: {refusal.detail} Nothing was changed; repeat the step."

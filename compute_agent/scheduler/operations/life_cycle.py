@@ -219,7 +219,9 @@ class LifeCycle:
                 mappings = mappings_of(request, holding.allocations, traits)
                 if mappings is not None:
                     self._acknowledge(spec, instance, holding)
-                    LOG.info("Instance %s holds host %s already, as is asked", instance, name)
+                    LOG.info(
+                        "Instance %s already holds what is requested, on host %s", instance, name
+                    )
                     return Claim(instance, name, root, holding.allocations, mappings)
         raise AllocationUpdateFailed(
             f"Consumer {instance} holds allocations already, on {name}, other than the request "
@@ -237,8 +239,8 @@ class LifeCycle:
         )
         if refusal is not None:
             raise AllocationMoveFailed(
-                f"Going on with the claim of {instance} was refused: placement answered: "
-                f"{refusal.detail}. Repeat it."
+                f"Continuing the claim of {instance} was refused: placement answered: "
+                f"{refusal.detail}. Repeat the claim."
             )
 
     def _name(self, root: str) -> str:

@@ -68,4 +68,4 @@ class ReplacingClaims:
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Leave the instance what it holds: a replacement was made whole or not at all."""
-        LOG.debug("What %s hold is left to them", ", ".join(candidates) or "nobody")
+        LOG.debug("Consumers %s keep what they hold", ", ".join(candidates) or "nobody")

@@ -84,7 +84,7 @@ def availability_zone(
         return request
     uuids = context.aggregates.where("availability_zone", spec.availability_zone)
     if not uuids:
-        raise _nowhere(f"No aggregate makes up availability zone {spec.availability_zone}.")
+        raise _nowhere(f"No aggregate belongs to availability zone {spec.availability_zone}.")
     return _member_of(request, uuids)
 
 

@@ -196,7 +196,7 @@ def when_abandoned(pipe: BinaryIO, stop: Callable[[], None]) -> None:
 
     def watch() -> None:
         while os.read(descriptor, 1):
-            LOG.debug("The pipe of the workers carries nothing of meaning")
+            LOG.debug("Ignored an unknown message on the pipe of the workers")
         stop()
 
     threading.Thread(target=watch, name="abandoned", daemon=True).start()

@@ -38,7 +38,7 @@ def boot_id(procfs_root: str) -> str:
     except FileUnusable as error:
         reason = str(error)
     LOG.info(
-        "A reboot does not take the marks off broken devices: it cannot be noticed, %s %s.",
+        "Devices stay marked as broken after a reboot, as reboots cannot be detected: %s %s.",
         path,
         reason,
     )

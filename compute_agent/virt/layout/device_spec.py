@@ -149,7 +149,7 @@ def parse_device_specs(values: Iterable[str], *, report: bool) -> tuple[DeviceSp
 
 def _parse_entry(entry: Any, *, report: bool) -> DeviceSpec:
     if not isinstance(entry, dict):
-        raise _invalid(entry, "an entry is a dict")
+        raise _invalid(entry, "an entry must be a dict")
     for key in sorted(entry.keys() - _MATCH_KEYS - _TAGS):
         LOG.warning("[pci]device_spec: %s is not a known key and is ignored in %s", key, entry)
     if "address" in entry and "devname" in entry:
@@ -184,7 +184,7 @@ def _address_pattern(entry: Mapping[str, Any], address: Any) -> AddressPattern:
     if isinstance(address, str):
         return AddressPattern(*(_glob_part(part) for part in _split_glob(entry, address)))
     if not isinstance(address, dict) or address.keys() - set(_ADDRESS_PARTS):
-        raise _invalid(entry, f"address is a string, or a dict of {', '.join(_ADDRESS_PARTS)}")
+        raise _invalid(entry, f"address must be a string or a dict of {', '.join(_ADDRESS_PARTS)}")
     for part, pattern in address.items():
         try:
             re.compile(pattern)
@@ -245,7 +245,7 @@ def _flag(entry: Mapping[str, Any], key: str) -> bool | None:
         return True
     if text in _NO:
         return False
-    raise _invalid(entry, f"{key} is yes or no, not {value!r}")
+    raise _invalid(entry, f"{key} must be yes or no, not {value!r}")
 
 
 def _resource_class(entry: Mapping[str, Any]) -> str | None:
@@ -253,7 +253,7 @@ def _resource_class(entry: Mapping[str, Any]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise _invalid(entry, "resource_class is the name of a resource class")
+        raise _invalid(entry, "resource_class must be the name of a resource class")
     return normalise_resource_class(value)
 
 
@@ -261,7 +261,7 @@ def _traits(entry: Mapping[str, Any]) -> tuple[str, ...]:
     value = entry.get("traits", "")
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _invalid(entry, "traits are names separated by commas")
+        raise _invalid(entry, "traits must be names separated by commas")
     return tuple(sorted({normalise_trait(name) for name in names if name.strip()}))
 
 

@@ -109,7 +109,7 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(tmp_path: Path)
     os.mkfifo(held)
     reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with pytest.raises(ProgramFailed, match=r"no end after 0\.5 seconds"):
+        with pytest.raises(ProgramFailed, match=r"did not end within 0\.5 seconds"):
             output_of(("sh", "-c", f"echo held >{held}; sleep 600 >{held} & wait"), timeout=0.5)
         assert os.read(reader, 100) == b"held\n"
         hung_up = select.poll()

@@ -226,5 +226,7 @@ def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(
     assert "would be asked" in operator.run("report", "node1", "--dry-run", status=6)
     assert operator.json("report", "node1", "--dry-run", status=6)["service"] == "service1"
     assert "node1: the pass completed" in operator.run("report", "node1")
-    assert "No agent of host silent was heard" in operator.run("report", "silent", status=3)
+    assert "The agent of host silent did not announce itself" in operator.run(
+        "report", "silent", status=3
+    )
     assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=3)

@@ -73,7 +73,7 @@ def test_bad_input_names_option_value_and_what_was_expected(
 
 
 def test_a_group_that_is_only_named_is_refused_by_its_name() -> None:
-    with pytest.raises(InvalidRequest, match="group GPV is 'without resources'"):
+    with pytest.raises(InvalidRequest, match=r"resources of group GPV is \{\}"):
         query(resources=["VCPU=1"], groups=["GPU:VGPU=1"], required=["GPV:CUSTOM_A"])
 
 

@@ -350,8 +350,8 @@ def test_the_message_says_what_was_expected_where_and_what_came():
     assert str(raised.value) == (
         f"Reading the traits of host1 ({U}) failed: GET /resource_providers/{U}/traits was "
         "answered 200 with something that is not the traits of a provider (traits is 5, not a "
-        'list): \'{"traits": 5, "resource_provider_generation": 1}\'. Is this the URL of '
-        "placement?"
+        'list): \'{"traits": 5, "resource_provider_generation": 1}\'. Check that this '
+        "is the URL of placement."
     )
 
 

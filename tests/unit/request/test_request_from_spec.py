@@ -174,7 +174,7 @@ def test_an_instance_booted_from_a_volume_needs_no_root_disk() -> None:
         ({"in_tree": "host"}, "in_tree is 'host': expected a uuid"),
         ({"group_policy": "some"}, "expected none or isolate"),
         ({"root_required": "A,!A"}, "expected A either required or forbidden"),
-        ({"trait:A": "required", "trait1:B": "required"}, "group 1 is 'without resources'"),
+        ({"trait:A": "required", "trait1:B": "required"}, "resources of group 1 is {}"),
         ({"resources_A:VGPU": "1", "same_subtree": "_A,_B"}, "same_subtree is '_B'"),
         ({"resources_A:VGPU": "1", "same_subtree": "_A,!_B"}, "same_subtree is '_B'"),
         ({"resources_A:VGPU": "1", "same_subtree": "!_A"}, "outside of it"),
@@ -212,7 +212,7 @@ def test_a_group_to_be_kept_out_of_a_subtree_is_said_in_the_extended_api_only() 
 
 
 def test_a_request_for_nothing_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="no resources"):
+    with pytest.raises(InvalidRequest, match="resources of the request"):
         request_of(spec(vcpus=0, memory_mb=0, root_gb=0))
 
 

@@ -77,7 +77,7 @@ def _set(namespace: argparse.Namespace) -> int:
     for holding in namespace.holdings:
         name, separator, resources = holding.rpartition(":")
         if not separator:
-            raise BadInput(f"{holding!r} is not PROVIDER:CLASS=N,...")
+            raise BadInput(f"{holding!r} is not PROVIDER:CLASS=N,..., such as host-1:VCPU=4.")
         provider = client.provider(name)["uuid"]
         allocations.setdefault(provider, {"resources": {}})["resources"].update(
             amounts([resources])

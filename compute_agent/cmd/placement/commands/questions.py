@@ -154,7 +154,7 @@ def _change(client: Client, option: str, value: str) -> dict[str, Any]:
         return {"add_tree": {"like": like, "copies": number}}
     name, separator, rest = value.rpartition(":")
     if not separator:
-        raise BadInput(f"{option} {value!r} names no provider: PROVIDER:... is expected.")
+        raise BadInput(f"{option} {value!r} does not name a provider: expected PROVIDER:...")
     provider = client.provider(name)
     if option == "--set-traits":
         traits = [trait for trait in rest.split(",") if trait]

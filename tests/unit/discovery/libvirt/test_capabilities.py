@@ -84,9 +84,9 @@ def test_a_host_of_containers_has_neither_topology_nor_model() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("<cell id='2'>", "<cell id='0'>", "each cell once"),
+        ("<cell id='2'>", "<cell id='0'>", "an id that no other cell has"),
         ("<cell id='2'>", "<cell id='-2'>", "a decimal number"),
-        ("<cpu id='11'/>", "<cpu id='0'/>", "each CPU on one cell"),
+        ("<cpu id='11'/>", "<cpu id='0'/>", "an id that no other CPU has"),
         ("siblings='0,4'", "siblings='0-'", "a list of CPUs"),
         ("unit='KiB'>65536000", "unit='furlong'>65536000", "a unit such as KiB"),
         ("<arch>x86_64</arch>", "", "host/cpu/arch"),
