@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -11,6 +12,8 @@ from placement_server.api.dispatch import PlacementApi
 from placement_server.api.services import Services
 from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.saved_file import SavedFile
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, operations, profiling, telemetry, tracing
@@ -58,6 +61,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
             deadline=own.search_deadline,
             memory=SearchMemory(own.search_memory * MIB, own.worker_search_memory * MIB),
             heavy=HeavySearches(own.heavy_searches, own.heavy_search_seconds),
+            feed=Feed(store, saved_file=_saved_file(own.saved_index_path)),
         ),
         changes=ChangeFeed(store, max_watchers=own.max_watchers),
         enforcer=Enforcer(conf),
@@ -65,6 +69,10 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
         incomplete_user_id=options.incomplete_consumer_user_id,
         max_body_size=own.max_body_size,
     )
+
+
+def _saved_file(path: str) -> SavedFile | None:
+    return SavedFile(Path(path)) if path else None
 
 
 def _stack(

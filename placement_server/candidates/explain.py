@@ -69,7 +69,7 @@ class Explanation(Reporter):
         """The number of trees."""
         return len(self.index.roots)
 
-    def providers_left(self, group: str, reason: str, slots: SlotArray) -> None:
+    def providers_left(self, group: str, reason: str, slots: SlotArray | IntArray) -> None:
         """Count the living providers among the slots."""
         living = np.isin(self.index.root[slots], self.index.roots)
         self.steps.append(Step(group, reason, providers=int(living.sum())))

@@ -68,6 +68,20 @@ the token that the person who looks gives to the page, or with none where `[api]
 `noauth2`. Choose one that is no path of the API.
 """,
     ),
+    cfg.StrOpt(
+        "saved_index_path",
+        default="",
+        help="""
+A directory in which the workers of this machine keep a copy of their index, for example
+`/var/lib/placement`; empty: they keep none. A worker that starts reads the copy, and from the
+database only what has changed since.
+
+The copy is a file of some 250 bytes for each provider, which one worker writes again every five
+minutes. It is private to the user that the server runs as. One that is damaged, is of another
+database or version, or does not have the same sums as the database is not used; the log has the
+reason then. It may be deleted at any time.
+""",
+    ),
     cfg.FloatOpt(
         "search_deadline",
         default=30.0,

@@ -148,8 +148,7 @@ class _Shortages:
         if known is not None:
             return known
         view = self._index.classes[class_id]
-        fits = np.zeros(self._index.size, dtype=bool)
-        fits[view.slots_fitting(asked)] = True
+        fits = view.mask(self._index.size, view.fits(asked))
         share = np.zeros(self._index.size)
         # An integer of any size may be asked for; there is no float for the largest.
         share[view.slot] = np.clip(view.fit / float(min(asked, 2**62)), 0.0, 1.0)

@@ -18,11 +18,11 @@ true as long as the slot exists. The writer makes new columns once the dead outn
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.tree_shape import Shape
 from placement_server.store.changes.snapshot import ProviderRow
@@ -33,44 +33,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 UNIT_MAX = 2**31 - 1
 _CAPACITY_BOUND = 2**62
-_SLOT_FIELDS = (
+SLOT_FIELDS = (
     "provider_id", "parent", "root", "end", "shape", "trait_set", "aggregate_set",
 )  # fmt: skip
-_CLASS_FIELDS = (
+CLASS_FIELDS = (
     "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
 )  # fmt: skip
-
-
-class Growable:
-    """A one-dimensional array that grows at the end; views of it stay valid."""
-
-    __slots__ = ("_array", "size")
-
-    def __init__(self, dtype: npt.DTypeLike) -> None:
-        self._array: npt.NDArray[Any] = np.empty(64, dtype=dtype)
-        self.size = 0
-
-    @classmethod
-    def after(cls, values: npt.NDArray[Any]) -> "Growable":
-        """Return an array that begins with these values, and copies them when it grows."""
-        grown = cls.__new__(cls)
-        grown._array = values
-        grown.size = len(values)
-        return grown
-
-    def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
-        """Append values. Arrays handed out before keep their length and content."""
-        needed = self.size + len(values)
-        if needed > len(self._array):
-            grown = np.empty(max(needed, 2 * len(self._array)), dtype=self._array.dtype)
-            grown[: self.size] = self._array[: self.size]
-            self._array = grown
-        self._array[self.size : needed] = values
-        self.size = needed
-
-    def view(self) -> npt.NDArray[Any]:
-        """Return what has been appended so far."""
-        return self._array[: self.size]
 
 
 class ClassColumns:
@@ -93,7 +61,7 @@ class ClassColumns:
         """Return columns that begin with the inventories of a view."""
         columns = cls()
         columns.slot = Growable.after(view.slot)
-        for name in _CLASS_FIELDS:
+        for name in CLASS_FIELDS:
             setattr(columns, name, Growable.after(getattr(view, name)))
         columns.largest_min_unit = view.largest_min_unit
         columns.largest_step_size = view.largest_step_size
@@ -104,7 +72,7 @@ class ClassColumns:
         living = alive[self.slot.view()]
         fresh = ClassColumns()
         fresh.slot.extend(moved[self.slot.view()[living]])
-        for name in _CLASS_FIELDS:
+        for name in CLASS_FIELDS:
             getattr(fresh, name).extend(getattr(self, name).view()[living])
         fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
         fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
@@ -146,16 +114,38 @@ class ClassView:
     largest_min_unit: int
     largest_step_size: int
 
-    def slots_fitting(self, amount: int) -> SlotArray:
-        """Return the slots whose inventory fits an amount, dead ones included."""
+    def fits(self, amount: int) -> BoolArray:
+        """Return for each inventory whether an amount fits."""
         if amount > UNIT_MAX:
-            return self.slot[:0]
-        fits = self.fit >= amount
+            return np.zeros(len(self.slot), dtype=bool)
+        fits: BoolArray = self.fit >= amount
         if self.largest_min_unit > 1:
             fits &= self.min_unit <= amount
         if self.largest_step_size > 1:
             fits &= amount % self.step_size == 0
-        return self.slot[fits]
+        return fits
+
+    def slots_fitting(self, amount: int) -> SlotArray:
+        """Return the slots whose inventory fits an amount, dead ones included."""
+        return self.slot.take(np.flatnonzero(self.fits(amount)))
+
+    def mask(self, size: int, inventories: BoolArray | None = None) -> BoolArray:
+        """Return which slots have some of these inventories, dead ones included.
+
+        :param size: the number of slots.
+        :param inventories: which; all when None.
+        """
+        mask = np.zeros(size, dtype=bool)
+        if not len(self.slot):
+            return mask
+        first, stop = int(self.slot[0]), int(self.slot[-1]) + 1
+        values: BoolArray | bool = True if inventories is None else inventories
+        if stop - first == len(self.slot):
+            # Every slot between has one, as where all hosts are flat and alike.
+            mask[first:stop] = values
+        else:
+            mask[self.slot] = values
+        return mask
 
 
 @dataclass(slots=True)
@@ -218,7 +208,7 @@ class Columns:
         """
         copy = Columns(self, size)
         copy.uuid = self.uuid[:size]
-        for name in _SLOT_FIELDS:
+        for name in SLOT_FIELDS:
             setattr(copy, name, Growable.after(getattr(self, name).view()[:size]))
         copy.inventory_start = Growable.after(self.inventory_start.view()[: size + 1])
         inventories = int(copy.inventory_start.view()[-1])
@@ -270,26 +260,29 @@ class Columns:
         self.provider_id.extend([row.id for row in rows])
         return bases
 
+    def living(self, roots: IntArray) -> BoolArray:
+        """Return for each slot whether it is in one of some trees."""
+        edges = np.zeros(self.size + 1, dtype=np.int8)
+        edges[roots] += 1
+        edges[self.end.view()[roots]] -= 1
+        living: BoolArray = np.cumsum(edges, dtype=np.int8)[: self.size] > 0
+        return living
+
     def compacted(self, roots: IntArray) -> "tuple[Columns, IntArray]":
         """Return columns with these trees and what they use alone, and their roots' slots there."""
         end = self.end.view()
-        edges = np.zeros(self.size + 1, dtype=np.int64)
-        edges[roots] += 1
-        edges[end[roots]] -= 1
-        alive: BoolArray = np.cumsum(edges)[: self.size] > 0
+        alive = self.living(roots)
         moved = np.cumsum(alive) - 1
         slots = np.flatnonzero(alive)
         fresh = Columns()
-        fresh.uuid = [self.uuid[slot] for slot in slots.tolist()]
-        fresh._slots_by_uuid = {uuid: [slot] for slot, uuid in enumerate(fresh.uuid)}
+        fresh.name_slots([self.uuid[slot] for slot in slots.tolist()])
         fresh.provider_id.extend(self.provider_id.view()[slots])
         parent = self.parent.view()[slots]
         fresh.parent.extend(np.where(parent >= 0, moved[parent], -1))
         fresh.root.extend(moved[self.root.view()[slots]])
         fresh.end.extend(moved[end[slots] - 1] + 1)
         used, shape = np.unique(self.shape.view()[slots], return_inverse=True)
-        fresh.shapes = [self.shapes[number] for number in used.tolist()]
-        fresh._shape_number = {shape.parents: n for n, shape in enumerate(fresh.shapes)}
+        fresh.name_shapes([self.shapes[number].parents for number in used.tolist()])
         fresh.shape.extend(shape)
         fresh.trait_sets, numbers = self.trait_sets.subset(self.trait_set.view()[slots])
         fresh.trait_set.extend(numbers)
@@ -314,6 +307,16 @@ class Columns:
             rows[of_class] = row_moved[rows[of_class]]
             fresh.classes[class_id] = columns.compacted(alive, moved)
         fresh.inventory_row.extend(rows)
+
+    def name_slots(self, uuids: list[str]) -> None:
+        """Set the uuids of all slots, of which none is dead."""
+        self.uuid = uuids
+        self._slots_by_uuid = {uuid: [slot] for slot, uuid in enumerate(uuids)}
+
+    def name_shapes(self, shapes: Iterable[tuple[int, ...]]) -> None:
+        """Set all shapes, each by its parents."""
+        for parents in shapes:
+            self._intern_shape(parents)
 
     def _intern_shape(self, parents: tuple[int, ...]) -> int:
         number = self._shape_number.get(parents)

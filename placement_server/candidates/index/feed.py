@@ -22,9 +22,12 @@ from typing import TypeVar
 
 from placement_server import metrics
 from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.saved_file import SavedFile
+from placement_server.candidates.index.saved_index import Refused, SavedIndex, totals_of
 from placement_server.candidates.index.tree_tags import TreeTags
-from placement_server.store.changes import changes, snapshot
+from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import Position
+from placement_server.store.changes.lineage import Totals
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -86,6 +89,7 @@ class Feed:
     """The index of one process. Thread safe.
 
     :ivar tree_tags: tags of trees, as of the newest index.
+    :param saved_file: where a copy of the index is kept for processes that start.
     :param gap_seconds: for how long a missing id is waited for.
     """
 
@@ -93,12 +97,14 @@ class Feed:
         self,
         store: Store,
         *,
+        saved_file: SavedFile | None = None,
         gap_seconds: float = GAP_SECONDS,
         prune_seconds: float = PRUNE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tree_tags = TreeTags()
         self._store = store
+        self._saved_file = saved_file
         self._gap_seconds = gap_seconds
         self._prune_seconds = prune_seconds
         self._clock = clock
@@ -143,6 +149,7 @@ class Feed:
         with self._lock:
             self._rounds_begun += 1
             now = self._clock()
+            self._begin_with_saved(now)
             began = time.perf_counter()
             news, result = self._store.read(both, now)
             self._take(news, now)
@@ -153,6 +160,7 @@ class Feed:
 
     def _follow(self) -> None:
         now = self._clock()
+        self._begin_with_saved(now)
         began = time.perf_counter()
         news = self._read_use(now) or self._store.read(self._read, now)
         self._take(news, now)
@@ -193,7 +201,50 @@ class Feed:
                 self._writer.apply(read.trees)
         self._position = read.position
         self._followed_at = now
+        if self._saved_file is not None:
+            self._saved_file.save_when_due(self._store, self._writer.index, self._position)
         self._prune_now_and_then(now)
+
+    def _begin_with_saved(self, now: float) -> None:
+        """Go on from a saved index, if there is one and it is of this database."""
+        if self._writer is not None or self._saved_file is None:
+            return
+        saved = self._saved_file.read(now)
+        if saved is None:
+            return
+        began = time.perf_counter()
+        try:
+            writer, news, totals = self._store.read(self._read_after, saved, now)
+            if totals_of(writer.apply(news.trees)) != totals:
+                raise Refused("its trees and those of the database do not have the same sums")
+        except Refused as reason:
+            self._saved_file.refuse(reason)
+            return
+        self._writer = writer
+        self._take(News(news.position), now)
+        self._observe(news, began)
+        LOG.info(
+            "Read %d provider trees from %s, and from the database those that changed after "
+            "change %d: %d",
+            len(writer.index.roots),
+            self._saved_file.path,
+            saved.position.last,
+            len(news.trees),
+        )
+
+    def _read_after(
+        self, tx: ReadTransaction, saved: SavedIndex, now: float
+    ) -> tuple[IndexWriter, News, Totals]:
+        """Read what has changed since an index was saved, and the sums by which to check it.
+
+        :raises Refused: it is of another database, or too much has changed.
+        """
+        saved.check(tx)
+        writer = IndexWriter.restored(snapshot.names(tx), saved.columns, saved.roots)
+        news = self._read_after_position(tx, writer, saved.position, now)
+        if isinstance(news, Everything):
+            raise Refused("too much has changed since it was written")
+        return writer, news, lineage.totals(tx)
 
     def _read_use(self, now: float) -> News | None:
         """Read the news in one statement; None when that does not return all of them.
@@ -224,11 +275,13 @@ class Feed:
 
     def _read(self, tx: ReadTransaction, now: float) -> Everything | News:
         """Read the news. Changes nothing: the store may run it again."""
-        writer, position = self._writer, self._position
-        if writer is None:
+        if self._writer is None or self._overslept(now):
             return self._read_everything(tx, now)
-        if self._overslept(now):
-            return self._read_everything(tx, now)
+        return self._read_after_position(tx, self._writer, self._position, now)
+
+    def _read_after_position(
+        self, tx: ReadTransaction, writer: IndexWriter, position: Position, now: float
+    ) -> Everything | News:
         gaps = position.missing(_LISTED_GAPS)
         start = position.last if gaps is not None else position.gaps[0].start
         rows = snapshot.changes_since(tx, start, gaps or [])

@@ -8,8 +8,7 @@ trees are alive in it.
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from placement_server.candidates.index.columns import (
     IntArray,
     SlotArray,
 )
+from placement_server.candidates.index.names import Names
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
@@ -31,53 +31,38 @@ LOG = logging.getLogger(__name__)
 _TOLERATED_DEAD = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Resource classes and traits by name and by id.
+class Extent(NamedTuple):
+    """The living slots, and the living trees that have more than one of them.
 
-    :param meanings: stays the same object for as long as every id keeps its name. SQLite gives
-        the ids of deleted names to new ones, so a text with names in it is right only together
-        with this.
+    They are kept up to date with each change: counting all trees again would cost a search over
+    many hosts more than all that it does with the change.
     """
 
-    class_ids: Mapping[str, int]
-    trait_ids: Mapping[str, int]
-    class_names: Mapping[int, str]
-    trait_names: Mapping[int, str]
-    meanings: object = field(default_factory=object, compare=False)
+    slots: int = 0
+    nested: int = 0
 
-    @classmethod
-    def of(cls, rows: NameRows) -> "Names":
-        """Build both directions from the rows of the store."""
-        return cls(
-            rows.class_ids,
-            rows.trait_ids,
-            {number: name for name, number in rows.class_ids.items()},
-            {number: name for name, number in rows.trait_ids.items()},
+    def plus(self, columns: Columns, roots: IntArray, sign: int = 1) -> "Extent":
+        """Return the extent with some trees, or without them when ``sign`` is -1."""
+        sizes = columns.end.view().take(roots) - roots
+        return Extent(
+            self.slots + sign * int(sizes.sum()),
+            self.nested + sign * int(np.count_nonzero(sizes > 1)),
         )
-
-    def followed_by(self, rows: NameRows) -> "Names":
-        """Return the names that replace these, with the same meanings if none of them is gone."""
-        new = Names.of(rows)
-        are_kept = (
-            self.class_names.items() <= new.class_names.items()
-            and self.trait_names.items() <= new.trait_names.items()
-        )
-        return replace(new, meanings=self.meanings) if are_kept else new
 
 
 class Index:
     """One consistent state.
 
     :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
+    :ivar extent: how many slots are alive, and how many trees have more than one.
     :ivar nested: whether any provider has a parent.
     :ivar left_out: the ids of the roots whose trees are left out as inconsistent.
     """
 
     __slots__ = (
-        "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "left_out", "links",
-        "names", "nested", "parent", "root", "root_ids", "roots", "shape", "size", "trait_set",
-        "trait_set_count",
+        "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "extent", "left_out",
+        "links", "names", "nested", "parent", "root", "root_ids", "roots", "shape", "size",
+        "trait_set", "trait_set_count",
     )  # fmt: skip
 
     def __init__(
@@ -87,9 +72,12 @@ class Index:
         roots: IntArray,
         root_ids: IntArray,
         links: Links,
+        extent: Extent,
         left_out: frozenset[int] = frozenset(),
     ) -> None:
         self.left_out = left_out
+        self.extent = extent
+        self.nested = extent.nested > 0
         self.columns = columns
         self.names = names
         self.roots = roots
@@ -107,7 +95,6 @@ class Index:
         self.classes = {
             number: inventories.view() for number, inventories in columns.classes.items()
         }
-        self.nested = bool((self.end[roots] - roots > 1).any())
 
     @property
     def complete(self) -> bool:
@@ -249,8 +236,22 @@ class IndexWriter:
             index.size, index.classes, (index.trait_set_count, index.aggregate_set_count)
         )
         writer._left_out = set(index.left_out)
-        writer._publish(index.roots, index.root_ids, index.links)
+        writer._publish(index.roots, index.root_ids, index.links, index.extent)
         return writer
+
+    @classmethod
+    def restored(cls, names: NameRows, columns: Columns, roots: IntArray) -> "IndexWriter":
+        """Return a writer that goes on from columns that another one has compacted."""
+        writer = cls(names)
+        writer._columns = columns
+        root_ids = columns.provider_id.view().take(roots)
+        extent = Extent().plus(columns, roots)
+        writer._publish(roots, root_ids, writer._find_links(roots), extent)
+        return writer
+
+    def compacted(self) -> tuple[Columns, IntArray]:
+        """Return columns with the living trees alone, and the slots of their roots."""
+        return self._columns.compacted(self.index.roots)
 
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
         """Start again with these trees alone."""
@@ -261,7 +262,8 @@ class IndexWriter:
         ids = sorted(arranged.keys() - self._left_out)
         bases = self._columns.append([arranged[root_id] for root_id in ids])
         roots = np.array(bases, dtype=np.int64)
-        return self._publish(roots, np.array(ids, dtype=np.int64), self._find_links(roots))
+        extent = Extent().plus(self._columns, roots)
+        return self._publish(roots, np.array(ids, dtype=np.int64), self._find_links(roots), extent)
 
     def rename(self, names: NameRows) -> Index:
         """Replace the names."""
@@ -270,7 +272,7 @@ class IndexWriter:
         links = before.links
         if self._names.trait_ids.get(SHARING_TRAIT) != before.names.trait_ids.get(SHARING_TRAIT):
             links = self._find_links(before.roots)
-        return self._publish(before.roots, before.root_ids, links)
+        return self._publish(before.roots, before.root_ids, links, before.extent)
 
     def tree(self, root_id: int) -> TreeRows | None:
         """Return a living tree as it is now, None when there is none with this root."""
@@ -297,23 +299,22 @@ class IndexWriter:
         new = dict(zip(present, bases, strict=True))
         roots, root_ids = self._replace_roots(before, old, new)
         links = self._updated_links(before, old, new, roots)
-        index = self._publish(roots, root_ids, links)
-        living = int((index.end[roots] - roots).sum())
-        if self._columns.size - living > max(_TOLERATED_DEAD, living):
+        extent = before.extent.plus(self._columns, _array(old.values()), -1)
+        extent = extent.plus(self._columns, _array(new.values()))
+        index = self._publish(roots, root_ids, links, extent)
+        if index.size - extent.slots > max(_TOLERATED_DEAD, extent.slots):
             return self._compact(index)
         return index
 
     def _replace_roots(
         self, before: Index, old: dict[int, int], new: dict[int, int]
     ) -> tuple[IntArray, IntArray]:
-        new_ids = np.fromiter(new.keys(), dtype=np.int64, count=len(new))
-        new_roots = np.fromiter(new.values(), dtype=np.int64, count=len(new))
+        new_ids, new_roots = _array(new.keys()), _array(new.values())
         if old.keys() == new.keys():
             roots = before.roots.copy()
             roots[np.searchsorted(before.root_ids, new_ids)] = new_roots
             return roots, before.root_ids
-        old_ids = np.fromiter(old.keys(), dtype=np.int64, count=len(old))
-        remaining = np.isin(before.root_ids, old_ids, invert=True)
+        remaining = np.isin(before.root_ids, _array(old.keys()), invert=True)
         ids = np.concatenate((before.root_ids[remaining], new_ids))
         order = np.argsort(ids, kind="stable")
         return np.concatenate((before.roots[remaining], new_roots))[order], ids[order]
@@ -353,13 +354,17 @@ class IndexWriter:
 
     def _compact(self, index: Index) -> Index:
         LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
-        self._columns, roots = self._columns.compacted(index.roots)
-        return self._publish(roots, index.root_ids, self._find_links(roots))
+        self._columns, roots = self.compacted()
+        return self._publish(roots, index.root_ids, self._find_links(roots), index.extent)
 
-    def _publish(self, roots: IntArray, root_ids: IntArray, links: Links) -> Index:
+    def _publish(self, roots: IntArray, root_ids: IntArray, links: Links, extent: Extent) -> Index:
         left_out = frozenset(self._left_out)
-        self.index = Index(self._columns, self._names, roots, root_ids, links, left_out)
+        self.index = Index(self._columns, self._names, roots, root_ids, links, extent, left_out)
         return self.index
+
+
+def _array(numbers: Collection[int]) -> IntArray:
+    return np.fromiter(numbers, dtype=np.int64, count=len(numbers))
 
 
 def _arranged(tree: TreeRows) -> list[tuple[ProviderRow, int]]:

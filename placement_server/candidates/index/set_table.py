@@ -6,6 +6,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+# Comparing all numbers with one costs a tenth of looking all of them up.
+_COMPARED = 4
+
+
+def looked_up(
+    passing: npt.NDArray[np.bool_], numbers: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Return for each provider whether its set is among some.
+
+    :param passing: by the number of the set.
+    :param numbers: the number of the set of each provider.
+    """
+    wanted = np.flatnonzero(passing)
+    if len(wanted) == len(passing):
+        return np.ones(len(numbers), dtype=bool)
+    if len(wanted) > _COMPARED:
+        return passing.take(numbers)
+    among = np.zeros(len(numbers), dtype=bool)
+    for number in wanted.tolist():
+        among |= numbers == number
+    return among
+
 
 class SetTable:
     """Interned sets (of trait ids, of aggregate uuids), each with a small number.

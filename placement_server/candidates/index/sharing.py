@@ -54,11 +54,7 @@ def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> 
         or not len(roots)
     ):
         return NO_LINKS
-    count = columns.size
-    edges = np.zeros(count + 1, dtype=np.int64)
-    edges[roots] += 1
-    edges[columns.end.view()[roots]] -= 1
-    slots = np.flatnonzero(np.cumsum(edges)[:count])
+    slots = np.flatnonzero(columns.living(roots))
     shares = columns.trait_sets.containing_any((sharing_trait,), len(columns.trait_sets.members))
     aggregate_set = columns.aggregate_set.view()
     share_slots = slots[shares[columns.trait_set.view()[slots]]]

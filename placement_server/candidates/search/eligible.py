@@ -13,8 +13,9 @@ import numpy as np
 
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.index.columns import BoolArray, IntArray, SlotArray
+from placement_server.candidates.index.columns import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.set_table import looked_up
 from placement_server.candidates.index.sharing import NO_LINKS, Links
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.search.reporter import Reporter
@@ -48,7 +49,11 @@ class Eligible:
 
 
 class _RootFilter:
-    """The roots of one search, narrowed group by group."""
+    """The roots of one search, narrowed group by group.
+
+    They are kept as a mask of slots: taking them out of an array costs many times what a filter
+    does.
+    """
 
     def __init__(
         self,
@@ -64,7 +69,8 @@ class _RootFilter:
         self.index = index
         self.reporter = reporter
         self.account = account
-        self.roots = index.roots
+        account.take(index.size)
+        self.left = _mask(index.size, index.roots)
         self.eligible = Eligible()
         self._masks: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
@@ -80,15 +86,25 @@ class _RootFilter:
                     self._unsuffixed(group)
         except _Nothing:
             return self.eligible
-        self.eligible.roots = self.roots
+        self.eligible.roots = self._roots_in(self.left)
         self.eligible.links = self._useful_links()
         return self.eligible
 
+    def _roots_in(self, slots: BoolArray) -> IntArray:
+        """Return the roots among some slots, in canonical order."""
+        roots = self.index.roots
+        places = np.flatnonzero(slots.take(roots))
+        return roots if len(places) == len(roots) else roots.take(places)
+
     def _keep_roots(self, passing: BoolArray, group: str, reason: str) -> None:
-        before = self.roots
-        self.roots = before[passing]
-        self.reporter.roots_rejected(group, reason, before[~passing] if self.reporter.wants else ())
-        if not len(self.roots):
+        """Keep the roots among some slots.
+
+        :param passing: over all slots.
+        """
+        before, self.left = self.left, self.left & passing
+        if self.reporter.wants:
+            self.reporter.roots_rejected(group, reason, self._roots_in(before & ~passing))
+        if not self.left.any():
             raise _Nothing
 
     def _narrow_by_root(self) -> None:
@@ -97,12 +113,12 @@ class _RootFilter:
             required = [self._trait_ids([name]) for name in sorted(query.root_required)]
             forbidden = self._trait_ids(sorted(query.root_forbidden))
             sets = index.passing_trait_sets(required, forbidden)
-            self._keep_roots(sets[index.trait_set[self.roots]], "root", "root_required")
+            self._keep_roots(looked_up(sets, index.trait_set), "root", "root_required")
         if query.root_member_of or query.root_forbidden_aggregates:
             sets = index.passing_aggregate_sets(
                 query.root_member_of, query.root_forbidden_aggregates
             )
-            self._keep_roots(sets[index.aggregate_set[self.roots]], "root", "root_member_of")
+            self._keep_roots(looked_up(sets, index.aggregate_set), "root", "root_member_of")
 
     def _check_names(self) -> None:
         self._trait_ids(sorted(self.query.root_required))
@@ -147,14 +163,15 @@ class _RootFilter:
         return terms, forbidden, root
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
-        self._keep_roots(np.zeros(len(self.roots), dtype=bool), group.suffix, reason)
+        self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
         raise _Nothing
 
-    def _fitting(self, class_id: int, amount: int) -> SlotArray:
+    def _fitting(self, class_id: int, amount: int) -> BoolArray:
+        """Return which slots have room for an amount, dead ones included."""
         view = self.index.classes.get(class_id)
         if view is None:
-            return np.empty(0, dtype=np.int32)
-        return view.slot if self.whatever_amounts else view.slots_fitting(amount)
+            return np.zeros(self.index.size, dtype=bool)
+        return view.mask(self.index.size, None if self.whatever_amounts else view.fits(amount))
 
     def _suffixed(self, group: RequestGroup) -> None:
         key = (
@@ -172,25 +189,28 @@ class _RootFilter:
         self.eligible.foreign.append(foreign)
 
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
-        index, reporter = self.index, self.reporter
+        index = self.index
         class_ids = index.names.class_ids
         terms, forbidden, tree = self._traits_and_tree(group)
-        slots: SlotArray = np.arange(index.size if not group.resources else 0, dtype=np.int32)
-        for number, (name, amount) in enumerate(group.resources):
-            fitting = self._fitting(class_ids[name], amount)
-            reporter.providers_left(group.suffix, f"resources {name}:{amount}", fitting)
-            slots = slots[_mask(index.size, fitting)[slots]] if number else fitting
+        passing = np.ones(index.size, dtype=bool)
+        for name, amount in group.resources:
+            passing &= self._fitting(class_ids[name], amount)
+            self._report_left(group, f"resources {name}:{amount}", passing)
         if terms or forbidden:
-            slots = slots[index.passing_trait_sets(terms, forbidden)[index.trait_set[slots]]]
-            reporter.providers_left(group.suffix, "required", slots)
+            passing &= looked_up(index.passing_trait_sets(terms, forbidden), index.trait_set)
+            self._report_left(group, "required", passing)
         if group.member_of or group.forbidden_aggregates:
             sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
-            slots = slots[sets[index.aggregate_set[slots]]]
-            reporter.providers_left(group.suffix, "member_of", slots)
+            passing &= looked_up(sets, index.aggregate_set)
+            self._report_left(group, "member_of", passing)
         if tree is not None:
-            slots = slots[index.root[slots] == tree]
-            reporter.providers_left(group.suffix, "in_tree", slots)
-        return _mask(index.size, slots)
+            passing &= index.root == tree
+            self._report_left(group, "in_tree", passing)
+        return passing
+
+    def _report_left(self, group: RequestGroup, reason: str, passing: BoolArray) -> None:
+        if self.reporter.wants:
+            self.reporter.providers_left(group.suffix, reason, np.flatnonzero(passing))
 
     def _keep_reached(
         self, own: BoolArray, foreign: BoolArray, group: RequestGroup, reason: str
@@ -199,29 +219,28 @@ class _RootFilter:
         index, links = self.index, self.index.links
         reached = own
         if index.nested:
-            reached = _mask(index.size, index.root[np.flatnonzero(own)])
+            reached = _mask(index.size, index.root.take(np.flatnonzero(own)))
         if len(links.share):
             reached = reached.copy()
             reached[links.anchor[foreign[links.share]]] = True
-        self._keep_roots(reached[self.roots], group.suffix, reason)
+        self._keep_roots(reached, group.suffix, reason)
 
     def _unsuffixed(self, group: RequestGroup) -> None:
-        index, reporter = self.index, self.reporter
+        index = self.index
         class_ids = index.names.class_ids
         terms, forbidden, tree = self._traits_and_tree(group)
         if group.forbidden_aggregates:
             clean = index.passing_aggregate_sets((), group.forbidden_aggregates)
-            self._keep_roots(clean[index.aggregate_set[self.roots]], "", "member_of")
+            self._keep_roots(looked_up(clean, index.aggregate_set), "", "member_of")
         own_filter = self._unsuffixed_filter(group, forbidden, tree)
         foreign_filter = self._foreign_filter(group, forbidden)
         has_links = len(index.links.share) > 0
         any_own = any_foreign = none = np.zeros(index.size, dtype=bool)
         for name, amount in group.resources:
-            fitting = self._fitting(class_ids[name], amount)
-            reporter.providers_left("", f"resources {name}:{amount}", fitting)
+            own = self._fitting(class_ids[name], amount)
+            self._report_left(group, f"resources {name}:{amount}", own)
             # For its own tree, for others, and what they come to so far.
             self.account.take((4 if terms else 2) * index.size)
-            own = _mask(index.size, fitting)
             # No provider shares with a tree that a group is bound to.
             foreign = own & foreign_filter if tree is None and has_links else none
             if own_filter is not None:
@@ -234,7 +253,7 @@ class _RootFilter:
             self.eligible.foreign.append(foreign)
         for names, term in zip(group.required, terms, strict=True):
             self.account.take(index.size)
-            having = index.passing_trait_sets([term], [])[index.trait_set]
+            having = looked_up(index.passing_trait_sets([term], []), index.trait_set)
             self.eligible.terms.append(having)
             self._keep_reached(
                 any_own & having, any_foreign & having, group, f"required {','.join(sorted(names))}"
@@ -247,16 +266,17 @@ class _RootFilter:
         index = self.index
         passing: BoolArray | None = None
         if forbidden:
-            passing = index.passing_trait_sets([], forbidden)[index.trait_set]
+            passing = looked_up(index.passing_trait_sets([], forbidden), index.trait_set)
         if group.member_of:
             # One and the same provider, the candidate or its root, must meet all the terms.
-            member = index.passing_aggregate_sets(group.member_of, frozenset())[index.aggregate_set]
-            member = member | member[index.root]
+            sets = index.passing_aggregate_sets(group.member_of, frozenset())
+            member = looked_up(sets, index.aggregate_set)
+            if index.nested:
+                member |= member.take(index.root)
             passing = member if passing is None else passing & member
         if group.forbidden_aggregates:
-            clean = index.passing_aggregate_sets((), group.forbidden_aggregates)[
-                index.aggregate_set
-            ]
+            sets = index.passing_aggregate_sets((), group.forbidden_aggregates)
+            clean = looked_up(sets, index.aggregate_set)
             passing = clean if passing is None else passing & clean
         if tree is not None:
             inside = index.root == tree
@@ -284,12 +304,11 @@ class _RootFilter:
             useful |= foreign
         if not useful.any():
             return NO_LINKS
-        alive = _mask(self.index.size, self.roots)
-        matter = useful[links.share] & alive[links.anchor]
+        matter = useful[links.share] & self.left[links.anchor]
         return Links(links.share[matter], links.anchor[matter])
 
 
-def _mask(size: int, slots: SlotArray | IntArray) -> BoolArray:
+def _mask(size: int, slots: IntArray) -> BoolArray:
     mask = np.zeros(size, dtype=bool)
     mask[slots] = True
     return mask

@@ -19,7 +19,7 @@ class Reporter:
 
     wants = False
 
-    def providers_left(self, group: str, reason: str, slots: SlotArray) -> None:
+    def providers_left(self, group: str, reason: str, slots: SlotArray | IntArray) -> None:
         """Report the slots that a filter of a group left, possibly with dead ones among them."""
 
     def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:

@@ -1,0 +1,41 @@
+"""Arrays that grow while they are read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Growable:
+    """A one-dimensional array that grows at the end; views of it stay valid."""
+
+    __slots__ = ("_array", "size")
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._array: npt.NDArray[Any] = np.empty(64, dtype=dtype)
+        self.size = 0
+
+    @classmethod
+    def after(cls, values: npt.NDArray[Any]) -> "Growable":
+        """Return an array that begins with these values, and copies them when it grows."""
+        grown = cls.__new__(cls)
+        grown._array = values
+        grown.size = len(values)
+        return grown
+
+    def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
+        """Append values. Arrays handed out before keep their length and content."""
+        if not len(values):
+            return
+        needed = self.size + len(values)
+        if needed > len(self._array):
+            grown = np.empty(max(needed, 2 * len(self._array)), dtype=self._array.dtype)
+            grown[: self.size] = self._array[: self.size]
+            self._array = grown
+        self._array[self.size : needed] = values
+        self.size = needed
+
+    def view(self) -> npt.NDArray[Any]:
+        """Return what has been appended so far."""
+        return self._array[: self.size]

@@ -1,0 +1,163 @@
+"""The file in which the workers of one machine keep a copy of their index.
+
+A worker that starts reads it, and from the database only what has changed since. Now and then one
+of them writes it again, beside its requests::
+
+    index.new     written and flushed, by whoever holds the lock on index.lock
+    index         replaced by it in one step: a reader finds the old file or the new one, whole
+"""
+
+import fcntl
+import logging
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.saved_index import Refused, SavedIndex
+from placement_server.store.changes import lineage
+from placement_server.store.changes.cursor import Position
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds after which a file is written again, if anything has changed.
+SAVED_EVERY: Final = 300.0
+#: Change records by which a file and a database know one another.
+_MARKS: Final = 100
+_PRIVATE: Final = 0o600
+_OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class SavedFile:
+    """The file in one directory. Thread safe."""
+
+    def __init__(self, directory: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self.path = directory / "index"
+        self._clock = clock
+        self._saved: tuple[int, bool] | None = None
+        self._looked_at = 0.0
+        self._thread: threading.Thread | None = None
+
+    def read(self, now: float) -> SavedIndex | None:
+        """Return what the file contains; None, with a line in the log, when that cannot be used.
+
+        :param now: see :meth:`SavedIndex.decoded`.
+        """
+        try:
+            saved = SavedIndex.decoded(self._private_bytes(), now)
+        except FileNotFoundError:
+            return None
+        except (OSError, Refused) as error:
+            self.refuse(error)
+            return None
+        self._saved = _place(saved.position)
+        return saved
+
+    def refuse(self, reason: object) -> None:
+        """Log that the file is not used."""
+        LOG.warning(
+            "The index saved in %s is not used, and all provider trees are read from the database "
+            "instead; the file is written again by itself: %s",
+            self.path,
+            reason,
+        )
+
+    def _private_bytes(self) -> bytes:
+        with self.path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_MAY_WRITE:
+                mode = stat.filemode(status.st_mode)
+                raise Refused(
+                    f"it belongs to user {status.st_uid} with mode {mode}; "
+                    f"expected user {os.geteuid()}, who alone may write it"
+                )
+            return file.read()
+
+    def save_when_due(self, store: Store, index: Index, position: Position) -> None:
+        """Begin to write the file in a thread, when it is old and something has changed.
+
+        :param position: up to where in the feed of changes the index is.
+        """
+        now = self._clock()
+        if (
+            now - self._looked_at < SAVED_EVERY
+            or not position.last
+            or not index.complete
+            or _place(position) == self._saved
+        ):
+            return
+        self._looked_at = now
+        self._thread = threading.Thread(
+            target=self._save, args=(store, index, position), name="saved-index", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until what :meth:`save_when_due` began is done."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _save(self, store: Store, index: Index, position: Position) -> None:
+        try:
+            with self._turn() as is_mine:
+                if is_mine and not self._is_new():
+                    marks = store.read(lineage.newest_marks, position.last, _MARKS)
+                    if marks and marks[-1].id == position.last:
+                        self.write(SavedIndex.of(index, position, marks))
+                        self._saved = _place(position)
+        except (OSError, StoreError) as error:
+            LOG.warning(
+                "The index could not be saved in %s, and this is tried again in %d s; until then "
+                "workers that start read more from the database: %s",
+                self.path,
+                SAVED_EVERY,
+                error,
+            )
+
+    def _is_new(self) -> bool:
+        """Check whether another worker has written the file while this one was not looking."""
+        try:
+            return 0 <= self._clock() - self.path.stat().st_mtime < SAVED_EVERY / 2
+        except FileNotFoundError:
+            return False
+
+    @contextmanager
+    def _turn(self) -> Iterator[bool]:
+        """Take the turn to write, unless another worker has it."""
+        file = os.open(
+            self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _PRIVATE
+        )
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(file)
+
+    def write(self, saved: SavedIndex) -> None:
+        """Replace the file in one step.
+
+        :raises OSError: it cannot be written; the old one stays.
+        """
+        new = self.path.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE), "wb") as file:
+            for part in saved.encoded():
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+
+def _place(position: Position) -> tuple[int, bool]:
+    return position.last, bool(position.gaps)

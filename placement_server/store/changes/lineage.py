@@ -1,0 +1,78 @@
+"""Facts by which a copy of the trees and a database are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import case, func, literal_column, select
+from sqlalchemy.sql.elements import ColumnElement
+
+from placement_server.store.tables import (
+    changes,
+    inventories,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+)
+from placement_server.store.transactions.transaction import ReadTransaction
+
+MODULUS: Final = 1_000_003
+"""Amounts are added up by their remainders: no sum of a million inventories is too large then."""
+
+BOUND: Final = 2**62
+"""Amounts beyond it count as this much."""
+
+_C: Final = changes.c
+_I: Final = inventories.c
+
+
+class Mark(NamedTuple):
+    """A change record: where it is, and the random number of the write that made it."""
+
+    id: int
+    write_id: int
+
+
+class Totals(NamedTuple):
+    """Counts and sums over all trees."""
+
+    providers: int
+    provider_ids: int
+    inventories: int
+    capacity: int
+    used: int
+    traits: int
+    aggregates: int
+
+
+def newest_marks(tx: ReadTransaction, last: int, most: int) -> list[Mark]:
+    """Return the newest change records up to an id, ascending."""
+    statement = select(_C.id, _C.write_id).where(_C.id <= last).order_by(_C.id.desc()).limit(most)
+    return [Mark(*row) for row in reversed(tx.execute(statement).all())]
+
+
+def has_marks(tx: ReadTransaction, marks: Sequence[Mark]) -> bool:
+    """Check that a database has change records, and from the same writes.
+
+    A database that was restored from a backup, and has gone on since, has others under their ids.
+    """
+    statement = select(_C.id, _C.write_id).where(_C.id.between(marks[0].id, marks[-1].id))
+    return set(marks) <= {Mark(*row) for row in tx.execute(statement)}
+
+
+def totals(tx: ReadTransaction) -> Totals:
+    """Add up what all trees have."""
+    count = func.count(literal_column("*"))
+    statements = (
+        select(count, func.sum(resource_providers.c.id)).select_from(resource_providers),
+        select(count, func.sum(_remainder(_I.capacity)), func.sum(_remainder(_I.used))),
+        select(count).select_from(resource_provider_traits),
+        select(count).select_from(resource_provider_aggregates),
+    )
+    return Totals(*(int(value or 0) for one in statements for value in tx.execute(one).one()))
+
+
+def _remainder(amount: ColumnElement[int]) -> ColumnElement[int]:
+    within = case((amount > BOUND, BOUND), (amount < -BOUND, -BOUND), else_=amount)
+    return within % MODULUS

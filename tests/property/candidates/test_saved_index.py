@@ -1,0 +1,67 @@
+"""After any writes an index that begins with a saved one equals one that is loaded afresh."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.saved_file import SavedFile
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
+from tests.property.candidates.writes import ONE_WRITE, UUIDS, Write, write
+
+BEGINNING: list[Write] = [
+    ("create", UUIDS[0], None),
+    ("stock", UUIDS[0], {"VCPU": 2}),
+    ("create", UUIDS[1], UUIDS[0]),
+    ("stock", UUIDS[1], {"DISK_GB": 3}),
+]
+
+
+class AcceptedFile(SavedFile):
+    """A file that has to be good enough."""
+
+    def refuse(self, reason: object) -> None:
+        raise AssertionError(reason)
+
+
+def do(store: Store, writes: list[Write]) -> None:
+    for kind, target, value in writes:
+        # The store may refuse it.
+        with contextlib.suppress(StoreError):
+            write(store, kind, target, value)
+
+
+@settings(max_examples=12)
+@given(st.lists(ONE_WRITE, max_size=10), st.lists(st.lists(ONE_WRITE, max_size=8), max_size=3))
+def test_a_saved_index_and_the_feed_give_what_the_database_gives(
+    before: list[Write], after: list[list[Write]]
+) -> None:
+    store = Store.open("sqlite://")
+    store.synchronise_standard_names()
+    do(store, BEGINNING)
+    follower = Feed(store)
+    follower.index()
+    do(store, before)
+    with tempfile.TemporaryDirectory() as name:
+        file = AcceptedFile(Path(name))
+        # Its columns have dead slots, and trees in another order than their slots.
+        follower._saved_file = file
+        follower.index()
+        file.wait()
+        assert file.path.exists()
+        for writes in after:
+            do(store, writes)
+            again = AcceptedFile(Path(name))
+            index, fresh = Feed(store, saved_file=again).index(), Feed(store).index()
+            again.wait()
+            assert list(index.trees()) == list(fresh.trees())
+            assert index.names == fresh.names
+            assert index.nested == fresh.nested
+            assert len(index.links.share) == len(fresh.links.share)
+    store.close()

@@ -1,0 +1,254 @@
+"""Indexes kept in files, and what is refused of such files."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.saved_file import SavedFile
+from placement_server.candidates.index.saved_index import SavedIndex, totals_of
+from placement_server.store.changes.cursor import Gap, Position
+from placement_server.store.changes.lineage import Mark
+from placement_server.store.changes.snapshot import NameRows
+from placement_server.store.providers import inventories, providers
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, writer_of
+
+WORLD = [
+    Provider("host", None, {"VCPU": 4}, ("CUSTOM_A",), ("agg",)),
+    Provider("cell", "host", {"MEMORY_MB": Inventory(100, reserved=10, ratio=1.5, used=7)}),
+    Provider("pool", None, {"DISK_GB": 10}, (SHARING,), ("agg",)),
+]
+POSITION = Position(9, (Gap(3, 5, 1.0),))
+MARKS = [Mark(8, 2**62), Mark(9, 17)]
+
+
+def saved_of(index: Index) -> SavedIndex:
+    return SavedIndex.of(index, POSITION, MARKS)
+
+
+def names(index: Index) -> NameRows:
+    return NameRows(dict(index.names.class_ids), dict(index.names.trait_ids))
+
+
+def test_an_index_comes_back_from_its_bytes() -> None:
+    writer = writer_of(WORLD)
+    # So that there are dead slots, and roots in another order than their slots.
+    index = writer.apply({1: writer.tree(1)})
+    data = b"".join(saved_of(index).encoded())
+    writer.apply({1: None})
+    saved = SavedIndex.decoded(data, now=5.0)
+    assert (saved.position, saved.marks) == (Position(9, (Gap(3, 5, 5.0),)), MARKS)
+    restored = IndexWriter.restored(names(index), saved.columns, saved.roots)
+    assert list(restored.index.trees()) == list(index.trees())
+    assert restored.index.size == 3
+    assert restored.index.nested
+    assert len(restored.index.links.share) == 1
+    assert totals_of(restored.index) == totals_of(index)
+    restored.apply({3: None})
+    assert [tree.root_id for tree in restored.index.trees()] == [1]
+
+
+def test_an_empty_index_comes_back() -> None:
+    index = IndexWriter(names_of([])).index
+    saved = SavedIndex.decoded(b"".join(saved_of(index).encoded()), now=0.0)
+    assert IndexWriter.restored(names(index), saved.columns, saved.roots).index.size == 0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SavedFile:
+    """A file with an index in it."""
+    file = SavedFile(tmp_path)
+    file.write(saved_of(writer_of(WORLD).index))
+    return file
+
+
+def flipped(data: bytes) -> bytes:
+    at = len(data) // 2
+    return data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (flipped, "damaged or not complete"),
+        (lambda data: data[:-1], "damaged or not complete"),
+        (lambda data: data[:40], "damaged or not complete"),
+        (lambda data: data + b"\0", "damaged or not complete"),
+        (lambda data: data.replace(b"version 1", b"version 0"), "another version"),
+        (lambda _data: b"", "not a saved index"),
+        (lambda _data: b"PK\x03\x04 something else", "not a saved index"),
+    ],
+)
+def test_a_file_that_is_not_as_it_was_written_is_refused_with_one_line(
+    file: SavedFile,
+    change: Callable[[bytes], bytes],
+    reason: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    file.path.write_bytes(change(file.path.read_bytes()))
+    assert file.read(0.0) is None
+    (record,) = caplog.records
+    assert str(file.path) in record.getMessage()
+    assert reason in record.getMessage()
+
+
+def test_a_file_that_others_may_write_is_refused(
+    file: SavedFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    file.path.chmod(0o620)
+    assert file.read(0.0) is None
+    assert "-rw--w----" in caplog.text
+
+
+def test_no_file_is_no_reason_for_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert SavedFile(tmp_path).read(0.0) is None
+    assert not caplog.records
+
+
+def dies_at(byte: int) -> None:
+    """Let this process be killed when it writes so many bytes into one file."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (byte, byte))
+
+
+def killed(doing: Callable[[], None]) -> int:
+    """Return the signal that ended a process that did something."""
+    child = os.fork()
+    if not child:
+        try:
+            doing()
+        finally:
+            os._exit(0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.99])
+def test_a_writer_that_is_killed_leaves_the_old_file(file: SavedFile, part: float) -> None:
+    before = file.path.read_bytes()
+    other = saved_of(writer_of(WORLD[2:]).index)
+    size = sum(memoryview(some).nbytes for some in other.encoded())
+
+    def write() -> None:
+        dies_at(int(part * size))
+        file.write(other)
+
+    assert killed(write) == signal.SIGXFSZ
+    assert file.path.read_bytes() == before
+    file.write(other)
+    saved = file.read(0.0)
+    assert saved is not None
+    assert len(saved.roots) == 1
+
+
+def test_a_writer_that_is_killed_before_the_file_is_replaced_leaves_the_old_file(
+    file: SavedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = file.path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda _file: os.kill(os.getpid(), signal.SIGKILL))
+    other = saved_of(writer_of(WORLD[2:]).index)
+    assert killed(lambda: file.write(other)) == signal.SIGKILL
+    assert file.path.read_bytes() == before
+
+
+class Site:
+    """A database with one host, and a directory for its index."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = Store.open("sqlite://")
+        self.store.synchronise_standard_names()
+        self.host = "00000000-0000-4000-8000-000000000001"
+        self.store.write(providers.create, uuid=self.host, name="host", parent_uuid=None)
+        self.directory = directory
+        self.feed = Feed(self.store, saved_file=SavedFile(directory))
+
+    def stock(self, total: int) -> None:
+        """Change the host."""
+        self.store.write(
+            inventories.replace,
+            self.host,
+            generation=self.store.read(providers.get, self.host).generation,
+            records={"VCPU": InventoryRecord(total=total)},
+            reserved_may_equal_total=True,
+        )
+
+    def saved(self) -> None:
+        """Let a first worker read everything and write the file."""
+        file = SavedFile(self.directory)
+        Feed(self.store, saved_file=file).index()
+        file.wait()
+
+    def started(self) -> tuple[list[object], list[object]]:
+        """Return the trees of a worker that starts, and those of the database."""
+        feed = Feed(self.store, saved_file=SavedFile(self.directory))
+        return list(feed.index().trees()), list(Feed(self.store).index().trees())
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.store.close()
+
+
+def test_a_worker_that_starts_reads_only_what_has_changed(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.saved()
+    site.stock(8)
+    caplog.set_level("INFO", "placement_server")
+    begun, fresh = site.started()
+    assert begun == fresh
+    assert "Read 1 provider trees from" in caplog.text
+    assert "after change 2: 1" in caplog.text
+
+
+def test_the_file_of_another_database_is_refused(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.saved()
+    other = Site(tmp_path)
+    begun, fresh = other.started()
+    other.store.close()
+    assert begun == fresh
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    assert "does not have the change records" in caplog.text
+
+
+def test_a_file_with_other_sums_than_the_database_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.stock(8)
+    site.saved()
+    with site.store.engine.begin() as connection:
+        # No change record tells of it: somebody repaired the database by hand.
+        connection.exec_driver_sql("UPDATE inventories SET used = 3")
+    begun, fresh = site.started()
+    assert begun == fresh
+    assert "do not have the same sums" in caplog.text
+
+
+def test_a_file_whose_missing_records_may_be_pruned_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    with site.store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE changes SET id = id + 5 WHERE id = 2")
+    site.saved()
+    with site.store.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO changes (id, created_at, root_provider_id, kind, write_id) "
+            "VALUES (20004, '2026-01-01 00:00:00', 0, 3, 5)"
+        )
+    begun, fresh = site.started()
+    assert begun == fresh
+    assert "may have been pruned" in caplog.text
