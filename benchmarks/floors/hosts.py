@@ -3,21 +3,24 @@
 In the database there are 100,000; in memory alone a million, to see what breaks first.
 """
 
+import contextlib
 import json
+import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 
 from benchmarks.floors.table import Row
 from benchmarks.in_process import searches
 from benchmarks.parts.servers import ours, postgresql
-from benchmarks.reads.growth import fill, measure
+from benchmarks.reads.growth import fill, fill_file, first_search, measure
 from placement_server.candidates.index.index import IndexWriter
 
 #: All that the index is made of, as its first reading does.
@@ -33,37 +36,86 @@ _ROWS: Final = (
 
 def rows(*, quick: bool) -> Iterator[Row]:
     """Measure both kinds."""
-    yield from _in_the_database(10_000 if quick else 100_000)
+    hosts = 10_000 if quick else 100_000
+    yield from _on_postgresql(hosts)
+    yield from _on_sqlite(hosts)
     yield from _in_memory(100_000 if quick else 1_000_000)
 
 
-def _in_the_database(hosts: int) -> Iterator[Row]:
+def _on_postgresql(hosts: int) -> Iterator[Row]:
     with (
         tempfile.TemporaryDirectory(prefix="hosts-", dir="/tmp") as name,
         postgresql(Path(name) / "postgresql") as cluster,
     ):
-        directory = Path(name)
-        directory.chmod(0o755)
-        connection = f"postgresql+psycopg:{cluster}/ours"
-        # The first start makes the schema, the second one is that of a fresh worker.
-        with ours(directory / "schema", connection, 1):
-            fill(f"{cluster}/ours", hosts)
-        with ours(directory / "server", connection, 1) as server:
-            size = measure(server, hosts, 2.0)
-        reading = _reading(f"postgresql:{cluster}/ours")
-    title = f"{hosts:,} hosts: "
+        Path(name).chmod(0o755)
+        yield from _in_a_database(
+            f"{hosts:,} hosts, PostgreSQL: ",
+            Path(name),
+            f"postgresql+psycopg:{cluster}/ours",
+            hosts,
+            lambda: fill(f"{cluster}/ours", hosts),
+            lambda: psycopg.connect(f"postgresql:{cluster}/ours"),
+        )
+
+
+def _on_sqlite(hosts: int) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(prefix="hosts-", dir="/tmp") as name:
+        file = Path(name) / "placement.db"
+        yield from _in_a_database(
+            f"{hosts:,} hosts, SQLite: ",
+            Path(name),
+            f"sqlite:///{file}",
+            hosts,
+            lambda: fill_file(file, hosts),
+            lambda: sqlite3.connect(file),
+        )
+
+
+def _in_a_database(
+    title: str,
+    directory: Path,
+    url: str,
+    hosts: int,
+    fill_it: Callable[[], None],
+    connect: Callable[[], Any],
+) -> Iterator[Row]:
+    # The first start makes the schema, the second one is that of a fresh worker.
+    with ours(directory / "schema", url, 1):
+        fill_it()
+    reading = statistics.median([_reading(connect) for _ in range(3)])
+    saved = directory / "saved"
+    saved.mkdir()
+    option = f"[placement_server]\nsaved_index_path = {saved}\n"
+    with ours(directory / "cold", url, 1, option) as server:
+        size = measure(server, hosts, 2.0)
+        _await(saved / "index")
+    with ours(directory / "warm", url, 1, option) as server:
+        warm = first_search(server)
     yield Row(f"{title}cold start", "CPU s", size.cold_cpu_s, reading, 2.0)
+    yield Row(f"{title}start with a saved index", "CPU s", warm.cpu_s, most=1.0)
+    yield Row(f"{title}the same by the clock", "s", warm.seconds)
     yield Row(f"{title}memory of each", "KB", size.resident_mib * 1024 / hosts, most=2.0)
-    yield Row(f"{title}limit=10", "CPU ms", size.few_ms, most=5.0)
-    yield Row(f"{title}after one changed host", "ms more", size.changed_ms, most=2.0)
+    yield Row(f"{title}limit=10", "CPU ms", size.few_ms, most=2.0)
+    yield Row(f"{title}after one changed host", "CPU ms more", size.changed_ms, most=2.0)
 
 
-def _reading(url: str) -> float:
+def _await(file: Path) -> None:
+    """Wait for what a worker writes beside its requests."""
+    ends = time.monotonic() + 60
+    while not file.exists():
+        if time.monotonic() > ends:
+            raise RuntimeError(f"{file} was not written within a minute")
+        time.sleep(0.1)
+
+
+def _reading(connect: Callable[[], Any]) -> float:
     """CPU seconds in which the driver alone reads the rows."""
-    with psycopg.connect(url) as connection:
+    with contextlib.closing(connect()) as connection:
         begun = time.process_time()
         for statement in _ROWS:
-            connection.execute(statement).fetchall()
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            cursor.fetchall()
         return time.process_time() - begun
 
 

@@ -5,11 +5,15 @@ process, so that its memory and its cold start are seen by themselves. A limited
 array scans over all hosts, and by nothing else.
 """
 
+import contextlib
+import sqlite3
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from rich.console import Console
@@ -24,25 +28,29 @@ SIZES = (1_000, 10_000, 100_000)
 QUICK_SIZES = (1_000, 10_000)
 TRAITS_OF_HOST = 9
 
+_NUMBERS = (
+    "WITH RECURSIVE numbers (n) AS"
+    " (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {hosts}) "
+)
 # The hosts of :mod:`benchmarks.parts.worlds`, with the traits that a real host reports.
 _STATEMENTS = (
-    "INSERT INTO placement_aggregates (id, uuid) VALUES (1, %(aggregate)s)",
-    "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)"
-    " SELECT n, gen_random_uuid(), 'host-' || n, 0, n FROM generate_series(1, %(hosts)s) n",
-    "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit,"
-    " max_unit, step_size, allocation_ratio, capacity, used)"
-    " SELECT n, c.id, t.total, 0, 1, t.total, 1, 1, t.total, 0"
-    " FROM generate_series(1, %(hosts)s) n,"
-    " (VALUES ('VCPU', 64), ('MEMORY_MB', 65536), ('DISK_GB', 1000)) AS t (name, total)"
-    " JOIN resource_classes c ON c.name = t.name",
-    "INSERT INTO resource_provider_traits (resource_provider_id, trait_id)"
-    " SELECT n, t.id FROM generate_series(1, %(hosts)s) n,"
-    " (SELECT id FROM traits WHERE name = %(trait)s OR name LIKE 'HW\\_CPU\\_X86\\_SSE%%'"
-    "  ORDER BY name LIMIT %(traits)s) t",
-    "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id)"
-    " SELECT n, 1 FROM generate_series(1, %(hosts)s) n",
+    "INSERT INTO placement_aggregates (id, uuid) VALUES (1, '{aggregate}')",
+    _NUMBERS + "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)"
+    " SELECT n, {uuid}, 'host-' || n, 0, n FROM numbers",
+    _NUMBERS + "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved,"
+    " min_unit, max_unit, step_size, allocation_ratio, capacity, used)"
+    " SELECT n, c.id, t.total, 0, 1, t.total, 1, 1, t.total, 0 FROM numbers,"
+    " (SELECT 'VCPU' AS name, 64 AS total UNION SELECT 'MEMORY_MB', 65536"
+    "  UNION SELECT 'DISK_GB', 1000) t JOIN resource_classes c ON c.name = t.name",
+    _NUMBERS + "INSERT INTO resource_provider_traits (resource_provider_id, trait_id)"
+    " SELECT n, t.id FROM numbers, (SELECT id FROM traits WHERE name = '{trait}'"
+    "  OR name LIKE 'HW^_CPU^_X86^_SSE%' ESCAPE '^' ORDER BY name LIMIT {traits}) t",
+    _NUMBERS + "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id)"
+    " SELECT n, 1 FROM numbers",
     "ANALYZE",
 )
+_UUID_OF_POSTGRESQL = "gen_random_uuid()"
+_UUID_OF_SQLITE = "printf('%08x-0000-4000-8000-%012x', abs(random()) % 4294967296, n)"
 
 
 @dataclass(frozen=True)
@@ -64,14 +72,24 @@ class Size:
 
 
 def fill(url: str, hosts: int) -> None:
-    """Write so many hosts into an empty database at ``//user@host:port/name``."""
-    values = {"hosts": hosts, "aggregate": AGGREGATE, "trait": TRAIT, "traits": TRAITS_OF_HOST}
+    """Write so many hosts into an empty PostgreSQL database at ``//user@host:port/name``."""
     with psycopg.connect(f"postgresql:{url}", autocommit=True) as connection:
-        for statement in _STATEMENTS:
-            if "%(" in statement:
-                connection.execute(statement, values)
-            else:
-                connection.execute(statement)
+        for statement in _statements(hosts, _UUID_OF_POSTGRESQL):
+            connection.execute(statement)
+
+
+def fill_file(path: Path, hosts: int) -> None:
+    """Write so many hosts into the empty SQLite database of a file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for statement in _statements(hosts, _UUID_OF_SQLITE):
+            connection.execute(statement)
+
+
+def _statements(hosts: int, uuid: str) -> Iterator[str]:
+    for statement in _STATEMENTS:
+        yield statement.format(
+            hosts=hosts, uuid=uuid, aggregate=AGGREGATE, trait=TRAIT, traits=TRAITS_OF_HOST
+        )
 
 
 def _cpu_ms(server: Server, client: Client, path: str, seconds: float) -> float:
@@ -85,8 +103,8 @@ def _cpu_ms(server: Server, client: Client, path: str, seconds: float) -> float:
     return 1000 * (server.cpu_seconds() - cpu) / count
 
 
-def _changed_ms(client: Client, hosts: list[str], path: str) -> float:
-    """How much a search slows down by a change of one host before it, median of pairs."""
+def _changed_ms(server: Server, client: Client, hosts: list[str], path: str) -> float:
+    """How much more CPU a search takes after a change of one host, median of pairs."""
     extra = []
     for number, host in enumerate(hosts):
         inventories = {"VCPU": {"total": 64 + number % 2}, "MEMORY_MB": {"total": 65536}}
@@ -100,28 +118,58 @@ def _changed_ms(client: Client, hosts: list[str], path: str) -> float:
         )
         times = []
         for _ in range(2):
-            start = time.perf_counter()
+            start = server.cpu_seconds()
             client.must("GET", path)
-            times.append(time.perf_counter() - start)
+            times.append(server.cpu_seconds() - start)
         extra.append(times[0] - times[1])
     return 1000 * statistics.median(extra)
 
 
-def measure(server: Server, hosts: int, seconds: float) -> Size:
-    """Measure one fresh server."""
+@dataclass(frozen=True)
+class First:
+    """The first search of a fresh worker.
+
+    :ivar idle_mib: the memory of the worker before it.
+    """
+
+    seconds: float
+    cpu_s: float
+    idle_mib: float
+    answer: Any
+
+
+def first_search(server: Server) -> First:
+    """Measure a fresh server when it is asked for candidates."""
     client = Client(server.url)
     client.must("GET", "/resource_classes")
     idle = server.resident_mib()
     cpu, start = server.cpu_seconds(), time.perf_counter()
-    found = client.must("GET", f"{FLAT_QUERY}&limit=100")
-    cold, cold_cpu = time.perf_counter() - start, server.cpu_seconds() - cpu
+    answer = client.must("GET", f"{FLAT_QUERY}&limit=100")
+    return First(time.perf_counter() - start, server.cpu_seconds() - cpu, idle, answer)
+
+
+def measure(server: Server, hosts: int, seconds: float) -> Size:
+    """Measure one fresh server."""
+    first = first_search(server)
+    client = Client(server.url)
     few = _cpu_ms(server, client, f"{FLAT_QUERY}&limit=10", seconds)
     many = _cpu_ms(server, client, f"{FLAT_QUERY}&limit=1000", seconds)
     nothing = _cpu_ms(server, client, NOTHING, seconds)
-    changed = _changed_ms(client, list(found["provider_summaries"]), f"{FLAT_QUERY}&limit=10")
+    changed = _changed_ms(
+        server, client, list(first.answer["provider_summaries"]), f"{FLAT_QUERY}&limit=10"
+    )
     resident = server.resident_mib()
     assert len(family(server.pid)) >= 2, "a parent and its worker"
-    return Size(hosts, cold, cold_cpu, resident - idle, few, many, nothing, changed)
+    return Size(
+        hosts,
+        first.seconds,
+        first.cpu_s,
+        resident - first.idle_mib,
+        few,
+        many,
+        nothing,
+        changed,
+    )
 
 
 def show(console: Console, quick: bool) -> None:
