@@ -100,11 +100,11 @@ class Availability:
         self.show()
 
     def state(self) -> ServiceState:
-        """Return whether the host may be scheduled to, and why not."""
+        """Return whether new instances are allowed on the host, and why not."""
         return self._ledger.service_state(default_enabled=self._default_enabled())
 
     def is_enabled(self) -> bool:
-        """Whether the host may be scheduled to."""
+        """Whether new instances are allowed on the host."""
         return self.state().enabled
 
     @property

@@ -177,7 +177,7 @@ class AgentCommands:
         return [claim.document() for claim in self._claims.claims()]
 
     def clear_fault(self, provider: str) -> bool:
-        """Give a broken device out again, in the next pass.
+        """Offer a device that was marked as broken again, in the next pass.
 
         :param provider: uuid or name of the device's provider.
         :returns: False if it is not marked as broken.

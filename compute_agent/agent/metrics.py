@@ -105,7 +105,7 @@ class BoardCollector:
             "node_last_success_timestamp_seconds": "When a pass of the node last completed.",
             "node_reshape_pending": "1 if a reshape waits for a restart.",
             "node_in_trouble": "1 if the last pass of the node did not complete.",
-            "node_enabled": "1 if the node may be scheduled to.",
+            "node_enabled": "1 if new instances are allowed on the node.",
             "node_faulty_providers": "Providers of devices that are marked as broken.",
         }
         families = {

@@ -91,7 +91,7 @@ class AgentEndpoint:
         return self._told(lambda: self._commands.drop_claim(instance, error, image))
 
     def clear_fault(self, _ctxt: Mapping[str, Any], provider: str) -> bool:
-        """Give a broken device out again; False if it is not marked as broken."""
+        """Offer a device that was marked as broken again; False if it has no mark."""
         return self._told(lambda: self._commands.clear_fault(provider))
 
     def instance_devices(self, _ctxt: Mapping[str, Any], instance: str) -> dict[str, Any] | None:

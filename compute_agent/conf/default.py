@@ -124,7 +124,7 @@ It keeps a fleet that is restarted together, or has waited together, from asking
         "enable_new_services",
         default=True,
         help="""
-Whether a host may be scheduled to when its agent starts for the first time.
+Whether new instances are allowed on a host when its agent starts for the first time.
 
 When off, a new host carries the trait COMPUTE_STATUS_DISABLED until an operator enables it.
 """,

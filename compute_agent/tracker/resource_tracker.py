@@ -77,7 +77,7 @@ class ResourceTracker:
     :param patience: seconds that an order waits for a node whose pass does not end.
     :param clock: seconds, monotonic.
     :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
-    :param is_enabled: whether the host may be scheduled to.
+    :param is_enabled: whether new instances are allowed on the host.
     :param on_registered: called with uuid and name when a node's first pass has completed.
     :param check_assigned: called with the name before that; raises AssignedResourceNotFound when
         what instances were given is not there any more.

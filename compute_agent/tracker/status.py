@@ -162,7 +162,7 @@ class StatusBoard:
             self._nodes[name] = replace(known_status, uuid=uuid, **changes)
 
     def set_availability(self, *, enabled: bool, reason: str) -> None:
-        """Note whether the host may be scheduled to: for the nodes known, and those to come."""
+        """Record whether new instances are allowed on the host, for present and later nodes."""
         with self._mutex:
             self._availability = {"enabled": enabled, "disabled_reason": reason}
             self._nodes = {

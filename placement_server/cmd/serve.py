@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--auth-strategy",
         choices=("keystone", "noauth2"),
-        help="instead of [api]auth_strategy; noauth2 believes every caller",
+        help="instead of [api]auth_strategy; noauth2 trusts every caller",
     )
     return parser
 

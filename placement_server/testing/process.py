@@ -20,7 +20,7 @@ from placement_server.testing.interception import Interception
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 40.0
 OPEN: Final = "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
-"""The options of a server that believes every token."""
+"""The options of a server that trusts every token."""
 
 _LISTENING: Final = re.compile(rb"^placement-server: listening on (\S+)$", re.MULTILINE)
 _POLL_SECONDS: Final = 0.02

@@ -8,9 +8,9 @@
     report   ask the running agent for a pass now
     claims   print which instance holds which CPUs and devices of this host
     drop-claim  forget what an instance holds here, with or without a running agent
-    enable   let the host be scheduled to; asks the running agent
-    disable  let nothing new be scheduled to the host; asks the running agent
-    clear-fault  give a broken device out again; asks the running agent
+    enable   allow new instances on the host; asks the running agent
+    disable  keep new instances away from the host; asks the running agent
+    clear-fault  offer a device again that was marked as broken; asks the running agent
     doctor   check identity, placement, permissions, CPU sets, devices; change nothing
     capture  copy the machine's description into a directory, for a bug report
     dev      agent, scheduler and placement in one, for trying things out
@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--adopt",
         action="store_true",
-        help="take over the provider that placement has under this host's name, for once",
+        help="take over the provider that placement has under this host's name, in this start only",
     )
     plan = _command(commands, "plan", _plan, "print what a pass would change; changes nothing")
     _node_and_json(plan)
@@ -94,11 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     show = _command(commands, "show", _show, "print the tree that placement has")
     _node_and_json(show)
     _parts_of_tree(show)
-    diff = _command(commands, "diff", _diff, "print what two hosts have that is not the same")
+    diff = _command(commands, "diff", _diff, "print the differences between two hosts in placement")
     diff.add_argument("first", metavar="HOST", help="name or uuid of its root provider")
     diff.add_argument("second", metavar="HOST", help="the host it is compared with")
     diff.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    status = _command(commands, "status", _status, "print what the running agent says")
+    status = _command(commands, "status", _status, "print the status of the running agent")
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
     report = _command(commands, "report", _report, "ask the running agent for a pass now")
     report.add_argument("--node", metavar="NODE", help="of this node only")
@@ -108,12 +108,14 @@ def _parser() -> argparse.ArgumentParser:
     claims.add_argument("--json", action="store_true", help="one JSON document on stdout")
     drop = _command(commands, "drop-claim", _drop_claim, "forget what an instance holds here")
     drop.add_argument("consumer", metavar="UUID", help="of the instance, or of the migration")
-    _command(commands, "enable", _enable, "let the host be scheduled to")
-    disable = _command(commands, "disable", _disable, "let nothing new be scheduled to the host")
+    _command(commands, "enable", _enable, "allow new instances on the host")
+    disable = _command(commands, "disable", _disable, "keep new instances away from the host")
     disable.add_argument(
         "--reason", default="", metavar="TEXT", help="shown with the status of the host"
     )
-    fault = _command(commands, "clear-fault", _clear_fault, "give a broken device out again")
+    fault = _command(
+        commands, "clear-fault", _clear_fault, "offer a device again that was marked as broken"
+    )
     fault.add_argument(
         "provider", metavar="PROVIDER", help="uuid or name of the device's resource provider"
     )

@@ -83,8 +83,8 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         type=whole(),
         default=86400,
         metavar="SECONDS",
-        help="report empty trees of hosts without agent not written for so long; default: "
-        "%(default)s",
+        help="report empty trees of hosts without agent that were not written for so long; "
+        "default: %(default)s",
     )
     sources.add_instances(parser)
 

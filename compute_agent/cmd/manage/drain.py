@@ -77,7 +77,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         "disable a host, and follow it until it is empty",
         "Disable a host, by its agent where that is heard, else in placement alone; then print\n"
         "who holds something of it, and which other host has room for each. Guests are moved by\n"
-        "what runs them. The command may be repeated: it goes on with a host that is disabled.",
+        "what runs them. The command may be repeated on a host that is disabled already.",
         STATUS,
     )
     parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
@@ -86,7 +86,10 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("--watch", action="store_true", help="wait until the host is empty")
     parser.add_argument(
-        "--timeout", type=positive, metavar="SECONDS", help="of --watch; default: without end"
+        "--timeout",
+        type=positive,
+        metavar="SECONDS",
+        help="end --watch after this time; default: never",
     )
     parser.add_argument(
         "--interval",
@@ -102,7 +105,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="for all queries, such as member_of=UUID: placement does not keep what was asked for",
+        help="for all queries, such as member_of=UUID: placement does not store requests",
     )
     parser.add_argument("--undo", action="store_true", help="enable a host that was drained")
 

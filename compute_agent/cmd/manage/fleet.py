@@ -60,17 +60,17 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
     for verb, text in (
-        ("enable", "let the host be scheduled to"),
-        ("disable", "let nothing new be scheduled to the host"),
+        ("enable", "allow new instances on the host"),
+        ("disable", "keep new instances away from the host"),
     ):
         parser = add_command(
             commands,
             verb,
             partial(_set_enabled, is_enabled=verb == "enable"),
             text,
-            text[0].upper() + text[1:] + ": by its agent where that is heard, else in placement\n"
-            "alone, so that a dead host can be disabled. An agent that comes back later reports\n"
-            "what it was told itself.",
+            text[0].upper() + text[1:] + ". The agent of the host does it; where no\n"
+            "agent is heard, placement alone is changed, so that a dead host can be disabled. An\n"
+            "agent that comes back later reports the state that it has kept itself.",
         )
         parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
         if verb == "disable":
@@ -81,7 +81,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         commands,
         "report",
         _report,
-        "have the agent of a host report it now",
+        "ask the agent of a host for a pass now",
         "Ask the agent of a host for a pass now, and wait for its end.",
     )
     report.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")

@@ -57,9 +57,9 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     migrate = commands.add_parser(
         "migrate_compute_inventory",
         help="the reshape of this host while no service runs",
-        description="Bring this host's tree in placement to the layout configured now, with what\n"
-        "is allocated there. To be run after an upgrade and before the agent starts; running\n"
-        "it again does nothing, and one that was interrupted is completed.",
+        description="Bring this host's tree in placement, and what is allocated there, to the\n"
+        "layout that is configured now. Run it after an upgrade, before the agent starts. A\n"
+        "second run completes one that was interrupted, and otherwise changes nothing.",
         epilog=MIGRATE_STATUS,
     )
     add_common(migrate, _migrate, exit_of)
@@ -83,8 +83,8 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     delete = commands.add_parser(
         "delete-host",
         help="take a host's tree out of placement",
-        description="Delete every resource provider of a host, which nothing may be allocated of\n"
-        "and whose agent must not run: it would create the host again.",
+        description="Delete every resource provider of a host. Nothing may be allocated on the\n"
+        "host, and its agent must not run: it would create the host again.",
         epilog=STATUS,
     )
     add_common(delete, _delete_host, exit_of)

@@ -9,7 +9,7 @@
     placement adopt UUID                  give this host the identity of a provider that exists
     host list                             the hosts, their agents, and what is used of them
     host show NAME                        the tree of a host, and who holds what of it
-    host enable|disable NAME              let a host be scheduled to, or not
+    host enable|disable NAME              allow new instances on a host, or not
     host drain NAME                       disable a host, and follow it until it is empty
     host report NAME                      have the agent of a host report it now
 

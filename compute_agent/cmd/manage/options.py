@@ -76,7 +76,9 @@ def add_common(
         metavar="SECONDS",
         help="wait this long for each answer of placement; default: [placement]timeout",
     )
-    common.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    common.add_argument(
+        "--dry-run", action="store_true", help="print what would be done, do nothing"
+    )
     common.add_argument("--json", action="store_true", help="one JSON document on stdout")
     common.add_argument("--verbose", action="store_true", help="log everything on stderr")
 

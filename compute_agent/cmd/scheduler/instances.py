@@ -46,7 +46,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="consumer of a move of it that was not ended; may be given several times",
     )
     delete.add_argument(
-        "--local", action="store_true", help="its host is away; refused while its agent is alive"
+        "--local",
+        action="store_true",
+        help="delete it although its host is down; refused while the agent of the host is alive",
     )
     delete.set_defaults(function=_delete, json=True)
 

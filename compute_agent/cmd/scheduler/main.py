@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     serve.set_defaults(function=_serve, json=False)
     status = commands.add_parser("status", help="ask a running scheduler")
-    status.add_argument("what", choices=["upgrade"], help="what old agents still hold back")
+    status.add_argument("what", choices=["upgrade"], help="show what old agents still prevent")
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
     status.set_defaults(function=_upgrade_status)
     return parser

@@ -35,7 +35,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="default: %(default)s"
     )
     top.add_argument(
-        "--count", type=numbers.positive, metavar="N", help="end after N pictures; default: never"
+        "--count",
+        type=numbers.positive,
+        metavar="N",
+        help="end after showing N times; default: never",
     )
     top.set_defaults(function=_top, json=False)
 

@@ -22,7 +22,7 @@ def add_commands(commands: Commands) -> None:
     group.add("list", _list, "list who holds what of a provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
     )
-    change = group.add("set", _set, "make this all that a consumer holds")
+    change = group.add("set", _set, "replace the allocations of a consumer")
     change.add_argument("consumer", metavar="UUID", help="of the consumer")
     change.add_argument(
         "holdings", nargs="+", metavar="PROVIDER:CLASS=N,...", help="all of one provider"

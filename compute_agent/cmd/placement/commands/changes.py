@@ -1,4 +1,4 @@
-"""The command changes: what changed in placement, and what changes."""
+"""The command changes: changes in placement, listed or watched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS: Final = ("id", "at", "root_provider_uuid", "kinds")
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
-    parser = commands.add("changes", _changes, "list what changed, or watch what changes")
+    parser = commands.add("changes", _changes, "list the changes of placement, or watch them")
     parser.add_argument(
         "--after", type=whole(most=_LAST_ID), metavar="ID", help="default: all there are"
     )

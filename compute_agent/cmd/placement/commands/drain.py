@@ -30,7 +30,7 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="for all queries, such as member_of=UUID: placement does not keep what was asked for",
+        help="for all queries, such as member_of=UUID: placement does not store requests",
     )
 
 

@@ -19,10 +19,12 @@ def add_commands(commands: Commands) -> None:
     listing = traits.add("list", _list_traits, "list traits, all or those of a provider")
     listing.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
     listing.add_argument("--prefix", metavar="TEXT", help="beginning with this")
-    listing.add_argument("--associated", action="store_true", help="which some provider has")
+    listing.add_argument(
+        "--associated", action="store_true", help="only traits that a provider has"
+    )
     change = traits.add("set", _set_traits, "make these the traits of a provider")
     change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    change.add_argument("names", nargs="*", metavar="TRAIT", help="none: take all away")
+    change.add_argument("names", nargs="*", metavar="TRAIT", help="without any: remove all")
     change.add_argument("--add", action="store_true", help="keep those that it has")
     change.add_argument("--remove", action="store_true", help="take these away, keep the others")
     _add_names(traits, "traits", "trait")
@@ -39,7 +41,7 @@ def add_commands(commands: Commands) -> None:
     changed = aggregates.add("set", _set_aggregates, "make these the aggregates of a provider")
     changed.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     changed.add_argument(
-        "names", nargs="*", metavar="UUID", help="of aggregates; none: take all away"
+        "names", nargs="*", metavar="UUID", help="of aggregates; without any: remove all"
     )
     changed.add_argument("--add", action="store_true", help="keep those that it has")
     changed.add_argument("--remove", action="store_true", help="take these away, keep the others")

@@ -50,7 +50,7 @@ def add_commands(commands: Commands) -> None:
     tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
     tree.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     tree.add_argument("--class", dest="resource_class", metavar="CLASS", help="this class only")
-    tree.add_argument("--used", action="store_true", help="only what something is used of")
+    tree.add_argument("--used", action="store_true", help="only providers that are in use")
     tree.add_argument("--apart", action="store_true", help="a line for each of equal devices too")
     tree.add_argument("--traits", action="store_true", help="with the traits")
     tree.add_argument("--full", action="store_true", help="with all inventories and traits")

@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
     )
     capacity.add_argument("--trees", action="store_true", help="a line for each tree")
     report = commands.add(
-        "fragmentation", _fragmentation, "show what is free, and what of it is of no use"
+        "fragmentation", _fragmentation, "show what is free, and what of it cannot be used"
     )
     report.add_argument("shapes", nargs="+", metavar="CLASS=N,...", help="requests to come")
     report.add_argument(
