@@ -46,15 +46,19 @@ def asked_for(header: str | None) -> Microversion | None:
     """
     if header is None or SERVICE_TYPE not in header.lower():
         return None
-    asked = version_asked_for(header, SERVICE_TYPE)
-    if asked is None:
+    requested_version = version_asked_for(header, SERVICE_TYPE)
+    if requested_version is None:
         return None
-    if asked == "latest":
+    if requested_version == "latest":
         return MAX
-    major, _, minor = asked.partition(".")
-    if not (major.isdecimal() and minor.isdecimal() and len(asked) <= _LONGEST):
-        raise InvalidVersionString(asked, f"{SERVICE_TYPE} wants two integers, such as {MAX}")
+    major, _, minor = requested_version.partition(".")
+    if not (major.isdecimal() and minor.isdecimal() and len(requested_version) <= _LONGEST):
+        raise InvalidVersionString(
+            requested_version, f"{SERVICE_TYPE} wants two integers, such as {MAX}"
+        )
     version = Microversion(int(major), int(minor))
     if not MIN <= version <= MAX:
-        raise UnacceptableVersion(f"{SERVICE_TYPE} {asked}, of which there are {MIN} to {MAX}")
+        raise UnacceptableVersion(
+            f"{SERVICE_TYPE} {requested_version}, of which there are {MIN} to {MAX}"
+        )
     return version

@@ -117,12 +117,12 @@ def negotiate(header: str | None) -> Microversion:
 
 def version_asked_for(header: str, service_type: str) -> str | None:
     """Return the version in the last item for a service type; None when there is no such item."""
-    asked = None
+    requested_version = None
     for item in header.split(","):
         service, blank, version = item.strip().partition(" ")
         if blank and service.lower() == service_type:
-            asked = version.strip()
-    return asked
+            requested_version = version.strip()
+    return requested_version
 
 
 def _parse(asked: str | None) -> Microversion:

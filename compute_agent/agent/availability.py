@@ -49,8 +49,8 @@ class FailedBuilds:
 
     def speak_against_the_host(self, threshold: int) -> bool:
         """Whether as many failed as are tolerated; `threshold` 0: never."""
-        known = set(self.images.values()) - {""}
-        one_image = len(known) == 1 and "" not in self.images.values()
+        known_images = set(self.images.values()) - {""}
+        one_image = len(known_images) == 1 and "" not in self.images.values()
         return 0 < threshold <= len(self.images) and not one_image
 
 

@@ -100,12 +100,12 @@ class ChangeFollower:
             return self._failed(error)
         self._recovered()
         is_first, self._after = self._after is None, changes.last
-        changed = [node for node, root in nodes.items() if is_first or root in changes.roots]
+        changed_nodes = [node for node, root in nodes.items() if is_first or root in changes.roots]
         self._board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
         if not self._stopping.is_set():
-            for node in changed:
+            for node in changed_nodes:
                 self._on_change(node)
-        answered_early = not changed and self._clock() - begun < FIRST_PAUSE
+        answered_early = not changed_nodes and self._clock() - begun < FIRST_PAUSE
         return FIRST_PAUSE if answered_early else 0.0
 
     def _not_offered(self, error: errors.PlacementError) -> float:

@@ -239,10 +239,10 @@ class AgentCommands:
     def _running(self) -> frozenset[str] | None:
         """Return the instances here; None: unknown, as while the hypervisor is away."""
         try:
-            listed = self._parts.driver.list_instance_uuids()
+            guest_uuids = self._parts.driver.list_instance_uuids()
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             return None
-        return None if listed is None else frozenset(listed)
+        return None if guest_uuids is None else frozenset(guest_uuids)
 
     def _under_way(self, node: str, running: frozenset[str] | None) -> int:
         """Return how many builds, resizes and migrations a node has to do.

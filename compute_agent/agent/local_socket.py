@@ -203,8 +203,8 @@ class _Handler(socketserver.StreamRequestHandler):
             command = self.server.commands[name]
             signature = inspect.signature(command)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            known = ", ".join(sorted(self.server.commands))
-            return {"error": f"The request is not understood; commands are: {known}."}
+            command_names = ", ".join(sorted(self.server.commands))
+            return {"error": f"The request is not understood; commands are: {command_names}."}
         if name in self.server.changes and (sender := self._sender()) not in self.server.owners:
             LOG.warning("Refused the command %s on the status socket to user id %d.", name, sender)
             return {

@@ -170,18 +170,18 @@ class ClaimBook:
         self.forget_stale(node)
         tree, root = self._tracker.reported(node)
         there = units_of(tree, root)
-        lost = [
+        lost_units = [
             f"{unit.resource_class} {unit.name} of {claim.instance}"
             for claim in self.claims()
             if claim.node == node
             for unit in claim.units
             if unit not in there
         ]
-        if lost:
+        if lost_units:
             raise errors.AssignedResourceNotFound(
-                f"Node {node} no longer has what was given to instances: {'; '.join(lost)}. Bring "
-                "the devices or the options back; or, where the instance can do without, drop its "
-                "claim with `compute-agent drop-claim INSTANCE`, and start again."
+                f"Node {node} no longer has what was given to instances: {'; '.join(lost_units)}. "
+                "Bring the devices or the options back; or, where the instance can do without, "
+                "drop its claim with `compute-agent drop-claim INSTANCE`, and start again."
             )
 
     def forget_stale(self, node: str) -> list[str]:
@@ -193,28 +193,32 @@ class ClaimBook:
         :raises PlacementError: placement could not be asked.
         """
         claims = self._claims_on(node)
-        listed = self._driver.list_instance_uuids() if claims else []
-        gone = self._held_by_nobody(claims, listed)
-        if gone and listed is None:
+        guest_uuids = self._driver.list_instance_uuids() if claims else []
+        stale_claims = self._held_by_nobody(claims, guest_uuids)
+        if stale_claims and guest_uuids is None:
             tree, root = self._tracker.reported(node)
             own = tree.get_provider_uuids(root)
             records = [
                 self._report.placement.allocations.get_allocs_for_consumer(claim.instance)
-                for claim in gone
+                for claim in stale_claims
             ]
-            told = zip(gone, records, strict=True)
-            gone = [claim for claim, record in told if has_moved(claim, record, own)]
+            records_of_claims = zip(stale_claims, records, strict=True)
+            stale_claims = [
+                claim for claim, record in records_of_claims if has_moved(claim, record, own)
+            ]
         # what was claimed again meanwhile is another claim, and stays
         current_claims = self._ledger.claims()
-        gone = [claim for claim in gone if current_claims.get(claim.consumer) == claim]
-        self._ledger.change_claims(drop=[claim.consumer for claim in gone])
-        for claim in gone:
+        stale_claims = [
+            claim for claim in stale_claims if current_claims.get(claim.consumer) == claim
+        ]
+        self._ledger.change_claims(drop=[claim.consumer for claim in stale_claims])
+        for claim in stale_claims:
             LOG.info(
                 "Node %s: the claim of %s is dropped: it does not run here and holds nothing here.",
                 node,
                 claim.consumer,
             )
-        return [claim.consumer for claim in gone]
+        return [claim.consumer for claim in stale_claims]
 
     def unfounded(self, node: str) -> list[Claim]:
         """Return the claims of a node that nobody holds, of instances not known to run here.
@@ -239,9 +243,9 @@ class ClaimBook:
         suspects = [claim for claim in claims if claim.instance not in running]
         if not suspects:
             return []
-        asked = {uuid for claim in suspects for uuid in claim.amounts}
+        providers = {uuid for claim in suspects for uuid in claim.amounts}
         held_amounts = {
-            uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(asked)
+            uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(providers)
         }
         return stale(suspects, held_amounts, others=running | self._ledger.claims().keys())
 
@@ -297,12 +301,12 @@ class ClaimBook:
         if not request.apart_from or request.instance in self._ledger.claims():
             return []
         claimed = {claim.instance for claim in self.claims() if claim.consumer == claim.instance}
-        known = claimed.union(self._driver.list_instance_uuids() or ())
+        present_consumers = claimed.union(self._driver.list_instance_uuids() or ())
         held_by = self._report.placement.allocations.get_allocs_for_consumer
         # one that has moved away, or is deleted, is only still to be cleared up
         return [
             member
-            for member in sorted(known & request.apart_from - {request.instance})
+            for member in sorted(present_consumers & request.apart_from - {request.instance})
             if not of_record(held_by(member)).keys().isdisjoint(own)
         ]
 
@@ -324,8 +328,8 @@ class ClaimBook:
         own = (
             frozenset(known_claim.units) if known_claim is not None and not moving else frozenset()
         )
-        taken = taken_units(self.claims(), request.instance, units, guests, moving=moving)
-        found, short = chosen(wanted, units, taken, own)
+        taken_names = taken_units(self.claims(), request.instance, units, guests, moving=moving)
+        found_units, short = chosen(wanted, units, taken_names, own)
         if short:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {node} cannot give {request.instance} what was allocated: "
@@ -336,16 +340,18 @@ class ClaimBook:
         else:
             but = "" if moving else request.instance
             others = used_cells(self._claims_on(node), cells, guests, but=but)
-            use = CellOccupancy(cells, others, taken)
+            use = CellOccupancy(cells, others, taken_names)
             places = choose_cells(request, wanted, tree, root, use, self._policy)
-            found, _short = chosen(wanted, units, taken, preferred_units(own, units, places))
+            found_units, _short = chosen(
+                wanted, units, taken_names, preferred_units(own, units, places)
+            )
         claim = Claim(
             consumer=request.instance,
             node=node,
             amounts=wanted,
             instance=request.instance,
             claimed_at=known_claim.claimed_at if known_claim and not moving else self._clock(),
-            units=found,
+            units=found_units,
             providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
             migration=request.migration or (known_claim.migration if known_claim else ""),
             cells=places,
@@ -371,8 +377,8 @@ class ClaimBook:
         if not cells or cell_providers(tree, root):
             return []
         guests = self._guests()
-        taken = taken_units(self.claims(), "", units_of(tree, root), guests, moving=False)
-        use = CellOccupancy(cells, used_cells(self._claims_on(node), cells, guests), taken)
+        taken_names = taken_units(self.claims(), "", units_of(tree, root), guests, moving=False)
+        use = CellOccupancy(cells, used_cells(self._claims_on(node), cells, guests), taken_names)
         return [
             {
                 "id": cell.id,

@@ -109,13 +109,13 @@ def _flat(
     whole = needs.nodes[0]
     if not needs.asked and not whole.pinned:
         return ()
-    chosen = numa_fit.fit(needs, free, policy.networks, packing=policy.packing)
-    if chosen is None and not needs.asked:
+    cells = numa_fit.fit(needs, free, policy.networks, packing=policy.packing)
+    if cells is None and not needs.asked:
         # on one cell where that is possible, as nobody asked for it
         return numa_fit.spread(whole, free)
-    if chosen is None:
+    if cells is None:
         _refuse(request, needs, free, policy)
-    return chosen
+    return cells
 
 
 def _nested(
@@ -144,10 +144,10 @@ def _nested(
         for group, uuids in request.providers_of.items()
         if (named := _GUEST_NODE.fullmatch(group)) and uuids and uuids[0] in cell_of
     }
-    chosen = numa_fit.fit(needs, given_cells, policy.networks, packing=policy.packing, bound=bound)
-    if chosen is None:
+    cells = numa_fit.fit(needs, given_cells, policy.networks, packing=policy.packing, bound=bound)
+    if cells is None:
         _refuse(request, needs, given_cells, policy)
-    return chosen
+    return cells
 
 
 def _given(
@@ -181,9 +181,9 @@ def _has_any(cell: FreeCell) -> bool:
 
 
 def _free_cpus(tree: ProviderTree, uuid: str, use: CellOccupancy) -> tuple[int, ...]:
-    taken = {unit.name for unit in use.taken if unit.provider_uuid == uuid}
+    taken_cpus = {unit.name for unit in use.taken if unit.provider_uuid == uuid}
     units = tree.data(uuid).resources.get(PCPU, frozenset())
-    return tuple(sorted(int(u.identifier) for u in units if u.identifier not in taken))
+    return tuple(sorted(int(u.identifier) for u in units if u.identifier not in taken_cpus))
 
 
 def _refuse(

@@ -79,10 +79,10 @@ def has_moved(claim: Claim, record: Mapping[str, Any], own: Collection[str]) -> 
 
 def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
     """Return the amounts on this node, checked against what placement holds."""
-    asked = request.amounts or held
+    amounts = request.amounts or held
     lacking = [
         f"{short.amount} {short.resource_class} on provider {short.provider}"
-        for short in shortfalls(held, asked)
+        for short in shortfalls(held, amounts)
     ]
     if lacking:
         raise errors.ComputeResourcesUnavailable(
@@ -90,15 +90,15 @@ def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str)
             f"{', '.join(lacking)}. Schedule the instance again."
         )
     members = set(tree.get_provider_uuids(root))
-    own = {uuid: dict(classes) for uuid, classes in asked.items() if uuid in members}
+    own = {uuid: dict(classes) for uuid, classes in amounts.items() if uuid in members}
     for uuid, classes in own.items():
         provider = tree.data(uuid)
-        gone = sorted(classes.keys() - provider.inventory.keys())
-        if DEVICE_MISSING in provider.traits or gone:
+        missing_classes = sorted(classes.keys() - provider.inventory.keys())
+        if DEVICE_MISSING in provider.traits or missing_classes:
             raise errors.AssignedResourceNotFound(
-                f"{', '.join(gone or sorted(classes))} of provider {provider.name} ({uuid}) was "
-                f"allocated for {request.instance}, and this host does not have it any more. "
-                "Schedule the instance again."
+                f"{', '.join(missing_classes or sorted(classes))} of provider {provider.name} "
+                f"({uuid}) was allocated for {request.instance}, and this host does not have it "
+                "any more. Schedule the instance again."
             )
     return own
 

@@ -40,7 +40,7 @@ def differences(
     """
     units = units_of(tree, root)
     described = {uuid: devices for uuid, devices in guests.items() if devices is not None}
-    seen = holdings({}, described, units)
+    seen_units = holdings({}, described, units)
     claim_of = {claim.consumer: claim for claim in claims}
     differences: dict[str, str] = {}
     for instance in sorted(guests):
@@ -53,7 +53,9 @@ def differences(
             continue  # that is another kind of drift
         sentences = list(_beyond(tree, claim_of.get(instance), held_amounts))
         if instance in described:
-            sentences += _other_units(tree, units, seen.get(instance, frozenset()), held_amounts)
+            sentences += _other_units(
+                tree, units, seen_units.get(instance, frozenset()), held_amounts
+            )
             sentences += _other_cells(tree, root, described[instance], held_amounts)
         if sentences:
             differences[instance] = "; ".join(dict.fromkeys(sentences))

@@ -43,10 +43,10 @@ def presence(driver: ComputeDriver, claims: Iterable[Claim], now: float) -> Pres
     :param now: seconds since the epoch.
     :raises HypervisorUnavailable: and whatever else the driver raises.
     """
-    listed = driver.list_instance_uuids()
+    guest_uuids = driver.list_instance_uuids()
     since = now - BUILDING_SECONDS
-    claimed = frozenset(c.consumer for c in claims if listed is None or c.claimed_at > since)
-    return Presence(None if listed is None else frozenset(listed), claimed)
+    claimed = frozenset(c.consumer for c in claims if guest_uuids is None or c.claimed_at > since)
+    return Presence(None if guest_uuids is None else frozenset(guest_uuids), claimed)
 
 
 def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, InstanceDevices | None]:
@@ -54,10 +54,10 @@ def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, Instance
 
     Where the driver does not list its guests, those with a claim are asked for.
     """
-    listed = driver.get_devices_of_instances()
-    if listed is None:
+    devices_of_guests = driver.get_devices_of_instances()
+    if devices_of_guests is None:
         return {c.instance: driver.get_instance_devices(c.instance) for c in claims}
-    return dict(listed)
+    return dict(devices_of_guests)
 
 
 def cannot_tell(driver: ComputeDriver) -> str:

@@ -42,8 +42,8 @@ class FreeCell:
 
 def cells_of(facts: Mapping[str, Any]) -> tuple[HostCell, ...]:
     """Return the cells in the facts of a driver; empty where it does not report what guests get."""
-    told = facts.get("numa_topology")
-    cells = json.loads(told) if isinstance(told, str) else told
+    topology = facts.get("numa_topology")
+    cells = json.loads(topology) if isinstance(topology, str) else topology
     return tuple(
         HostCell(
             int(cell["id"]),

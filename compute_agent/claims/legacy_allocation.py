@@ -138,19 +138,19 @@ def _on_root(instance: str, needs: Mapping[str, int], tree: ProviderTree, root: 
     :raises ComputeResourcesUnavailable: the root has nothing of a class.
     """
     amounts: MutableAmounts = {}
-    lacking = []
+    missing_classes = []
     for resource_class, amount in needs.items():
         if resource_class in tree.data(root).inventory:
             amounts.setdefault(root, {})[resource_class] = amount
         elif resource_class != DISK:
-            lacking.append(resource_class)
+            missing_classes.append(resource_class)
         elif (pool := _pool_of(tree, root)) is not None:
             amounts.setdefault(pool, {})[resource_class] = amount
-    if lacking:
+    if missing_classes:
         raise errors.ComputeResourcesUnavailable(
             f"{instance} came without an allocation, and the root provider "
-            f"{tree.data(root).name} ({root}) has no {', '.join(sorted(lacking))} to give: on a "
-            "host with NUMA cells or devices of its own the caller must name the allocations."
+            f"{tree.data(root).name} ({root}) has no {', '.join(sorted(missing_classes))} to give: "
+            "on a host with NUMA cells or devices of its own the caller must name the allocations."
         )
     return amounts
 

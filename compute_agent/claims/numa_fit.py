@@ -73,9 +73,9 @@ def fit(
     :param bound: node to the id of the cell that it must be on.
     """
     ordered = sorted(cells, key=lambda cell: (_room(cell) if packing else _less(cell), cell.id))
-    for chosen in _assignments(needs.nodes, ordered, bound or {}):
-        if networks.reached([claimed.cell for claimed in chosen], needs):
-            return chosen
+    for cells_of_nodes in _assignments(needs.nodes, ordered, bound or {}):
+        if networks.reached([claimed.cell for claimed in cells_of_nodes], needs):
+            return cells_of_nodes
     return None
 
 
@@ -85,12 +85,12 @@ def spread(node: NodeNeed, cells: Sequence[FreeCell]) -> tuple[ClaimedCell, ...]
     Its other CPUs float and its memory is anywhere, so only what is pinned counts. Empty: there
     are not as many CPUs.
     """
-    left, chosen = node.pinned, []
+    remaining_cpus, chosen_cells = node.pinned, []
     for cell in sorted(cells, key=lambda cell: (-len(cell.pinnable), cell.id)):
-        if own := cell.pinnable[:left]:
-            chosen.append(ClaimedCell(cell.id, pinned_cpus=own))
-            left -= len(own)
-    return () if left else tuple(chosen)
+        if own := cell.pinnable[:remaining_cpus]:
+            chosen_cells.append(ClaimedCell(cell.id, pinned_cpus=own))
+            remaining_cpus -= len(own)
+    return () if remaining_cpus else tuple(chosen_cells)
 
 
 def shortage(node: NodeNeed, cells: Sequence[FreeCell]) -> str:

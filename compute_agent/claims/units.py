@@ -46,27 +46,27 @@ def holdings(
     :param units: every unit of the node.
     """
     ordered = sorted(units, key=_by_number)
-    held_units = {instance: set(given) for instance, given in claimed.items()}
+    held_units = {instance: set(given_units) for instance, given_units in claimed.items()}
     for instance, devices in guests.items():
         cpus = {str(cpu) for cpu in devices.pinned_cpus}
         others = {*map(str, devices.pci_addresses), *devices.pmem}
-        seen = {
+        seen_units = {
             unit
             for unit in ordered
             if unit.name in (cpus if unit.resource_class == PCPU else others)
         }
-        given = held_units.setdefault(instance, set())
-        given -= set(_replaced(given, seen))
-        given |= seen
-    taken = {unit for given in held_units.values() for unit in given}
+        given_units = held_units.setdefault(instance, set())
+        given_units -= set(_replaced(given_units, seen_units))
+        given_units |= seen_units
+    taken_units = {unit for given_units in held_units.values() for unit in given_units}
     for instance, devices in sorted(guests.items()):
         for parent, amount in sorted(Counter(str(mdev.parent) for mdev in devices.mdevs).items()):
             places = [unit for unit in ordered if unit.name.partition("/")[0] == parent]
             missing = amount - sum(unit in held_units[instance] for unit in places)
-            more = [unit for unit in places if unit not in taken][: max(missing, 0)]
+            more = [unit for unit in places if unit not in taken_units][: max(missing, 0)]
             held_units[instance].update(more)
-            taken.update(more)
-    return {instance: frozenset(given) for instance, given in held_units.items()}
+            taken_units.update(more)
+    return {instance: frozenset(given_units) for instance, given_units in held_units.items()}
 
 
 def is_visible(unit: AssignedUnit) -> bool:

@@ -76,10 +76,10 @@ class Screen:
     def is_left(self, seconds: float) -> bool:
         """Wait so many seconds; return at once with True when q is pressed."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining_seconds := end - time.monotonic()) > 0:
             if self._settings is None:
-                time.sleep(left)
-            elif select.select([sys.stdin], [], [], left)[0]:
+                time.sleep(remaining_seconds)
+            elif select.select([sys.stdin], [], [], remaining_seconds)[0]:
                 # a text stream would keep to itself what it has read beyond the first key
                 keys = os.read(sys.stdin.fileno(), 64)
                 if b"q" in keys or not keys:

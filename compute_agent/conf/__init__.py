@@ -113,14 +113,14 @@ def reload(conf: cfg.ConfigOpts) -> list[str]:
         # mutating accepts a value of the wrong type, which fails only when it is read, so the
         # files are tried on a configuration of its own first
         new_config(default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
-        changed = conf.mutate_config_files()
+        changed_options = conf.mutate_config_files()
     except (cfg.Error, errors.InvalidConfiguration) as error:
         raise errors.InvalidConfiguration(
             f"The configuration is not reloaded, the values read before stay in force: {error}"
         ) from error
     lines = [
         f"[{group or 'DEFAULT'}]{name}: {old!r} -> {new!r}"
-        for (group, name), (old, new) in changed.items()
+        for (group, name), (old, new) in changed_options.items()
     ]
     return sorted(lines)
 

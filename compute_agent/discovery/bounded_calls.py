@@ -129,11 +129,11 @@ class BoundedCalls:
         call = _Call(self, name, function)
         self._begin(call, timeout)
         while not self._is_over(call):
-            left = call.began + self._limit(timeout) - time.monotonic()
-            if left <= 0.0:
+            remaining_seconds = call.began + self._limit(timeout) - time.monotonic()
+            if remaining_seconds <= 0.0:
                 self._give_up(call)
             else:
-                call.wake.acquire(timeout=left)
+                call.wake.acquire(timeout=remaining_seconds)
         if call.error is not None:
             try:
                 raise call.error
@@ -173,10 +173,10 @@ class BoundedCalls:
                     raise CallHangs(str(hung_call.seen()))
                 if not (self._one_at_a_time and self._running):
                     break
-                left = call.began + self._limit(timeout) - time.monotonic()
-                if left <= 0.0:
+                remaining_seconds = call.began + self._limit(timeout) - time.monotonic()
+                if remaining_seconds <= 0.0:
                     raise CallHangs(str(next(iter(self._running)).seen()))
-                self._changed.wait(left)
+                self._changed.wait(remaining_seconds)
             self._running[call] = None
             call.step(call.name)
             inbox = self._idle.pop() if self._idle else None

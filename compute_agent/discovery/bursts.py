@@ -24,8 +24,8 @@ def report_bursts(
     """
     while (first := next_event(None)) is not None:
         deadline = time.monotonic() + LONGEST
-        while (left := deadline - time.monotonic()) > 0:
-            event = next_event(min(quiet, left))
+        while (remaining_seconds := deadline - time.monotonic()) > 0:
+            event = next_event(min(quiet, remaining_seconds))
             if event is None:
                 return
             if not event:

@@ -22,10 +22,10 @@ def discover() -> tuple[PmemNamespace, ...]:
     text = program.output_of(COMMAND)
     # nothing is printed where there is no namespace
     try:
-        listed = json.loads(text) if text.strip() else []
+        document = json.loads(text) if text.strip() else []
         # one namespace may be printed without a list around it
-        found = _namespaces([listed] if isinstance(listed, dict) else listed)
-        return tuple(sorted(found, key=lambda namespace: namespace.name))
+        namespaces = _namespaces([document] if isinstance(document, dict) else document)
+        return tuple(sorted(namespaces, key=lambda namespace: namespace.name))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         output = f"the output of {shlex.join(COMMAND)}"
         raise FactMalformed(output, text, "a JSON list of namespaces") from error

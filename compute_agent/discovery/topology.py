@@ -103,12 +103,14 @@ def join_gpus(
     found_cells: tuple[NumaCell, ...],
 ) -> tuple[PhysicalGpu, ...]:
     """Return the GPUs of sysfs with NVML's facts of the same addresses, without lost GPUs."""
-    seen = {gpu.address: gpu for gpu in reading.gpus}
-    for address in sorted(seen.keys() - {gpu.address for gpu in found}):
+    gpus_by_address = {gpu.address: gpu for gpu in reading.gpus}
+    for address in sorted(gpus_by_address.keys() - {gpu.address for gpu in found}):
         machine.warn(f"NVML sees GPU {address}, sysfs does not; left out")
     ids = frozenset(cell.id for cell in found_cells)
     return tuple(
-        _with_nvml(gpu, seen[gpu.address], ids) if gpu.address in seen else gpu
+        _with_nvml(gpu, gpus_by_address[gpu.address], ids)
+        if gpu.address in gpus_by_address
+        else gpu
         for gpu in found
         if gpu.address not in reading.lost
     )

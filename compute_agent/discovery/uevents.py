@@ -57,13 +57,13 @@ def kernel_socket() -> socket.socket:
 
     :raises OSError: it is not permitted here.
     """
-    heard = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, PROTOCOL)
+    events = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, PROTOCOL)
     try:
-        heard.bind((0, KERNEL_GROUP))
+        events.bind((0, KERNEL_GROUP))
     except OSError:
-        heard.close()
+        events.close()
         raise
-    return heard
+    return events
 
 
 class HardwareEvents:
@@ -102,8 +102,8 @@ class HardwareEvents:
         sources: list[socket.socket | int] = [self._source, self._woken]
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            ready, _, _ = select.select(sources, [], [], left)
+            remaining_seconds = None if until is None else max(0.0, until - time.monotonic())
+            ready, _, _ = select.select(sources, [], [], remaining_seconds)
             if self._woken in ready:
                 return None
             if not ready:

@@ -62,8 +62,8 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
     yield from _guests(parts)
     is_new = parts.setup.is_unwritten
     for name, uuid in nodes.items():
-        known = "has no uuid yet; its first start makes one" if is_new else f"is {uuid}"
-        yield Diagnosis(Level.FINE, "identity", f"node {name} {known}")
+        uuid_text = "has no uuid yet; its first start makes one" if is_new else f"is {uuid}"
+        yield Diagnosis(Level.FINE, "identity", f"node {name} {uuid_text}")
         yield from _machine(parts, name)
         yield from _next_start(parts, name, uuid)
 
@@ -84,8 +84,8 @@ def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
         return
     span = f"{version_text(offered.minimum)} to {version_text(offered.maximum)}"
     if offered.maximum < SCHEDULER_NEEDS:
-        needed = version_text(SCHEDULER_NEEDS)
-        text = f"it offers {span}; compute-scheduler needs {needed}: upgrade placement"
+        needed_version = version_text(SCHEDULER_NEEDS)
+        text = f"it offers {span}; compute-scheduler needs {needed_version}: upgrade placement"
         yield Diagnosis(Level.WARNING, "placement", text)
     else:
         yield Diagnosis(Level.FINE, "placement", f"it answers and offers {span}")
@@ -114,11 +114,11 @@ def _may_reshape(connection: Connection) -> Diagnosis:
 def _guests(parts: AgentParts) -> Iterator[Diagnosis]:
     """Check that the driver lists its guests, without which the agent cannot find orphans."""
     try:
-        listed = parts.driver.list_instance_uuids()
+        guest_uuids = parts.driver.list_instance_uuids()
     except errors.ComputeAgentError as error:
         yield Diagnosis(Level.ERROR, "guests", str(error))
         return
-    if listed is not None:
+    if guest_uuids is not None:
         return
     text = cannot_tell(parts.driver)
     if parts.conf.compute_agent.heal_orphans:
@@ -220,8 +220,8 @@ def _unmanaged(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:
     """Check that devices which nobody binds for a guest are bound to a driver that passes them."""
     for provider in layout.providers:
         for address in sorted(provider.unmanaged):
-            known = machine.sys.names(f"{pci.DEVICES}/{address}")
-            if not known or pci.can_be_passed(machine, address):
+            names = machine.sys.names(f"{pci.DEVICES}/{address}")
+            if not names or pci.can_be_passed(machine, address):
                 continue
             driver = pci.driver_of(machine, address)
             binding = f"is bound to {driver}" if driver else "is unbound"

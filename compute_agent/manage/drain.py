@@ -140,13 +140,13 @@ class PlacementHosts:
     def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
         """Return a root with room for what is asked for, else None and why."""
         version = self._placement.connection.newest()
-        asked = [
+        parameters = [
             parameter
             for parameter in query
             if version >= _ROOT_REQUIRED_SINCE or parameter[0] != "root_required"
         ]
         answer = self._placement.candidates.get_allocation_candidates(
-            [*asked, ("limit", str(_ASKED_AT_ONCE))]
+            [*parameters, ("limit", str(_ASKED_AT_ONCE))]
         )
         for request in answer.allocation_requests:
             root = _host_of(answer.provider_summaries, request)
@@ -179,9 +179,11 @@ def what_if(
     kind = errors.PlacementError
     shape = response_schemas.WHAT_IF
     answers = responses.body_of(response, kind, doing, "POST", path, shape)["answers"]
-    [asked] = question
-    if len(answers) != 1 or _ANSWERS[asked].misfit(answers[0]) is not None:
-        responses.raise_malformed(response, kind, doing, "POST", path, _ANSWERS[asked].words)
+    [kind_of_question] = question
+    if len(answers) != 1 or _ANSWERS[kind_of_question].misfit(answers[0]) is not None:
+        responses.raise_malformed(
+            response, kind, doing, "POST", path, _ANSWERS[kind_of_question].words
+        )
     return answers[0]
 
 
@@ -225,13 +227,13 @@ def holder_of(
     consumer: str, record: Mapping[str, Any], providers: Collection[str] | None = None
 ) -> Holder:
     """Return a consumer with what it holds of some providers, of all by default."""
-    held = {
+    held_amounts = {
         provider: part["resources"]
         for provider, part in record["allocations"].items()
         if providers is None or provider in providers
     }
     kind = record.get("consumer_type")
-    return Holder(consumer, None if kind == UNTYPED else kind, held)
+    return Holder(consumer, None if kind == UNTYPED else kind, held_amounts)
 
 
 def moves(

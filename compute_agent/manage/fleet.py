@@ -73,13 +73,13 @@ def roots(placement: PlacementApi, name: str | None = None) -> list[tuple[str, s
     :param name: part of the names that are wanted.
     :raises PlacementError: placement cannot be read.
     """
-    listed = placement.providers.listed("required=COMPUTE_NODE", "Listing the hosts")
-    found = [
+    providers = placement.providers.listed("required=COMPUTE_NODE", "Listing the hosts")
+    found_roots = [
         (str(provider["uuid"]), str(provider["name"]))
-        for provider in listed
+        for provider in providers
         if provider["parent_provider_uuid"] is None and (name is None or name in provider["name"])
     ]
-    return sorted(found, key=lambda root: root[1])
+    return sorted(found_roots, key=lambda root: root[1])
 
 
 def trees(
@@ -106,13 +106,13 @@ def consumers(
     placement: PlacementApi, tree: Sequence[ProviderLines]
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return who holds what of a tree: consumer, provider, amounts by resource class."""
-    held: dict[str, dict[str, dict[str, int]]] = {}
+    held_amounts: dict[str, dict[str, dict[str, int]]] = {}
     for provider in tree:
         if any(line.used for line in provider.inventories.values()):
-            taken = placement.providers.allocations(provider.uuid, provider.name)
-            for consumer, record in taken.items():
-                held.setdefault(consumer, {})[provider.uuid] = dict(record["resources"])
-    return held
+            allocations = placement.providers.allocations(provider.uuid, provider.name)
+            for consumer, record in allocations.items():
+                held_amounts.setdefault(consumer, {})[provider.uuid] = dict(record["resources"])
+    return held_amounts
 
 
 def described(tree: Sequence[ProviderLines], agents: Agents | None) -> FleetHost:
@@ -142,18 +142,18 @@ def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
 
     :raises Refused: there is none, or it is no root.
     """
-    found = placement.providers.by_name(name) or placement.providers.get(name)
-    if found is None:
+    provider = placement.providers.by_name(name) or placement.providers.get(name)
+    if provider is None:
         raise CommandRefused(
             f"Placement has no resource provider {name!r}; `compute-manage host list` shows the "
             "hosts that it has. Nothing was changed."
         )
-    if found["parent_provider_uuid"] is not None:
+    if provider["parent_provider_uuid"] is not None:
         raise CommandRefused(
             f"The resource provider {name!r} is not a host: it has the parent "
-            f"{found['parent_provider_uuid']}. Nothing was changed."
+            f"{provider['parent_provider_uuid']}. Nothing was changed."
         )
-    return str(found["uuid"]), str(found["name"])
+    return str(provider["uuid"]), str(provider["name"])
 
 
 def would_change(
@@ -210,13 +210,13 @@ def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> 
     """
 
     def attempt() -> bool:
-        held = placement.providers.traits(uuid, name)
-        wanted = held.content - {COMPUTE_STATUS_DISABLED}
+        traits = placement.providers.traits(uuid, name)
+        new_traits = traits.content - {COMPUTE_STATUS_DISABLED}
         if not is_enabled:
-            wanted |= {COMPUTE_STATUS_DISABLED}
-        if wanted == held.content:
+            new_traits |= {COMPUTE_STATUS_DISABLED}
+        if new_traits == traits.content:
             return False
-        placement.providers.put_traits(uuid, name, held.generation, wanted)
+        placement.providers.put_traits(uuid, name, traits.generation, new_traits)
         return True
 
     return placement.connection.retries.while_conflicting(attempt)

@@ -108,24 +108,26 @@ def _no_permission(path: Path) -> str:
 
 
 def _kind_of_guests(driver: LibvirtDriver, reading: HypervisorReading) -> Iterator[Diagnosis]:
-    wanted = driver.settings.virt_type
-    expected = HYPERVISORS.get(wanted)
+    virt_type = driver.settings.virt_type
+    expected = HYPERVISORS.get(virt_type)
     if reading.hypervisor == "TEST" or expected is None:
         return
     if reading.hypervisor != expected:
         text = (
-            f"guests of virt_type {wanted} are run by {expected}, and {driver.settings.uri} is "
+            f"guests of virt_type {virt_type} are run by {expected}, and {driver.settings.uri} is "
             f"{reading.hypervisor}: correct virt_type or connection_uri"
         )
         yield Diagnosis(Level.WARNING, "virt_type", text)
         return
     offered = {kind for emulator in reading.capabilities.emulators for kind in emulator.virt_types}
-    if wanted in offered:
-        yield Diagnosis(Level.FINE, "virt_type", f"{wanted} guests can be run")
+    if virt_type in offered:
+        yield Diagnosis(Level.FINE, "virt_type", f"{virt_type} guests can be run")
         return
-    text = f"libvirt runs no {wanted} guests here; it runs {', '.join(sorted(offered)) or 'none'}"
+    text = (
+        f"libvirt runs no {virt_type} guests here; it runs {', '.join(sorted(offered)) or 'none'}"
+    )
     advice = None
-    if wanted == "kvm":
+    if virt_type == "kvm":
         text += f". {_why_no_kvm(driver)}. Without KVM guests are emulated, which is slow"
         advice = Setting("libvirt", "virt_type", "qemu") if "qemu" in offered else None
     yield Diagnosis(Level.WARNING, "virt_type", text, advice)

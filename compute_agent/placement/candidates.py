@@ -132,8 +132,8 @@ class Candidates:
         if not self._connection.understands_extensions():
             return None
         extensions = CLOSEST if self._connection.understands_extensions(CLOSEST) else (1, 0)
-        asked = [(name, value) for name, value in parameters if name != "limit"]
-        path = "/candidate_explanation?" + urlencode([*asked, ("limit", str(most))], safe=":,!")
+        query = [(name, value) for name, value in parameters if name != "limit"]
+        path = "/candidate_explanation?" + urlencode([*query, ("limit", str(most))], safe=":,!")
         doing = "Asking why there are few allocation candidates or none"
         body = self._extended(path, doing, response_schemas.EXPLANATION, version, extensions)
         return None if body is None else Explanation(**_known(Explanation, body))
@@ -160,13 +160,13 @@ class Candidates:
         :param member_of: filters on aggregates, as of candidates.
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
-        asked = [
+        query = [
             ("resources", ",".join(f"{name}:{amount}" for name, amount in shape.items()))
             for shape in shapes
         ]
-        asked += [("member_of", value) for value in member_of]
+        query += [("member_of", value) for value in member_of]
         doing = "Asking what is free and of what use it is"
-        body = self._counted("/fragmentation", asked, doing, response_schemas.FRAGMENTATION)
+        body = self._counted("/fragmentation", query, doing, response_schemas.FRAGMENTATION)
         return None if body is None else Fragmentation(**_known(Fragmentation, body))
 
     def _counted(
@@ -212,8 +212,8 @@ class Candidates:
         :returns: from 1.38 type -> ``consumer_count`` and amount per class; else amount per class.
         :raises errors.UsageRetrievalFailed: it could not be read.
         """
-        asked = [("project_id", project), *([("user_id", user)] if user else [])]
-        doing, path = f"Reading the usage of project {project}", f"/usages?{urlencode(asked)}"
+        query = [("project_id", project), *([("user_id", user)] if user else [])]
+        doing, path = f"Reading the usage of project {project}", f"/usages?{urlencode(query)}"
         kind = errors.UsageRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
         typed = version >= CONSUMER_TYPE

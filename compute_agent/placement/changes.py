@@ -77,12 +77,12 @@ class ChangeFeed:
             raise errors.ChangesNotOffered(str(refusal), status=refusal.status) from refusal
         if response.status == 200:
             body = responses.body_of(response, errors.PlacementError, doing, "GET", path, CHANGES)
-            listed = body["changes"]
-            changed = (change["root_provider_uuid"] for change in listed)
+            changes = body["changes"]
+            changed_roots = (change["root_provider_uuid"] for change in changes)
             return Changes(
-                frozenset(root for root in changed if root is not None),
+                frozenset(root for root in changed_roots if root is not None),
                 body["last"],
-                more=len(listed) >= MOST_LISTED,
+                more=len(changes) >= MOST_LISTED,
             )
         error: type[errors.PlacementError] = errors.PlacementError
         if responses.code_of(response) == responses.CHANGES_PRUNED:

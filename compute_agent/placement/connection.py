@@ -353,8 +353,8 @@ class Connection:
 
     def _discover(self, *, repeat: bool = True) -> OfferedVersions:
         doing = "Asking placement for its versions"
-        asked = "latest" if self._use_extensions else None
-        request = Request("GET", "/", (1, 0), extensions=asked)
+        requested_version = "latest" if self._use_extensions else None
+        request = Request("GET", "/", (1, 0), extensions=requested_version)
         response = self._sent(request, doing, repeat=repeat)
         try:
             document = response.json["versions"][0]

@@ -49,7 +49,7 @@ class ProviderDirectory:
 
     @property
     def roots(self) -> list[ListedProvider]:
-        return [listed for listed in self.providers.values() if listed.root == listed.uuid]
+        return [provider for provider in self.providers.values() if provider.root == provider.uuid]
 
 
 def read(placement: PlacementApi) -> ProviderDirectory:

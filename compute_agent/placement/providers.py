@@ -70,8 +70,10 @@ class Providers:
 
     def by_name(self, name: str) -> PlacementProvider | None:
         """Return the provider of this name, None when there is none."""
-        found = self._list(f"name={quote(name, safe='')}", f"Looking for a provider named {name}")
-        return found[0] if found else None
+        providers = self._list(
+            f"name={quote(name, safe='')}", f"Looking for a provider named {name}"
+        )
+        return providers[0] if providers else None
 
     def get(self, uuid: str) -> PlacementProvider | None:
         """Return the provider of this uuid, None when placement has none."""

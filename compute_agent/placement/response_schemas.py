@@ -194,10 +194,10 @@ def claimed(candidates: int) -> Shape:
 
 def no_candidate_left(candidates: int) -> Shape:
     """Return the shape of the refusal of a claim with so many candidates."""
-    lost = list_of(_lost(candidates))
+    lost_candidates = list_of(_lost(candidates))
 
     def some(value: Any) -> str | None:
-        return is_not(value, "a list of what was lost") if value == [] else lost(value)
+        return is_not(value, "a list of what was lost") if value == [] else lost_candidates(value)
 
     return Shape(
         "the end of all candidates", object_of({"errors": list_of(object_of({"lost": some}))})
@@ -205,9 +205,9 @@ def no_candidate_left(candidates: int) -> Shape:
 
 
 def _lost(candidates: int) -> Check:
-    known = {"candidate": _position(candidates), "provider": TEXT}
-    short = object_of({**known, "resource_class": TEXT, "asked": WHOLE, "free": WHOLE})
-    unsuitable = object_of({**known, "reason": TEXT}, {"resource_class": TEXT})
+    known_fields = {"candidate": _position(candidates), "provider": TEXT}
+    short = object_of({**known_fields, "resource_class": TEXT, "asked": WHOLE, "free": WHOLE})
+    unsuitable = object_of({**known_fields, "reason": TEXT}, {"resource_class": TEXT})
 
     def entry(value: Any) -> str | None:
         has_reason = isinstance(value, dict) and "reason" in value

@@ -111,10 +111,10 @@ def failure(kind: type[E], doing: str, method: str, path: str, response: Respons
     """
     refusal = refusal_of(response)
     request_id = (refusal.request_id if refusal else None) or response.request_id
-    seen = f" [{request_id}]" if request_id else ""
+    shown_id = f" [{request_id}]" if request_id else ""
     return kind(
         f"{doing} failed: placement answered {response.status} to {method} {path}: "
-        f"{explanation(response)}{seen}",
+        f"{explanation(response)}{shown_id}",
         status=response.status,
         code=refusal.code if refusal else None,
         detail=explanation(response),

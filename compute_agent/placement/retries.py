@@ -100,8 +100,8 @@ class Retries:
 
     def _unavailable_wait(self, state: tenacity.RetryCallState) -> float:
         planned = self.jittered(0.5 * 2 ** (state.attempt_number - 1), 0.25)
-        asked = _retry_after(state.outcome.exception() if state.outcome else None)
-        return max(planned, asked or 0.0)
+        requested_wait = _retry_after(state.outcome.exception() if state.outcome else None)
+        return max(planned, requested_wait or 0.0)
 
     def _conflict_wait(self, state: tenacity.RetryCallState) -> float:
         # The first repetition is at once: nearly always one other writer, who is done by now.

@@ -77,9 +77,9 @@ class Names:
             unseen = set(traits) - self._traits - self._refused_traits
         if not unseen:
             return
-        known = self._providers.known_traits(unseen)
+        known_names = self._providers.known_traits(unseen)
         refused: dict[str, str] = {}
-        for trait in sorted(unseen - known):
+        for trait in sorted(unseen - known_names):
             if not trait.startswith(CUSTOM_PREFIX):
                 refused[trait] = (
                     f"it is not a trait this placement knows and has no {CUSTOM_PREFIX} prefix"

@@ -106,7 +106,7 @@ def merge(
         for uuid, kinds in remembered.items()
         if not tree.exists(uuid)
     }
-    kept: list[str] = []
+    kept_sentences: list[str] = []
     for uuid in tree.get_provider_uuids():
         config = assigned.get(uuid)
         before = remembered.get(uuid, {})
@@ -118,7 +118,7 @@ def merge(
         traits = set(config.traits) if config else set()
         dropped = earlier_classes - classes
         staying = _take_back_classes(tree, uuid, dropped, base, held)
-        kept.extend(
+        kept_sentences.extend(
             f"{rc} on provider {tree.data(uuid).name} is in no provider config file any more, but "
             f"{amount} of it are allocated: it stays until they are released"
             for rc, amount in sorted(staying.items())
@@ -129,7 +129,9 @@ def merge(
                 "inventories": sorted({*classes, *staying}),
                 "traits": sorted(traits),
             }
-    return MergeResult(additions, problems, frozenset(assigned), tuple(absent), tuple(kept))
+    return MergeResult(
+        additions, problems, frozenset(assigned), tuple(absent), tuple(kept_sentences)
+    )
 
 
 class LoggedStates:

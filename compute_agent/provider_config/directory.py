@@ -42,12 +42,12 @@ def load(directory: Path) -> ProviderConfigs:
 
 
 def _refuse_duplicates(providers: Sequence[ProviderConfig]) -> None:
-    seen: dict[str, str] = {}
+    files_by_identity: dict[str, str] = {}
     for provider in providers:
-        other = seen.get(provider.identification)
+        other = files_by_identity.get(provider.identification)
         if other is not None:
             raise ProviderConfigException(
                 f"{other} and {provider.source_file} both have an entry for the provider with "
                 f"{provider.identification}. Keep one of them."
             )
-        seen[provider.identification] = provider.source_file
+        files_by_identity[provider.identification] = provider.source_file

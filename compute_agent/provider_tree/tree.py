@@ -118,8 +118,8 @@ class ProviderTree(ProviderForest):
             completed = complete_inventory(
                 inventory, provider.inventory, operator_keys=operator_keys
             )
-            changed = not equal_inventories(completed, provider.inventory)
-            return self._store(provider, changed, generation, inventory=completed)
+            has_changed = not equal_inventories(completed, provider.inventory)
+            return self._store(provider, has_changed, generation, inventory=completed)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         return self.data(name_or_uuid).traits != frozenset(traits)

@@ -178,8 +178,8 @@ class ReportClient:
         another one. Where there is nothing to write, :meth:`newer_tree` asks.
         """
         cache = self._caches.of(root_uuid)
-        known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
-        return cache.tree.snapshot() if known and self._writer.replaces_trees else None
+        is_known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
+        return cache.tree.snapshot() if is_known and self._writer.replaces_trees else None
 
     def newer_tree(self, believed: ProviderTree, root_uuid: str) -> ProviderTree | None:
         """Return the tree that placement has if it is not the believed one, None if it is."""
@@ -269,9 +269,9 @@ class ReportClient:
 
         :raises errors.PlacementError: as :meth:`get_allocations_for_provider_tree`.
         """
-        found = self.get_allocations_within_tree(root_uuid)
-        if found is not None and self._writer.replaces_trees:
-            return found
+        allocations = self.get_allocations_within_tree(root_uuid)
+        if allocations is not None and self._writer.replaces_trees:
+            return allocations
         self._caches.of(root_uuid).allocations = None
         return self.get_allocations_for_provider_tree(root_uuid)
 

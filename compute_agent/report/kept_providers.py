@@ -19,11 +19,14 @@ class KeptProviders:
     def log(self, report: FlushReport) -> None:
         """Log the providers that this flush kept, and forget those that are deleted now."""
         deleted = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
-        for uuid in deleted - {kept.uuid for kept in report.kept}:
+        for uuid in deleted - {kept_provider.uuid for kept_provider in report.kept}:
             self._reasons.pop(uuid, None)
-        for kept in report.kept:
-            if self._reasons.get(kept.uuid) != kept.reason:
-                self._reasons[kept.uuid] = kept.reason
+        for kept_provider in report.kept:
+            if self._reasons.get(kept_provider.uuid) != kept_provider.reason:
+                self._reasons[kept_provider.uuid] = kept_provider.reason
                 LOG.warning(
-                    "Provider %s (%s) is not deleted: %s", kept.name, kept.uuid, kept.reason
+                    "Provider %s (%s) is not deleted: %s",
+                    kept_provider.name,
+                    kept_provider.uuid,
+                    kept_provider.reason,
                 )

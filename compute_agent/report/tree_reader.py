@@ -108,47 +108,47 @@ class TreeReader:
             tree = tree.snapshot()
             own = tree.get_provider_uuids_in_tree(cache.root_uuid) if answer is not None else ()
             self._read_sharing(tree, set(own))
-        changed = tree is not cache.tree and (
+        has_changed = tree is not cache.tree and (
             not isinstance(answer, Unchanged) or _outline(tree) != _outline(cache.tree)
         )
-        self._commit(cache, tree, refresh, changed=changed, etag=etag)
+        self._commit(cache, tree, refresh, changed=has_changed, etag=etag)
         cache.allocations = allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
-        listed = self._providers.in_tree(cache.root_uuid)
+        providers = self._providers.in_tree(cache.root_uuid)
         refresh = self._refresh_is_due(cache)
         stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
-        if not (refresh or stale or cache.sharing_due) and _is_as_known(cache, listed):
+        if not (refresh or stale or cache.sharing_due) and _is_as_known(cache, providers):
             self._commit(cache, cache.tree, refresh, changed=False)
             return
         tree = cache.tree.snapshot()
         before = _outline(tree)
         try:
-            tree.populate_from_iterable(listed, complete_tree_of=cache.root_uuid)
+            tree.populate_from_iterable(providers, complete_tree_of=cache.root_uuid)
         except ValueError:
             # A name moved to a provider that the cache has elsewhere: start from nothing.
             before, cache.sharing_due = {}, True
-            tree = _tree_of(listed, cache.root_uuid)
-        own = [provider["uuid"] for provider in listed]
-        needed = {
+            tree = _tree_of(providers, cache.root_uuid)
+        own = [provider["uuid"] for provider in providers]
+        needed_uuids = {
             (uuid, aspect)
             for uuid in own
             if _unread(tree, uuid, before, cache)
             for aspect in ASPECTS
         }
         if refresh or fresh:
-            needed |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
+            needed_uuids |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
         if refresh and cache.refreshes % ALL_AGGREGATES_EVERY == ALL_AGGREGATES_EVERY - 1:
-            needed |= {(uuid, "aggregates") for uuid in own}
+            needed_uuids |= {(uuid, "aggregates") for uuid in own}
         order = {uuid: place for place, uuid in enumerate(tree.get_provider_uuids())}
-        self._read_into(tree, sorted(needed, key=lambda pair: (order[pair[0]], pair[1])))
+        self._read_into(tree, sorted(needed_uuids, key=lambda pair: (order[pair[0]], pair[1])))
         if refresh or cache.sharing_due:
             self._read_sharing(tree, set(own))
-        self._commit(cache, tree, refresh, changed=bool(needed) or _outline(tree) != before)
+        self._commit(cache, tree, refresh, changed=bool(needed_uuids) or _outline(tree) != before)
 
     def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
         aggregates = {aggregate for uuid in own for aggregate in tree.data(uuid).aggregates}
-        listed = self._providers.sharing(aggregates) if aggregates else []
+        sharing_providers = self._providers.sharing(aggregates) if aggregates else []
         lone: list[PlacementProvider] = [
             {
                 "uuid": provider["uuid"],
@@ -156,7 +156,7 @@ class TreeReader:
                 "generation": provider["generation"],
                 "parent_provider_uuid": None,
             }
-            for provider in listed
+            for provider in sharing_providers
             if provider["uuid"] not in own
         ]
         present = {provider["uuid"] for provider in lone}

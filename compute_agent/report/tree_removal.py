@@ -12,9 +12,11 @@ def remove_tree(placement: PlacementApi, root_uuid: str, *, with_allocations: bo
     :param with_allocations: delete all allocations of their consumers before.
     :raises errors.ResourceProviderInUse: a provider has allocations.
     """
-    listed = {provider["uuid"]: provider for provider in placement.providers.in_tree(root_uuid)}
+    providers_by_uuid = {
+        provider["uuid"]: provider for provider in placement.providers.in_tree(root_uuid)
+    }
     tree = ProviderTree()
-    tree.populate_from_iterable(listed.values())
+    tree.populate_from_iterable(providers_by_uuid.values())
     if not tree.exists(root_uuid):
         return
     doomed = [tree.data(uuid) for uuid in reversed(tree.get_provider_uuids(root_uuid))]

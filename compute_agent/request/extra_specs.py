@@ -101,10 +101,10 @@ def image_traits(properties: Mapping[str, str]) -> frozenset[str]:
 
     :raises InvalidRequest: a ``trait:`` property with a value other than ``required``.
     """
-    listed = properties.get("traits_required", "")
+    trait_names = properties.get("traits_required", "")
     names = {
-        trait(f"image property traits_required ({listed})", name.strip())
-        for name in listed.split(",")
+        trait(f"image property traits_required ({trait_names})", name.strip())
+        for name in trait_names.split(",")
         if name.strip()
     }
     for key, value in properties.items():
@@ -199,8 +199,8 @@ def with_member_of(group: RequestGroup, field_name: str, value: str) -> RequestG
     """Return `group` with another clause on aggregates: ``in:U,V`` or ``U``, or one with ``!``."""
     text = value.strip()
     negated = text.startswith("!")
-    listed = text.removeprefix("!").removeprefix("in:")
-    uuids = frozenset(uuid_text(field_name, item) for item in listed.split(","))
+    uuids_text = text.removeprefix("!").removeprefix("in:")
+    uuids = frozenset(uuid_text(field_name, item) for item in uuids_text.split(","))
     if negated:
         return replace(group, forbidden_aggregates=group.forbidden_aggregates | uuids)
     return replace(group, member_of=group.member_of | {uuids})

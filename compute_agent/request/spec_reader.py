@@ -28,12 +28,12 @@ def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
     :raises InvalidRequest: none, one that is not a uuid, or a number other than num_instances.
     """
     fields = Fields(body)
-    listed = fields.list("instance_uuids") or [fields.text("instance_uuid")]
-    if listed == [""]:
+    uuid_texts = fields.list("instance_uuids") or [fields.text("instance_uuid")]
+    if uuid_texts == [""]:
         raise InvalidRequest("instance_uuid", None, "the uuid of the instance to claim for")
-    uuids = tuple(uuid_text("instance_uuids", str(instance)) for instance in listed)
+    uuids = tuple(uuid_text("instance_uuids", str(instance)) for instance in uuid_texts)
     if len(set(uuids)) < len(uuids):
-        raise InvalidRequest("instance_uuids", listed, "each instance once")
+        raise InvalidRequest("instance_uuids", uuid_texts, "each instance once")
     wanted_number = fields.number("num_instances", len(uuids))
     if wanted_number != len(uuids):
         raise InvalidRequest("num_instances", wanted_number, f"{len(uuids)}, one per instance uuid")

@@ -309,13 +309,13 @@ def _alias(body: dict[str, Any]) -> PciAlias:
         body.get("resource_class") or f"CUSTOM_PCI_{body['vendor_id']}_{body['product_id']}"
     )
     names = body.get("traits", "")
-    listed = names.split(",") if isinstance(names, str) else names
-    traits = {_normalised(name, os_traits.get_traits()) for name in listed if name.strip()}
+    trait_names = names.split(",") if isinstance(names, str) else names
+    traits = {_normalised(name, os_traits.get_traits()) for name in trait_names if name.strip()}
     forbidden = set[str]()
     migratable = body.get("live_migratable")
     if migratable is not None:
-        wanted = strutils.bool_from_string(migratable, strict=True)
-        (traits if wanted else forbidden).add(HW_PCI_LIVE_MIGRATABLE)
+        is_migratable = strutils.bool_from_string(migratable, strict=True)
+        (traits if is_migratable else forbidden).add(HW_PCI_LIVE_MIGRATABLE)
     return PciAlias(
         _normalised(str(resource_class), os_resource_classes.STANDARDS),
         frozenset(traits),

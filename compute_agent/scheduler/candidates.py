@@ -29,8 +29,8 @@ class ProviderSummary:
 
     def free(self, resource_class: str) -> int:
         """Return what is left of `resource_class`, 0 where there is none or it is overcommitted."""
-        left = self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
-        return max(left, 0)
+        free_amount = self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
+        return max(free_amount, 0)
 
 
 @dataclass(frozen=True, slots=True)

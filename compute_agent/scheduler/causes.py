@@ -165,10 +165,10 @@ class Causes:
         elif not candidates:
             text = "Placement has no candidate for what was asked."
         elif self.claims_lost:
-            lost = self.claims_lost[-1]
+            lost_claim = self.claims_lost[-1]
             text = (
                 f"Placement refused {len(self.claims_lost)} claim(s), because others claimed at the"
-                f" same time; the last was on host {lost.host}. {lost.sentence()}"
+                f" same time; the last was on host {lost_claim.host}. {lost_claim.sentence()}"
             )
         elif self.filters and not self.filters[-1].hosts_left:
             last = self.filters[-1]

@@ -62,15 +62,15 @@ def policies(
     """
     setting = spec.setting(SETTING)
     named = flavor.device_aliases(spec) if has_nodes(spec) else {}
-    found = {}
+    policy_of = {}
     for suffix in sorted(classes):
         if suffix == UNSUFFIXED or not (suffix in named or any(map(is_device, classes[suffix]))):
             continue
         alias = aliases.get(named.get(suffix, ""))
         policy = setting or (alias.numa_policy if alias else None)
         if policy is not None:
-            found[suffix] = policy
-    return found
+            policy_of[suffix] = policy
+    return policy_of
 
 
 def bindings(
@@ -99,7 +99,7 @@ def bindings(
     if number > _TRIED_WAYS:
         return ({},)
     of_each = [
-        [dict(zip(suffixes, chosen, strict=True)) for chosen in _choices(len(suffixes), nodes)]
+        [dict(zip(suffixes, choice, strict=True)) for choice in _choices(len(suffixes), nodes)]
         for suffixes in alike.values()
     ]
     ways: dict[object, Binding] = {}

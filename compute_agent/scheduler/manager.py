@@ -141,13 +141,17 @@ class Scheduler:
         spec = self._search.with_group_hosts(spec, instance_uuids)
         found_hosts = self._search.find(spec, claims.carried)
         if len(instance_uuids) > 1 and claims.together():
-            chosen, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
+            chosen_hosts, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
         else:
-            chosen, remaining_hosts = self._place_each(spec, instance_uuids, found_hosts, claims)
-        for placed in chosen:
+            chosen_hosts, remaining_hosts = self._place_each(
+                spec, instance_uuids, found_hosts, claims
+            )
+        for placed in chosen_hosts:
             spec = with_group_host(spec, placed.host.name)
         spare = (
-            self._alternates(spec, remaining_hosts, chosen, instance_uuids[0], found_hosts.members)
+            self._alternates(
+                spec, remaining_hosts, chosen_hosts, instance_uuids[0], found_hosts.members
+            )
             if alternates
             else []
         )
@@ -157,7 +161,7 @@ class Scheduler:
                 selection_of(host, host.candidates[0], found_hosts.microversion)
                 for host in self._of_cell(claimed.host.cell, spare, found_hosts.members)
             ]
-            for claimed in chosen
+            for claimed in chosen_hosts
         ]
 
     def _place_together(
@@ -176,19 +180,19 @@ class Scheduler:
         found_hosts: SearchResult,
         claims: Claims,
     ) -> tuple[list[PlacedInstance], list[HostState]]:
-        chosen: list[PlacedInstance] = []
-        remaining_hosts, held = list(found_hosts.hosts), HeldClaims()
+        chosen_hosts: list[PlacedInstance] = []
+        remaining_hosts, held_claims = list(found_hosts.hosts), HeldClaims()
         try:
             for instance in instances:
                 placed, remaining_hosts = self._place(
-                    spec, instance, remaining_hosts, found_hosts, held, claims
+                    spec, instance, remaining_hosts, found_hosts, held_claims, claims
                 )
-                chosen.append(placed)
+                chosen_hosts.append(placed)
                 spec = with_group_host(spec, placed.host.name)
         except BaseException:
-            claims.give_back(held.candidates)
+            claims.give_back(held_claims.candidates)
             raise
-        return chosen, remaining_hosts
+        return chosen_hosts, remaining_hosts
 
     def _rebuilt(self, spec: RequestSpec, instance: str) -> Selection:
         host, holding = self._search.host_of(spec, instance)
@@ -208,7 +212,7 @@ class Scheduler:
 
         `held` gets what the instance holds, or may hold if the answer to its claim was lost.
         """
-        causes, lost = found_hosts.causes, list[LostClaim]()
+        causes, lost_claims = found_hosts.causes, list[LostClaim]()
         passed = list(hosts)
         if held.candidates:
             passed, dropped = self._search.run_filters_again(hosts, spec)
@@ -228,20 +232,20 @@ class Scheduler:
                 if members.crowding(first_host, instance):
                     claim_order.leave_out(first_host)
                     continue
-            answer = self._claim(spec, instance, offers, found_hosts, lost, held, claims)
+            answer = self._claim(spec, instance, offers, found_hosts, lost_claims, held, claims)
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):
-                    self._lost(offers[position], refusal, lost)
+                    self._lost(offers[position], refusal, lost_claims)
             if answer.chosen is not None:
                 offer = offers[answer.chosen]
                 others = self._crowding(members, instance, offer, claims)
                 if not others:
-                    claimed = self._won(instance, offer, lost, held)
+                    claimed = self._won(instance, offer, lost_claims, held)
                     return claimed, [
                         other.using(claimed.candidate, claimed=int(other.uuid == offer[0].uuid))
                         for other in hosts
                     ]
-                self._lost_to_the_group(offer, others, lost)
+                self._lost_to_the_group(offer, others, lost_claims)
                 rivals = members.rivals(offer[0], others)
                 if offer[0].uuid in crowded or any(rival < instance for rival in rivals):
                     claim_order.leave_out(offer[0])
@@ -250,7 +254,7 @@ class Scheduler:
                 continue
             held.lost(instance)
             most = min(most * _GROWTH, _MOST) if most > 1 else 1
-        causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost))
+        causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
 
     def _claim(
@@ -335,9 +339,9 @@ class Scheduler:
         instance: str,
         members: GroupMembers,
     ) -> list[HostState]:
-        taken = {claimed.host.uuid for claimed in chosen}
+        taken_hosts = {claimed.host.uuid for claimed in chosen}
         passed, _ = self._search.run_filters_again(hosts, spec)
-        spare = [host for host in passed if host.uuid not in taken and host.candidates]
+        spare = [host for host in passed if host.uuid not in taken_hosts and host.candidates]
         return self._ordered(spec, spare, instance, members)
 
     def _of_cell(

@@ -198,10 +198,12 @@ class PlacementClient:
         return ClaimAnswer(
             answer.chosen,
             {
-                lost.position: ClaimRefusal(
-                    lost.provider if lost.resource_class else "", lost.resource_class, lost.detail
+                lost_alternative.position: ClaimRefusal(
+                    lost_alternative.provider if lost_alternative.resource_class else "",
+                    lost_alternative.resource_class,
+                    lost_alternative.detail,
                 )
-                for lost in answer.lost
+                for lost_alternative in answer.lost
             },
         )
 
@@ -253,12 +255,12 @@ class PlacementClient:
     def exchange(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
         """See `placement.Placement`."""
         try:
-            lacking = self._placement.exchange.write(
+            shortage = self._placement.exchange.write(
                 {c: _record(wanted_holding) for c, wanted_holding in wanted.items()}
             )
         except errors.AllocationMoveFailed as error:
             return _refusal(error)
-        return _shortage(lacking) if lacking is not None else None
+        return _shortage(shortage) if shortage is not None else None
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         """See `placement.Placement`."""
@@ -326,8 +328,8 @@ class PlacementClient:
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """See `placement.Placement`."""
         path = f"/traits?name=startswith:{quote(prefix)}"
-        known = self._get(path, "Reading the known traits", response_schemas.TRAITS)
-        return frozenset(known["traits"])
+        answer = self._get(path, "Reading the known traits", response_schemas.TRAITS)
+        return frozenset(answer["traits"])
 
     def _traits(self, uuid: str) -> frozenset[str]:
         path = f"/resource_providers/{uuid}/traits"

@@ -53,5 +53,5 @@ class ProviderNames:
     def _kept_names(self, uuids: Collection[str]) -> dict[str, str]:
         oldest = self._clock() - _KEPT_SECONDS
         with self._lock:
-            kept = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
-        return {uuid: name for uuid, (since, name) in kept.items() if since > oldest}
+            kept_names = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
+        return {uuid: name for uuid, (since, name) in kept_names.items() if since > oldest}

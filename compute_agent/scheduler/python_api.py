@@ -43,5 +43,7 @@ def connect(*config_files: str) -> LifeCycle:
     :raises NoSchedulerAnswers: there is a bus, and no scheduler on it. Operations raise it too.
     """
     conf = new_config([f"--config-file={file}" for file in config_files])
-    heard = running_scheduler.announcements(conf) if conf.transport_url else None
-    return LifeCycle(parts_of(conf, KeystoneTransport.from_conf(conf), heard, serving=False))
+    announcements = running_scheduler.announcements(conf) if conf.transport_url else None
+    return LifeCycle(
+        parts_of(conf, KeystoneTransport.from_conf(conf), announcements, serving=False)
+    )

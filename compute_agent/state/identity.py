@@ -120,9 +120,9 @@ def find(places: Sequence[Path]) -> str | None:
         except FileNotFoundError:
             continue
     if len(set(uuid_of.values())) > 1:
-        listed = ", ".join(f"{uuid} in {path}" for path, uuid in uuid_of.items())
+        files = ", ".join(f"{uuid} in {path}" for path, uuid in uuid_of.items())
         raise errors.InvalidNodeConfiguration(
-            f"The identity files of this node disagree: {listed}. Keep the one that holds the uuid "
+            f"The identity files of this node disagree: {files}. Keep the one that holds the uuid "
             "of this host's root resource provider in placement and remove the others."
         )
     return next(iter(uuid_of.values()), None)
@@ -289,13 +289,13 @@ def renamed(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str,
     :returns: uuid to new name, the root's included. Names that other services made, such as
         ``host:Open vSwitch agent``, follow another rule and are left to them.
     """
-    changed = {}
+    new_names = {}
     for uuid, name in names.items():
         if name == old_root:
-            changed[uuid] = new_root
+            new_names[uuid] = new_root
         elif name.startswith(f"{old_root}_"):
-            changed[uuid] = provider_name(new_root + name[len(old_root) :])
-    return changed
+            new_names[uuid] = provider_name(new_root + name[len(old_root) :])
+    return new_names
 
 
 def new_uuid() -> str:

@@ -34,7 +34,7 @@ def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None)
     for change in _inventory_changes(done):
         was_known = left is not None and left.exists(change.uuid)
         before = left.data(change.uuid).inventory if left is not None and was_known else _NOTHING
-        for told in _overwritten(before, change.before, change.after):
+        for overwritten_class in _overwritten(before, change.before, change.after):
             LOG.warning(
                 "Node %s: another client changed the inventory of %s (%s) in placement: %s. The "
                 "agent reports what the host has; use a provider.yaml or the options of the agent "
@@ -42,7 +42,7 @@ def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None)
                 node,
                 change.name,
                 change.uuid,
-                told,
+                overwritten_class,
             )
 
 

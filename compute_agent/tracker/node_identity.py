@@ -129,10 +129,10 @@ class NodeSetup:
         return self._name
 
     def _found_in_placement(self, name: str) -> str:
-        listed = self._driver.list_instance_uuids()
+        guest_uuids = self._driver.list_instance_uuids()
         adoption = identity.decide_adoption(
             self._root_named(name),
-            has_instances=None if listed is None else bool(listed),
+            has_instances=None if guest_uuids is None else bool(guest_uuids),
             adopt_asked=self._adopt_asked,
         )
         if adoption.verdict is IdentityDecision.REFUSE:

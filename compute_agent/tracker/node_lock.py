@@ -82,8 +82,8 @@ class InOrder:
         """Take them all; return False, and hold none, if that takes longer than `timeout`."""
         ends = None if timeout is None else time.monotonic() + timeout
         for number, lock in enumerate(self._locks):
-            left = None if ends is None else max(ends - time.monotonic(), 0.0)
-            if not lock.acquire(timeout=left):
+            remaining_seconds = None if ends is None else max(ends - time.monotonic(), 0.0)
+            if not lock.acquire(timeout=remaining_seconds):
                 self._give_back(number)
                 return False
         return True

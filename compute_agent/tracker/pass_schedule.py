@@ -42,12 +42,12 @@ class PassSchedule:
         """
         with self._mutex:
             wanted_nodes = dict.fromkeys(nodes)
-            gone = [node for node in self._turns if node not in wanted_nodes]
-            for node in gone:
+            gone_nodes = [node for node in self._turns if node not in wanted_nodes]
+            for node in gone_nodes:
                 del self._turns[node]
             for node in wanted_nodes:
                 self._turns.setdefault(node, _Turn(due=first_due))
-            return gone
+            return gone_nodes
 
     def trigger(self, reason: str, node: str | None = None) -> bool:
         """Ask for a pass of one node, or of all, as soon as possible.
@@ -67,16 +67,16 @@ class PassSchedule:
         The caller runs them and calls `finished` for each.
         """
         now = self._clock()
-        taken = []
+        due_nodes = []
         with self._mutex:
             for node, turn in self._turns.items():
                 if turn.running or not (turn.reasons or turn.due <= now):
                     continue
                 turn.running = True
                 turn.begun += 1
-                taken.append((node, frozenset(turn.reasons)))
+                due_nodes.append((node, frozenset(turn.reasons)))
                 turn.reasons = set()
-        return taken
+        return due_nodes
 
     def finished(self, node: str, next_due: float) -> None:
         """Record the end of a pass; the next is due at `next_due`, or earlier if triggered."""
@@ -94,17 +94,17 @@ class PassSchedule:
         :returns: False if that took longer than `timeout` seconds, or the node has gone.
         """
         with self._mutex:
-            asked = self._turns.get(node)
-            if asked is None:
+            turn = self._turns.get(node)
+            if turn is None:
                 return False
-            asked.reasons.add("report")
+            turn.reasons.add("report")
             # a running pass may have read before the question was asked, so it does not count
-            answer = asked.begun + 1
+            answer = turn.begun + 1
             return (
                 self._mutex.wait_for(
-                    lambda: self._turns.get(node) is not asked or asked.ended >= answer, timeout
+                    lambda: self._turns.get(node) is not turn or turn.ended >= answer, timeout
                 )
-                and self._turns.get(node) is asked
+                and self._turns.get(node) is turn
             )
 
     def seconds_to_next(self) -> float:

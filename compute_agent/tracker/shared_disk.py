@@ -47,10 +47,10 @@ def with_total(record: InventoryRecord | None, total: int) -> InventoryRecord:
     """
     if record is None:
         return complete_record({"total": total})
-    changed = {**record, "total": total}
+    new_record = {**record, "total": total}
     if record["max_unit"] == record["total"]:
-        changed["max_unit"] = total
-    return changed
+        new_record["max_unit"] = total
+    return new_record
 
 
 class SharedDisk:

@@ -316,10 +316,10 @@ def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventorySta
     sums: dict[str, InventoryStatus] = {}
     for uuid in tree.get_provider_uuids(root_uuid):
         for resource_class, record in tree.data(uuid).inventory.items():
-            known = sums.get(resource_class, InventoryStatus())
+            present_sum = sums.get(resource_class, InventoryStatus())
             sums[resource_class] = InventoryStatus(
-                known.capacity + max(int(capacity(record)), 0),
-                known.reserved + int(record["reserved"]),
+                present_sum.capacity + max(int(capacity(record)), 0),
+                present_sum.reserved + int(record["reserved"]),
             )
     return dict(sorted(sums.items()))
 

@@ -146,13 +146,13 @@ def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
     Where the features of an x86 or arm CPU are unknown, no trait of them is named.
     """
     present = {HW_CPU_HYPERTHREADING} if hyperthreading else set()
-    chosen = model.guest_features is not None
-    features = frozenset(model.guest_features or () if chosen else model.flags)
-    if model.arch in _WITH_FEATURES and not chosen and not features:
+    has_guest_features = model.guest_features is not None
+    features = frozenset(model.guest_features or () if has_guest_features else model.flags)
+    if model.arch in _WITH_FEATURES and not has_guest_features and not features:
         return {HW_CPU_HYPERTHREADING: hyperthreading}
     if model.arch in X86:
-        present.update(_x86_traits(features, X86_FEATURES if chosen else X86_FLAGS))
-        if not chosen:
+        present.update(_x86_traits(features, X86_FEATURES if has_guest_features else X86_FLAGS))
+        if not has_guest_features:
             present.update(_vendor_traits(features, model.vendor))
     elif model.arch == AARCH64:
         present.update(_aarch64_trait(name) for name in AARCH64_FEATURES & features)

@@ -246,10 +246,10 @@ class ComputeDriver(ABC):
 
         :raises HypervisorUnavailable: as the two calls that it stands for.
         """
-        listed = self.list_instance_uuids()
-        if listed is None:
+        guest_uuids = self.list_instance_uuids()
+        if guest_uuids is None:
             return None
-        devices_of = {uuid: self.get_instance_devices(uuid) for uuid in listed}
+        devices_of = {uuid: self.get_instance_devices(uuid) for uuid in guest_uuids}
         # one without devices ended since it was listed
         return {uuid: devices for uuid, devices in devices_of.items() if devices is not None}
 

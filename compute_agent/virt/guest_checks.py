@@ -24,9 +24,9 @@ def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iter
                 f"guest {uuid} is pinned to CPUs {format_cpu_set(missing_cpus)}, which "
                 "[compute]cpu_dedicated_set does not have"
             )
-        if taken := frozenset(devices.floating_cpus) & sets.dedicated:
+        if shared_and_dedicated := frozenset(devices.floating_cpus) & sets.dedicated:
             yield (
-                f"guest {uuid} may run on CPUs {format_cpu_set(taken)}, which "
+                f"guest {uuid} may run on CPUs {format_cpu_set(shared_and_dedicated)}, which "
                 "[compute]cpu_dedicated_set gives to pinned guests"
             )
 

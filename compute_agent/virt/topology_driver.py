@@ -132,8 +132,8 @@ class TopologyDriver(ComputeDriver):
             return read()
         if what not in readings:
             readings[what] = read()
-        known: _Read = readings[what]
-        return known
+        known_reading: _Read = readings[what]
+        return known_reading
 
     def _reading(self, nodename: str) -> _Reading:
         """Return what this pass read of the node; outside a pass, read it. Raises as `topology`."""
@@ -174,18 +174,18 @@ class TopologyDriver(ComputeDriver):
                 if not provider_tree.stale_uuids():
                     self._before_reshape[nodename] = provider_tree.snapshot()
                 raise errors.ReshapeNeeded(f"{nodename}: {'; '.join(due)}")
-            held = self.held
+            held_units = self.held
         else:
             reshape.move_allocations(
                 situation, allocations, self.get_instance_devices, ratios, self._guests
             )
             sums = held_by_provider(allocations)
 
-            def held(provider_uuid: str) -> Mapping[str, int]:
+            def held_units(provider_uuid: str) -> Mapping[str, int]:
                 return sums.get(provider_uuid, {})
 
         kept_records = apply_layout(
-            provider_tree, proposal.layout, proposal.identities, ratios, held
+            provider_tree, proposal.layout, proposal.identities, ratios, held_units
         )
         self._log_once(
             nodename,
@@ -363,7 +363,7 @@ def _gpus(
         for address in (gpu.address, *(vf.address for vf in gpu.vfs))
     }
     return {
-        identities.uuids[wanted.key]: whole[wanted.address]
-        for wanted in layout.children
-        if wanted.address in whole
+        identities.uuids[wanted_provider.key]: whole[wanted_provider.address]
+        for wanted_provider in layout.children
+        if wanted_provider.address in whole
     }

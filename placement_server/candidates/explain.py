@@ -142,7 +142,9 @@ def explain(
     )
     explanation.trees_with_candidates = sum(1 for _root in search.roots())
     if sets and not explanation.trees_with_candidates:
-        left = seconds - (time.monotonic() - started)
-        trials = Trials(index, left, one_per_tree=one_per_tree, account=account, effort=effort)
+        seconds_left = seconds - (time.monotonic() - started)
+        trials = Trials(
+            index, seconds_left, one_per_tree=one_per_tree, account=account, effort=effort
+        )
         explanation.closest = find_closest(query, trials, sets)
     return explanation

@@ -111,13 +111,13 @@ def _unions(
     pairs = np.unique(np.stack([owners, numbers], axis=1), axis=0)
     starts = np.flatnonzero(np.diff(pairs[:, 0])) + 1
     unions = SetTable()
-    known: dict[tuple[int, ...], int] = {}
+    known_unions: dict[tuple[int, ...], int] = {}
     result = []
     for group in np.split(pairs[:, 1], starts):
         key = tuple(group.tolist())
-        number = known.get(key)
+        number = known_unions.get(key)
         if number is None:
             members = {member for number_of_set in key for member in table.members[number_of_set]}
-            number = known[key] = unions.intern(tuple(sorted(members)))
+            number = known_unions[key] = unions.intern(tuple(sorted(members)))
         result.append(number)
     return result, unions.members

@@ -165,14 +165,16 @@ class Renderer:
             may.
         """
         body = _Body(self._account)
-        seen: dict[int, None] = {}
+        seen_roots: dict[int, None] = {}
         body.add(b'{"allocation_requests":[')
         requests: list[str] = []
         written = counted = length = 0
-        for texts in self._requests(candidates, seen):
+        for texts in self._requests(candidates, seen_roots):
             size = sum(map(len, texts))
-            self._account.take(size + len(texts) * sizes.TEXT + (len(seen) - counted) * sizes.ENTRY)
-            counted = len(seen)
+            self._account.take(
+                size + len(texts) * sizes.TEXT + (len(seen_roots) - counted) * sizes.ENTRY
+            )
+            counted = len(seen_roots)
             length += size
             requests += texts
             if length >= _CHUNK:
@@ -186,7 +188,7 @@ class Renderer:
         body.add(separator, ",".join(requests).encode(), b'],"provider_summaries":{')
         del requests
         comma = b","
-        roots = iter(seen)
+        roots = iter(seen_roots)
         while batch := list(islice(roots, _AT_ONCE)):
             summaries = self._summaries(batch)
             summaries[0] = summaries[0].removeprefix(comma)

@@ -216,16 +216,16 @@ class CandidateService:
         """
         released = [change.consumer for change in changes if isinstance(change, Release)]
         if released:
-            index, held = self.feed.index_with(partial(_held, released))
+            index, held_allocations = self.feed.index_with(partial(_held, released))
         else:
-            index, held = self.feed.index(), {}
+            index, held_allocations = self.feed.index(), {}
         is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
         account = Account(self._memory)
         fleet = SupposedFleet(index, self._options, account, Effort(self._heavy, on_heavy))
         try:
             trees = ChangedTrees(
                 index,
-                held,
+                held_allocations,
                 account,
                 stored_ratio=single_precision if is_mysql else float,
                 reserved_may_equal_total=microversion >= (1, 26),

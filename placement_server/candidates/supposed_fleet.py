@@ -88,7 +88,7 @@ class SupposedFleet:
 
     def _answer(self, ask: Callable[[Questions], _Result]) -> _Result:
         """Answer a question; afterwards no more is counted than before."""
-        held = self.account.held
+        held_bytes = self.account.held
         try:
             return ask(
                 Questions(
@@ -105,7 +105,7 @@ class SupposedFleet:
             error.__traceback__ = None
             raise
         finally:
-            self.account.settle(held)
+            self.account.settle(held_bytes)
 
     def _look(self) -> None:
         """Give up when it is time to; wait for a place when this is heavy."""

@@ -36,8 +36,8 @@ def warn(conf: cfg.ConfigOpts) -> None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    known = _known(conf)
-    return [line for file in configuration_files(conf) for line in _unread_of(file, known)]
+    known_options = _known(conf)
+    return [line for file in configuration_files(conf) for line in _unread_of(file, known_options)]
 
 
 def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
@@ -67,15 +67,15 @@ def _unread_of(file: Path, known: Mapping[str, set[str]]) -> Iterator[str]:
 
 def _known(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
     """Return the names of options by group: registered ones, those of plugins, former names."""
-    known: dict[str, set[str]] = {"DEFAULT": set(conf)}
+    known_options: dict[str, set[str]] = {"DEFAULT": set(conf)}
     for name, value in conf.items():
         if isinstance(value, cfg.ConfigOpts.GroupAttr):
-            known.setdefault(name, set()).update(value)
+            known_options.setdefault(name, set()).update(value)
     for group, options in server_conf.list_opts():
         group_name = group.name if isinstance(group, cfg.OptGroup) else str(group)
         for option in options:
-            known.setdefault(group_name, set()).update({option.name, option.dest})
+            known_options.setdefault(group_name, set()).update({option.name, option.dest})
             for former in option.deprecated_opts:
-                names = known.setdefault(former.group or group_name, set())
+                names = known_options.setdefault(former.group or group_name, set())
                 names.add(former.name or option.name)
-    return known
+    return known_options

@@ -98,16 +98,18 @@ class Horizon:
     def _read(self) -> Position:
         while True:
             now = self._clock()
-            known = self._position
+            known_position = self._position
             ids: Sequence[int] = ()
-            if known is not None:
-                ids = self._store.read_single(history.ids_from, known.settled, _BATCH)
-            if known is None or (known.settled and known.settled not in ids[:1]):
+            if known_position is not None:
+                ids = self._store.read_single(history.ids_from, known_position.settled, _BATCH)
+            if known_position is None or (
+                known_position.settled and known_position.settled not in ids[:1]
+            ):
                 # nothing is known yet, or it has been pruned
                 self._position = self._without_leaps(self._store.read(_newest, now))
                 return self._position
-            self._position = self._without_leaps(known.after(ids, now, float("inf")))
-            if len(ids) < _BATCH or self._position == known:
+            self._position = self._without_leaps(known_position.after(ids, now, float("inf")))
+            if len(ids) < _BATCH or self._position == known_position:
                 return self._position
 
     def _without_leaps(self, position: Position) -> Position:

@@ -92,24 +92,24 @@ class Watcher:
         :param batch: all changes that ``by_root`` has.
         :param upto: the id up to which these are all.
         """
-        wanted = self.selection
-        if wanted.roots is None:
+        selection = self.selection
+        if selection.roots is None:
             matching: Collection[ChangeRecord] = batch
         else:
             matching = [
-                change for root in wanted.roots & by_root.keys() for change in by_root[root]
+                change for root in selection.roots & by_root.keys() for change in by_root[root]
             ]
         new_changes = sorted(
             (
                 change
                 for change in matching
-                if change.id > self.last and change.kind in wanted.kinds
+                if change.id > self.last and change.kind in selection.kinds
             ),
             key=lambda change: change.id,
         )
-        self.changes = new_changes[: wanted.most]
+        self.changes = new_changes[: selection.most]
         self.last = max(self.last, upto)
-        if len(new_changes) > wanted.most:
+        if len(new_changes) > selection.most:
             self.last = self.changes[-1].id
         return bool(self.changes)
 

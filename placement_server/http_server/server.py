@@ -161,11 +161,11 @@ def _allow_open_files() -> None:
     """Raise the limit of open files as far as needed and allowed: a worker fails beyond it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Connections, bodies kept in files, and connections to the database.
-    needed = 3 * _CONNECTIONS
+    needed_files = 3 * _CONNECTIONS
     if hard != resource.RLIM_INFINITY:
-        needed = min(needed, hard)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+        needed_files = min(needed_files, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed_files, hard))
 
 
 def _end_by_interrupt_as_by_term(parent: Any) -> None:

@@ -204,11 +204,14 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
                 f"[{where}]{option} has a user or a password in its URL. Take them out: "
                 f"the credentials are options of their own, as etc/placement.conf.sample describes."
             )
-    needed = ["auth_type", *(option.dest for option in loader.get_options() if option.required)]
-    needed += _NEEDED.get(auth_type or _USUAL, ())
+    needed_options = [
+        "auth_type",
+        *(option.dest for option in loader.get_options() if option.required),
+    ]
+    needed_options += _NEEDED.get(auth_type or _USUAL, ())
     missing = [
         names.replace("|", " or ")
-        for names in needed
+        for names in needed_options
         if not any(conf[group][name] for name in names.split("|"))
     ]
     if missing:

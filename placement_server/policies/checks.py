@@ -58,10 +58,10 @@ def _problem(check: Any, text: str, enforcer: policy.Enforcer) -> str | None:
     if isinstance(check, _checks.RuleCheck) and not _exists(check.match, enforcer):
         return f'there is no rule "{check.match}"'
     if isinstance(check, _checks.GenericCheck) and not _is_known(check.kind):
-        known = ", ".join(sorted(_OF_CALLERS))
+        known_attributes = ", ".join(sorted(_OF_CALLERS))
         return (
             f'there is no check "{check.kind}": write role, rule, http or https, a constant, or '
-            f"one of {known}"
+            f"one of {known_attributes}"
         )
     return None
 

@@ -81,11 +81,11 @@ def _uses(tx: ReadTransaction) -> Iterator[Violation]:
         .outerjoin(resource_classes, resource_classes.c.id == _I.resource_class_id)
         .where(_I.used != total)
     )
-    for uuid, name, class_id, used, held in tx.execute(statement):
+    for uuid, name, class_id, used, held_amount in tx.execute(statement):
         yield Violation(
             "use",
             f"{name or class_id} of provider {uuid}",
-            f"{used} in use by the inventory, {int(held)} by the sum of its allocations",
+            f"{used} in use by the inventory, {int(held_amount)} by the sum of its allocations",
             True,
         )
 

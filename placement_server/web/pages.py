@@ -106,8 +106,8 @@ def _send_file(
     file: _File, environ: dict[str, Any], start_response: StartResponse
 ) -> Iterable[bytes]:
     headers = [("content-type", file.content_type), ("etag", f'"{file.tag}"')]
-    known = ETagMatcher.parse(environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
-    if "HTTP_IF_NONE_MATCH" in environ and file.tag in known:
+    known_tags = ETagMatcher.parse(environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
+    if "HTTP_IF_NONE_MATCH" in environ and file.tag in known_tags:
         start_response("304 Not Modified", [*headers, *_GUARDS])
         return []
     return _send("200 OK", headers, file.body, environ, start_response)

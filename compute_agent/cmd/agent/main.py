@@ -252,10 +252,12 @@ def _refuse_parts_of_everything(namespace: argparse.Namespace) -> None:
         "--providers": namespace.providers,
         "--traits": namespace.traits,
     }
-    given = [option for option, value in options.items() if value]
-    if given and (namespace.details or namespace.json):
+    given_options = [option for option, value in options.items() if value]
+    if given_options and (namespace.details or namespace.json):
         everything = "--json" if namespace.json else "--details"
-        namespace.refuse(f"{', '.join(given)} cannot be combined with {everything}, which has all")
+        namespace.refuse(
+            f"{', '.join(given_options)} cannot be combined with {everything}, which has all"
+        )
 
 
 def _show(namespace: argparse.Namespace) -> int:

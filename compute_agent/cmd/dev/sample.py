@@ -76,8 +76,8 @@ def sample_of(providers: Sequence[ProviderLines], *, most_of_a_cell: bool = Fals
         cpus = min(_CPUS, cell.inventories["VCPU"].total)
         resources = {"VCPU": cpus, "MEMORY_MB": max(1, memory * 5 // 8)}
     if devices[cell.uuid]:
-        wanted = {_DEVICES[name]: {name: 1} for name in devices[cell.uuid]}
-        return Sample({_CELL: resources, **wanted})
+        device_amounts = {_DEVICES[name]: {name: 1} for name in devices[cell.uuid]}
+        return Sample({_CELL: resources, **device_amounts})
     if any(_free(provider, "DISK_GB") > 0 for provider in providers):
         resources["DISK_GB"] = 1
     return Sample({"": resources})

@@ -248,8 +248,8 @@ class DevRun:
         names = {provider.uuid: provider.name for provider in providers}
         used = request["allocations"].keys()
         if len(consumers) > 1:
-            listed = ", ".join(sorted(names.get(provider, provider) for provider in used))
-            self._print(f"Claim {len(consumers)} of the same has {listed}")
+            provider_names = ", ".join(sorted(names.get(provider, provider) for provider in used))
+            self._print(f"Claim {len(consumers)} of the same has {provider_names}")
             return root
         print_claim(_document(consumer, selection, request, names), self._console)
         self._console.print()

@@ -122,9 +122,9 @@ def _show(namespace: argparse.Namespace) -> int:
     placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
     with agents_on_bus(conf) as agents:
-        known = heard(conf, agents, [uuid])
+        agents_heard = heard(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
-    host = fleet.described(tree, known)
+    host = fleet.described(tree, agents_heard)
     consumers = fleet.consumers(placement, tree)
     if namespace.json:
         document = host_document(host) | {
@@ -149,8 +149,8 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
     with agents_on_bus(conf) as agents:
-        heard = {} if agents is None else agents.nodes([uuid])
-        node = heard.get(uuid)
+        heard_nodes = {} if agents is None else agents.nodes([uuid])
+        node = heard_nodes.get(uuid)
         changes = fleet.would_change(
             placement, (uuid, name), node, is_enabled=is_enabled, reason=reason
         )
@@ -158,7 +158,7 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
             fleet.set_enabled(
                 placement, agents, (uuid, name), node, is_enabled=is_enabled, reason=reason
             )
-    by = setter(uuid, None if agents is None else heard)
+    by = setter(uuid, None if agents is None else heard_nodes)
     if namespace.json:
         document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
         print(json.dumps({"dry_run": namespace.dry_run} | document))
@@ -260,12 +260,12 @@ def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:
 
     try:
         announcements = running_scheduler.announcements(conf)
-        known = announcements.all()
+        announced_states = announcements.all()
     except NoSchedulerAnswers as error:
         LOG.info("The times at which agents were last heard are unknown: %s", error)
         return {}
     now = time.time()
-    return {root: now - announcements.age(known[root]) for root in known}
+    return {root: now - announcements.age(announced_states[root]) for root in announced_states}
 
 
 def agent_text(host: FleetHost) -> str:
@@ -327,11 +327,11 @@ def _consumer_table(
     table = Table(box=None, header_style="dim", pad_edge=False)
     for heading in ("consumer", "holds"):
         table.add_column(heading, overflow="fold")
-    for consumer, held in sorted(consumers.items()):
+    for consumer, held_amounts in sorted(consumers.items()):
         parts = [
             ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
             + f" of {names[provider]}"
-            for provider, resources in held.items()
+            for provider, resources in held_amounts.items()
         ]
         table.add_row(consumer, "; ".join(parts))
     return table

@@ -33,8 +33,8 @@ PROGRAM = "compute-manage"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    files, others = configuration_files.split(PROGRAM, given, Exit.BAD_ARGUMENTS)
+    arguments = sys.argv[1:] if argv is None else argv
+    files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
     namespace = _parser().parse_args([*others, *files])
     return program.run(PROGRAM, namespace, _failed)
 

@@ -92,10 +92,10 @@ class Client:
             found: Mapping[str, Any] = self.get(path, f"Looking for provider {name}")
             return found
         query = urlencode({"name": name})
-        listed = self.get(f"/resource_providers?{query}", f"Looking for provider {name!r}")
-        if not listed["resource_providers"]:
+        providers = self.get(f"/resource_providers?{query}", f"Looking for provider {name!r}")
+        if not providers["resource_providers"]:
             raise Missing(f"There is no resource provider {name!r}.")
-        [provider] = listed["resource_providers"]
+        [provider] = providers["resource_providers"]
         return dict(provider)
 
     def part(self, provider: Mapping[str, Any], part: str) -> Any:

@@ -52,9 +52,9 @@ def plan(
     :raises BadInput: a parent is neither declared nor there, parents form a circle, or a provider
         is declared and absent.
     """
-    gone = {name for provider in absent for name in (provider["name"], provider["uuid"])}
+    absent_names = {name for provider in absent for name in (provider["name"], provider["uuid"])}
     for entry in declared:
-        if not gone.isdisjoint((entry["name"], entry.get("uuid"))):
+        if not absent_names.isdisjoint((entry["name"], entry.get("uuid"))):
             raise BadInput(
                 f"{entry['name']} is both declared and listed as absent: remove one of the two."
             )
@@ -209,5 +209,5 @@ def _record_difference(old: Mapping[str, Any] | None, new: Mapping[str, Any] | N
     if new is None:
         return "removed"
     before = old or _DEFAULTS
-    changed = [name for name in new if new[name] != before.get(name)]
-    return " ".join(f"{name} {before.get(name)} -> {new[name]}" for name in changed)
+    changed_fields = [name for name in new if new[name] != before.get(name)]
+    return " ".join(f"{name} {before.get(name)} -> {new[name]}" for name in changed_fields)

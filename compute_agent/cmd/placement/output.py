@@ -59,8 +59,8 @@ def show_rows(
     if namespace.format == "json":
         print(json.dumps(document, indent=2))
         return
-    chosen = chosen_columns(namespace, headings)
-    texts = [[text_of(row[number]) for number in chosen] for row in rows]
+    columns = chosen_columns(namespace, headings)
+    texts = [[text_of(row[number]) for number in columns] for row in rows]
     if namespace.format == "value":
         for row in texts:
             print(" ".join(row))
@@ -69,13 +69,13 @@ def show_rows(
     from rich.text import Text
 
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    listed = list(texts)
-    for position, number in enumerate(chosen):
-        is_number = bool(listed) and all(_is_number(row[position]) for row in listed)
+    lines = list(texts)
+    for position, number in enumerate(columns):
+        is_number = bool(lines) and all(_is_number(row[position]) for row in lines)
         table.add_column(
             headings[number], justify="right" if is_number else "left", overflow="fold"
         )
-    for row in listed:
+    for row in lines:
         table.add_row(*(Text(cell) for cell in row))
     print_paged(table)
 

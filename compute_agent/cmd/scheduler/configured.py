@@ -65,8 +65,8 @@ def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> 
     conf = configuration(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
-    heard = _announcements(namespace, conf) if chooses else None
-    return parts_of(conf, _transport(conf), heard, serving=False)
+    announcements = _announcements(namespace, conf) if chooses else None
+    return parts_of(conf, _transport(conf), announcements, serving=False)
 
 
 def log_errors(namespace: argparse.Namespace) -> None:

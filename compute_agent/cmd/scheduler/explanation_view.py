@@ -42,7 +42,9 @@ def explanation_lines(causes: Causes) -> Iterator[str]:
         yield from _columns([_filter_row(cause) for cause in causes.filters])
     if causes.claims_lost:
         yield "Claims refused"
-        yield from _columns([(lost.host, lost.sentence()) for lost in causes.claims_lost])
+        yield from _columns(
+            [(lost_claim.host, lost_claim.sentence()) for lost_claim in causes.claims_lost]
+        )
     if causes.remark:
         yield causes.remark
 

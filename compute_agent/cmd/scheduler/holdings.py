@@ -30,8 +30,8 @@ def _list(namespace: argparse.Namespace) -> int:
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.scheduler.operations.held import Holdings
 
-    asked = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
-    if sum(asked) != 1:
+    given_options = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
+    if sum(given_options) != 1:
         raise InvalidRequest(
             "the selection",
             " ".join(namespace.consumers),
@@ -44,19 +44,21 @@ def _list(namespace: argparse.Namespace) -> int:
         if namespace.project:
             return _print_project(holdings.of_project(namespace.project), in_json=namespace.json)
         if namespace.host:
-            held = holdings.on_host(namespace.host)
+            held_consumers = holdings.on_host(namespace.host)
         else:
-            held = holdings.of_consumers(
+            held_consumers = holdings.of_consumers(
                 uuid_text("CONSUMER", uuid) for uuid in namespace.consumers
             )
     finally:
         reader.close()
     if namespace.json:
-        print(json.dumps([consumer.as_dict() for consumer in held], indent=2))
+        print(json.dumps([consumer.as_dict() for consumer in held_consumers], indent=2))
     else:
-        for line in _columns([_HEADINGS, *(row for entry in held for row in _rows(entry))]):
+        for line in _columns(
+            [_HEADINGS, *(row for entry in held_consumers for row in _rows(entry))]
+        ):
             print(line)
-    return Exit.DONE if held else Exit.NOTHING_FITS
+    return Exit.DONE if held_consumers else Exit.NOTHING_FITS
 
 
 _HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "since")

@@ -48,20 +48,20 @@ def spec_of(words: ClaimWords) -> RequestSpec:
     for text in words.resources:
         groups[UNSUFFIXED] = groups[UNSUFFIXED].adding(_amounts("--resources", text, text))
     for text in words.groups:
-        suffix, listed = _split("--group", text)
+        suffix, items = _split("--group", text)
         if not suffix:
             raise InvalidRequest("--group", text, "SUFFIX:CLASS=AMOUNT, for example GPU:VGPU=1")
-        groups[suffix] = groups[suffix].adding(_amounts("--group", text, listed))
+        groups[suffix] = groups[suffix].adding(_amounts("--group", text, items))
     for text in words.required:
-        suffix, listed = _split("--required", text)
-        groups[suffix] = _requiring(groups[suffix], text, listed)
+        suffix, items = _split("--required", text)
+        groups[suffix] = _requiring(groups[suffix], text, items)
     for text in words.forbidden:
-        suffix, listed = _split("--forbidden", text)
-        traits = (_trait("--forbidden", text, name) for name in listed.split(","))
+        suffix, items = _split("--forbidden", text)
+        traits = (_trait("--forbidden", text, name) for name in items.split(","))
         groups[suffix] = groups[suffix].forbidding(*traits)
     for text in words.member_of:
-        suffix, listed = _split("--member-of", text)
-        groups[suffix] = extra_specs.with_member_of(groups[suffix], "--member-of", listed)
+        suffix, items = _split("--member-of", text)
+        groups[suffix] = extra_specs.with_member_of(groups[suffix], "--member-of", items)
     for text in words.in_tree:
         suffix, uuid = _split("--in-tree", text)
         groups[suffix] = replace(groups[suffix], in_tree=extra_specs.uuid_text("--in-tree", uuid))

@@ -11,10 +11,10 @@ def print_status(status: Mapping[str, Any], out: TextIO | None = None) -> None:
     """Print a status line by line."""
     out = out or sys.stdout
     lowest = status["minimum_service_version"]
-    heard = (
+    announcements = (
         "no agent has announced itself yet" if lowest == 0 else f"lowest service version {lowest}"
     )
-    out.write(f"Agents: {heard}\n")
+    out.write(f"Agents: {announcements}\n")
     for behaviour in status["behaviours"]:
         if behaviour["in_force"]:
             out.write(f"in force   {behaviour['name']}: {behaviour['means']}\n")

@@ -86,7 +86,9 @@ def trait_text(traits: Sequence[str]) -> Text:
     """Return the traits grouped by prefix, as in ``HW_CPU_X86_{AVX AVX2}``."""
     grouped: dict[str, list[str]] = {}
     for name in traits:
-        prefix = next((known for known in _TRAIT_PREFIXES if name.startswith(known)), "")
+        prefix = next(
+            (known_prefix for known_prefix in _TRAIT_PREFIXES if name.startswith(known_prefix)), ""
+        )
         grouped.setdefault(prefix, []).append(name.removeprefix(prefix))
     text = Text("traits", style="dim")
     for prefix, names in grouped.items():

@@ -153,11 +153,11 @@ def _emulators(root: Element) -> tuple[Emulator, ...]:
         if emulator is None:
             continue
         key = (emulator.arch, emulator.path or "")
-        known = emulators.get(key, emulator)
+        known_emulator = emulators.get(key, emulator)
         emulators[key] = replace(
             emulator,
-            virt_types=tuple(sorted({*known.virt_types, *emulator.virt_types})),
-            machines=tuple(sorted({*known.machines, *emulator.machines})),
+            virt_types=tuple(sorted({*known_emulator.virt_types, *emulator.virt_types})),
+            machines=tuple(sorted({*known_emulator.machines, *emulator.machines})),
         )
     return tuple(emulator for _key, emulator in sorted(emulators.items()))
 

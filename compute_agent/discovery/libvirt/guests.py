@@ -93,8 +93,8 @@ def with_functions(guest: Guest, devices: NodeDevices) -> Guest:
         guest,
         pci_addresses=tuple(sorted({*guest.pci_addresses, *behind})),
         mdevs=tuple(
-            GuestMdev(mdev.uuid, known.type_id, known.parent_address)
-            if (known := mdevs.get(mdev.uuid)) is not None
+            GuestMdev(mdev.uuid, known_mdev.type_id, known_mdev.parent_address)
+            if (known_mdev := mdevs.get(mdev.uuid)) is not None
             else mdev
             for mdev in guest.mdevs
         ),

@@ -93,8 +93,10 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
 
 def _cpu_model(libvirt: CpuModel, sysfs: CpuModel) -> CpuModel:
     """Return the host's CPU with the features that guests get of it; unknown where they are."""
-    known = libvirt.guest_features is not None
-    return replace(sysfs, flags=sysfs.flags if known else (), guest_features=libvirt.guest_features)
+    has_features = libvirt.guest_features is not None
+    return replace(
+        sysfs, flags=sysfs.flags if has_features else (), guest_features=libvirt.guest_features
+    )
 
 
 def _memory_kib(libvirt: HostTopology, sysfs: HostTopology) -> int:
@@ -108,15 +110,15 @@ def _memory_kib(libvirt: HostTopology, sysfs: HostTopology) -> int:
 def _cells(libvirt: HostTopology, sysfs: HostTopology) -> tuple[NumaCell, ...]:
     if not libvirt.cells:
         return sysfs.cells
-    known = {cell.id: cell for cell in sysfs.cells}
+    cells_by_id = {cell.id: cell for cell in sysfs.cells}
     return tuple(
         replace(
             cell,
-            huge_pages=cell.huge_pages or known[cell.id].huge_pages,
-            distances=cell.distances or known[cell.id].distances,
-            gpu_memory_of=known[cell.id].gpu_memory_of,
+            huge_pages=cell.huge_pages or cells_by_id[cell.id].huge_pages,
+            distances=cell.distances or cells_by_id[cell.id].distances,
+            gpu_memory_of=cells_by_id[cell.id].gpu_memory_of,
         )
-        if cell.id in known
+        if cell.id in cells_by_id
         else cell
         for cell in libvirt.cells
     )
@@ -137,9 +139,9 @@ def _joined(
     """
     devices = {device.address: device for device in sysfs}
     for device in libvirt:
-        known = devices.get(device.address)
-        if known is not None:
-            devices[device.address] = both(device, known)
+        known_device = devices.get(device.address)
+        if known_device is not None:
+            devices[device.address] = both(device, known_device)
         elif device.address not in shown:
             devices[device.address] = device
     return tuple(devices[address] for address in sorted(devices, key=order))
@@ -224,10 +226,10 @@ _Vf = TypeVar("_Vf", NicVf, GpuVf)
 def _vfs(sysfs: tuple[_Vf, ...], libvirt: tuple[_Vf, ...]) -> tuple[_Vf, ...]:
     """Return the VFs of sysfs, then those that only libvirt lists, which get the next numbers."""
     vfs = list(sysfs)
-    known = {vf.address for vf in sysfs}
+    known_addresses = {vf.address for vf in sysfs}
     number = max((vf.index for vf in sysfs), default=-1)
     for vf in libvirt:
-        if vf.address not in known:
+        if vf.address not in known_addresses:
             number += 1
             vfs.append(replace(vf, index=number))
     return tuple(vfs)
@@ -241,8 +243,11 @@ def _types(libvirt: tuple[MdevType, ...], sysfs: tuple[MdevType, ...]) -> tuple[
 
 def _mdevs(libvirt: tuple[Mdev, ...], sysfs: tuple[Mdev, ...]) -> tuple[Mdev, ...]:
     """Return the devices of both; a vGPU without a uuid is one that libvirt does not list."""
-    known = {mdev.uuid for mdev in libvirt}
-    return (*libvirt, *(mdev for mdev in sysfs if mdev.uuid is None or mdev.uuid not in known))
+    known_uuids = {mdev.uuid for mdev in libvirt}
+    return (
+        *libvirt,
+        *(mdev for mdev in sysfs if mdev.uuid is None or mdev.uuid not in known_uuids),
+    )
 
 
 def _on_known_cells(host: HostTopology) -> HostTopology:

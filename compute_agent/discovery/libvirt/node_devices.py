@@ -85,11 +85,11 @@ def read(
         if device is not None:
             devices[_name(handle)] = device
 
-    of_vfs, seen = _of_vfs(before), frozenset(before.pci)
+    of_vfs, seen_names = _of_vfs(before), frozenset(before.pci)
     for handle in handles:
         if _name(handle) not in of_vfs:
             describe(handle)
-    unchanged = {pf.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen}
+    unchanged = {pf.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen_names}
     for handle in handles:
         name = _name(handle)
         if name in of_vfs and of_vfs[name][1] in unchanged:

@@ -61,14 +61,14 @@ def instances(
 
 def remaining(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[tuple[str, int], ...]:
     """Return how many more of each profile could be made now; those not reported are left out."""
-    asked = (
+    counts = (
         (
             profile.name,
             nvml.ask("nvmlDeviceGetGpuInstanceRemainingCapacity", gpu, profile.profile_id),
         )
         for profile in known
     )
-    return tuple((name, count) for name, count in asked if count is not None)
+    return tuple((name, count) for name, count in counts if count is not None)
 
 
 def devices(

@@ -106,20 +106,20 @@ class NvmlSource:
         return self._nvml
 
     def _read_all(self, nvml: Nvml) -> list[NvmlGpu]:
-        gpus, lost = [], False
+        gpus, is_lost = [], False
         for index in range(nvml.ask("nvmlDeviceGetCount") or 0):
             try:
                 gpu = self._gpu_at(nvml, index)
             except GpuLost:
                 self._note_lost(index)
-                lost = True
+                is_lost = True
                 continue
             if gpu is not None:
                 self._lost.discard(gpu.address)
                 gpus.append(gpu)
         if self._watch is not None:
             self._broken.update(self._watch.broken())
-        if lost:
+        if is_lost:
             # NVML keeps the handle of a lost GPU until it is started again
             self.close()
         return [replace(gpu, critical_xid=self._broken.get(gpu.address)) for gpu in gpus]
@@ -154,11 +154,11 @@ class NvmlSource:
         mixed = vgpus.sizes_mixed(nvml, handle)
         key = uuid or address
         modes = (enabled, mixed, nvlinks.states(nvml, handle))
-        known = self._lasting.get(key)
-        if known is None or known[0] != modes:
+        lasting_facts = self._lasting.get(key)
+        if lasting_facts is None or lasting_facts[0] != modes:
             gpu = NvmlGpu(address, uuid, mig_enabled=enabled, vgpu_sizes_mixed=mixed)
-            known = self._lasting[key] = modes, _lasting(nvml, handle, gpu, modes[2])
-        lasting = known[1]
+            lasting_facts = self._lasting[key] = modes, _lasting(nvml, handle, gpu, modes[2])
+        lasting = lasting_facts[1]
         if not enabled:
             return replace(lasting, address=address)
         profiles = lasting.mig_profiles

@@ -82,13 +82,13 @@ def _cell(
     here = f"{NODES}/node{node}"
     text = machine.sys.text(f"{here}/{CPULIST}")
     try:
-        listed = frozenset(cpu_list.parse(text))
+        cpus = frozenset(cpu_list.parse(text))
     except ValueError as error:
         path = machine.sys.path(f"{here}/{CPULIST}")
         raise FactMalformed(path, text, f"a list of CPUs ({error})") from error
     return NumaCell(
         id=node,
-        cpus=tuple(cpu for cpu in online if cpu in listed),
+        cpus=tuple(cpu for cpu in online if cpu in cpus),
         memory_kib=memory.total_kib(
             machine.sys.text(f"{here}/{MEMINFO}"), machine.sys.path(f"{here}/{MEMINFO}")
         ),
@@ -121,20 +121,20 @@ def _each_cpu_once(
 ) -> tuple[NumaCell, ...]:
     """Return the cells with each CPU in the first that claims it, and distances among them."""
     ids = frozenset(cell.id for cell in cells)
-    taken: set[CpuId] = set()
+    taken_cpus: set[CpuId] = set()
     result = []
     for cell in cells:
-        twice = taken.intersection(cell.cpus)
+        twice = taken_cpus.intersection(cell.cpus)
         if twice:
             machine.warn(
                 f"{machine.sys.path(NODES)}/node{cell.id}/{CPULIST} claims CPUs "
                 f"{sorted(twice)} of a node before it; they stay there"
             )
-        own = tuple(cpu for cpu in cell.cpus if cpu not in taken)
-        taken.update(own)
+        own = tuple(cpu for cpu in cell.cpus if cpu not in taken_cpus)
+        taken_cpus.update(own)
         distances = tuple(pair for pair in cell.distances if pair[0] in ids)
         result.append(replace(cell, cpus=own, distances=distances))
-    orphans = [cpu for cpu in online if cpu not in taken]
+    orphans = [cpu for cpu in online if cpu not in taken_cpus]
     if result and orphans:
         machine.warn(
             f"CPUs {orphans} are online and on none of the nodes in {machine.sys.path(NODES)}"

@@ -65,13 +65,13 @@ def cover(
         if fitting:
             mappings[suffix] = min(fitting, key=lambda uuid: sum(remaining_amounts[uuid].values()))
             _take(mappings[suffix], group.resources, remaining_amounts)
-    lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
-    partly = lacking != dict(need.group(UNSUFFIXED).resources)
+    lacking_amounts = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
+    partly = lacking_amounts != dict(need.group(UNSUFFIXED).resources)
     return Coverage(
         kept=subtract(held, remaining_amounts),
         surplus=without_zeros(remaining_amounts),
         mappings=mappings,
-        missing=_missing(need, mappings, lacking, partly=partly),
+        missing=_missing(need, mappings, lacking_amounts, partly=partly),
         partly=partly,
     )
 
@@ -100,7 +100,7 @@ def _take(provider: str, amounts: Mapping[str, int], left: MutableAmounts) -> No
 
 def _cover_unsuffixed(wanted: Mapping[str, int], left: MutableAmounts) -> dict[str, int]:
     """Take what there is of each class, from several providers if need be; what is lacking."""
-    lacking = {}
+    lacking_amounts = {}
     for name, amount in wanted.items():
         short = amount
         for provider in sorted(left, key=lambda uuid: (-left[uuid].get(name, 0), uuid)):
@@ -109,8 +109,8 @@ def _cover_unsuffixed(wanted: Mapping[str, int], left: MutableAmounts) -> dict[s
                 _take(provider, {name: part}, left)
                 short -= part
         if short:
-            lacking[name] = short
-    return lacking
+            lacking_amounts[name] = short
+    return lacking_amounts
 
 
 def _missing(

@@ -189,13 +189,13 @@ class Healer:
             bindings={port.uuid: profile[PORT_ALLOCATION] for port, profile in profiles},
             owner_changed=found.owner_changed,
         )
-        changed = after != found.held or found.owner_changed
+        has_changed = after != found.held or found.owner_changed
         unbound = profiles if self._ports.writable else ()
-        if not changed and not unbound:
+        if not has_changed and not unbound:
             return replace(outcome, state=State.WHOLE, bindings={})
         if dry_run:
             return outcome
-        return self._write(found, outcome, unbound, changed=changed)
+        return self._write(found, outcome, unbound, changed=has_changed)
 
     def _write(
         self,

@@ -140,9 +140,9 @@ def judgement_from(
     judgement = judge(consumer, listing, directory, min_age)
     if judgement.verdict is not Verdict.ORPHAN:
         return judgement
-    heard = (listing.answered - listing.silent) | {root}
+    heard_roots = (listing.answered - listing.silent) | {root}
     concerned = {directory.root(u) for u in consumer.resources if not directory.is_shared(u)}
-    if silent := concerned - heard:
+    if silent := concerned - heard_roots:
         return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))
     return judgement
 

@@ -85,9 +85,9 @@ class _ProviderSearch:
             self.mappings[suffix] = best.uuid
 
     def _room(self, provider: HostProvider, wanted: Mapping[str, int]) -> Iterator[int]:
-        taken = self.amounts.get(provider.uuid, {})
+        taken_amounts = self.amounts.get(provider.uuid, {})
         for name, amount in wanted.items():
-            yield provider.free(name) - taken.get(name, 0) - amount
+            yield provider.free(name) - taken_amounts.get(name, 0) - amount
 
     def _lacks(self, provider: HostProvider, wanted: Mapping[str, int]) -> Iterator[str]:
         for (name, amount), room in zip(wanted.items(), self._room(provider, wanted), strict=True):

@@ -132,21 +132,23 @@ class AgentsOnBus:
         with ThreadPoolExecutor(CALLS_AT_ONCE, "agents") as pool:
             answers = dict(zip(hosts, pool.map(self._instances_of, hosts), strict=True))
         return Answers(
-            {host: told for host, told in answers.items() if isinstance(told, frozenset)},
+            {host: answer for host, answer in answers.items() if isinstance(answer, frozenset)},
             {host: why for host, why in answers.items() if isinstance(why, str)},
         )
 
     def devices(self, host: str, instance: str) -> Mapping[str, Any] | None:
         """Return what of its host a guest really holds; None where no agent reports it."""
         try:
-            told = self._client.prepare(server=host).call({}, "instance_devices", instance=instance)
+            answer = self._client.prepare(server=host).call(
+                {}, "instance_devices", instance=instance
+            )
         except Exception as error:  # noqa: BLE001 - the bus raises what the agent raised
             LOG.warning(
                 "The agent of host %s does not report what instance %s holds: %s",
                 *(host, instance, error),
             )
             return None
-        return None if told is None else dict(told)
+        return None if answer is None else dict(answer)
 
     def close(self) -> None:
         """Leave the bus."""
@@ -156,8 +158,8 @@ class AgentsOnBus:
     def _instances_of(self, host: str) -> frozenset[str] | str | None:
         """Text: why the agent does not list them. None: it did not answer, or not with a list."""
         try:
-            listed = self._client.prepare(server=host).call({}, "list_instances")
-            return frozenset(str(uuidlib.UUID(uuid)) for uuid in listed)
+            answer = self._client.prepare(server=host).call({}, "list_instances")
+            return frozenset(str(uuidlib.UUID(uuid)) for uuid in answer)
         except (self._messaging.RemoteError, errors.ComputeAgentError) as error:
             # what the agent raised, whose text has its traceback as well where it came by a broker
             why = str(getattr(error, "value", error))

@@ -38,15 +38,15 @@ class NeutronPorts:
         """
         doing = f"Listing the ports of instance {instance.uuid}"
         try:
-            listed = list(
+            ports = list(
                 self._service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
             )
-            if any(PROFILE not in port for port in listed):
+            if any(PROFILE not in port for port in ports):
                 raise ServiceUnusable(
                     f"{doing} failed: Neutron does not show this user {PROFILE}. Give group "
                     "[neutron] the credential of an administrator of the whole cloud."
                 )
-            return tuple(port_of(port) for port in listed if port.get("resource_request"))
+            return tuple(port_of(port) for port in ports if port.get("resource_request"))
         except errors.ComputeAgentError as error:
             raise PortsUnreadable(str(error)) from error
 

@@ -45,10 +45,10 @@ class Compute:
         :raises ServiceUnusable: they cannot be read.
         """
         self._negotiate()
-        listed = self._service.pages(
+        servers = self._service.pages(
             "/servers/detail", "servers", "Listing the servers", all_tenants="1", limit=PAGE
         )
-        yield from map(_server, listed)
+        yield from map(_server, servers)
 
     def server(self, uuid: str) -> Mapping[str, Any] | None:
         """One server, None where there is none.
@@ -73,10 +73,10 @@ class Compute:
         :raises ServiceUnusable: they cannot be read.
         """
         self._negotiate()
-        listed = self._service.pages(
+        migrations = self._service.pages(
             "/os-migrations", "migrations", "Listing the migrations", limit=PAGE
         )
-        return [migration for migration in listed if migration.get("status") not in ENDED]
+        return [migration for migration in migrations if migration.get("status") not in ENDED]
 
     def hypervisors(self) -> Iterator[Mapping[str, Any]]:
         """Return the nodes of all compute services; their ids are the uuids of root providers.

@@ -123,17 +123,17 @@ class AgentsSource:
         answers = self._agents.instances(sorted(announced))
         by_host = answers.instances
         answered = {host: announced[host] for host in by_host}
-        heard = frozenset().union(*answered.values())
+        heard_roots = frozenset().union(*answered.values())
         untold = {
             root: why
             for host, why in sorted(answers.refused.items())
-            for root in announced[host] - heard
+            for root in announced[host] - heard_roots
         }
         return Listing(
             known=frozenset().union(*by_host.values()),
             by_host=by_host,
             roots=answered,
-            silent=frozenset(roots - heard),
+            silent=frozenset(roots - heard_roots),
             untold=untold,
         )
 

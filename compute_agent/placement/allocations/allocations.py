@@ -221,11 +221,11 @@ class Allocations:
         """
 
         def take(held: Amounts) -> Amounts:
-            for lacking in shortfalls(held, resources):
+            for shortfall in shortfalls(held, resources):
                 raise errors.AllocationUpdateFailed(
-                    f"Taking {lacking.amount} {lacking.resource_class} on provider "
-                    f"{lacking.provider} from consumer {consumer} failed: it holds {lacking.held} "
-                    "there"
+                    f"Taking {shortfall.amount} {shortfall.resource_class} on provider "
+                    f"{shortfall.provider} from consumer {consumer} failed: it holds "
+                    f"{shortfall.held} there"
                 )
             return subtract(held, resources)
 
@@ -322,13 +322,13 @@ class Allocations:
         current = self.get_allocs_for_consumer(consumer)
         if not current["allocations"]:
             raise errors.AllocationUpdateFailed(f"{doing} failed: it holds nothing")
-        changed = change(of_record(current))
-        bodies, version = self._writable([{**current, "allocations": as_request(changed)}])
+        new_amounts = change(of_record(current))
+        bodies, version = self._writable([{**current, "allocations": as_request(new_amounts)}])
         response = self._put(consumer, bodies[0], version, doing)
         if response.status == 204:
             return
         conflict = responses.is_consumer_conflict(response)
-        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == changed:
+        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == new_amounts:
             return
         raise responses.failure(
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response

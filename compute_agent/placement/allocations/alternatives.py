@@ -116,8 +116,8 @@ class Alternatives:
             return _own_or_foreign(consumer, answer.record, body)
         if isinstance(answer, NoCapacity):
             provider, resource_class = answer.provider or "", answer.resource_class or ""
-            lost = LostAlternative(0, provider, resource_class, answer.detail)
-            return AlternativeAnswer(None, (lost,))
+            lost_alternative = LostAlternative(0, provider, resource_class, answer.detail)
+            return AlternativeAnswer(None, (lost_alternative,))
         return AlternativeAnswer(0, ())
 
     def _once(
@@ -162,9 +162,9 @@ def _read(response: Response, shape: Shape, doing: str) -> Any:
 def _own_or_foreign(
     consumer: str, record: dict[str, Any], body: Mapping[str, Any]
 ) -> AlternativeAnswer | AlreadyClaimed:
-    held = of_record(record)
+    held_amounts = of_record(record)
     for position, candidate in enumerate(body["candidates"]):
-        if of_record(candidate) == held:
+        if of_record(candidate) == held_amounts:
             return AlternativeAnswer(position, ())
     return AlreadyClaimed(consumer, record)
 

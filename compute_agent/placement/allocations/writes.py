@@ -86,11 +86,11 @@ class AllocationExchange:
 
 def _is_next(record: Record, current: Record) -> bool:
     """Whether a consumer is as `record` leaves it, which nobody has written since."""
-    wanted = of_record(record)
-    if of_record(current) != wanted:
+    wanted_amounts = of_record(record)
+    if of_record(current) != wanted_amounts:
         return False
     # a consumer that holds nothing has no generation; each write of another counts once
-    return not wanted or current.get("consumer_generation") == _after(record)
+    return not wanted_amounts or current.get("consumer_generation") == _after(record)
 
 
 def _after(record: Record) -> int:

@@ -81,7 +81,7 @@ class TreeChange:
             *(new.uuid for new in changes.create),
         }
         moved = {move.uuid for move in changes.reparent}
-        deleted = {gone.uuid for gone in changes.delete}
+        deleted = {deleted_provider.uuid for deleted_provider in changes.delete}
         return written <= has and deleted <= had and moved <= had & has
 
     @property
@@ -90,7 +90,7 @@ class TreeChange:
         changes = self.difference
         body: dict[str, Any] = {
             "providers": _entries(changes, self.result),
-            "absent": [gone.uuid for gone in changes.delete],
+            "absent": [deleted_provider.uuid for deleted_provider in changes.delete],
         }
         if self.allocations is not None:
             members = _members(self.result, self.root_uuid)

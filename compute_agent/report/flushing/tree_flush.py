@@ -197,9 +197,9 @@ class TreeFlush:
 
         :raises errors.PlacementReshapeConflict: it was.
         """
-        known = cache.allocations
+        known_allocations = cache.allocations
         self._reader.read(cache, fresh=True)
-        if cache.allocations != known:
+        if cache.allocations != known_allocations:
             raise errors.PlacementReshapeConflict(
                 str(error), status=error.status, code=error.code, detail=error.detail
             ) from error

@@ -105,8 +105,8 @@ class SchedulerEndpoint:
     def announced_hosts(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents announced, with the age of each announcement in seconds."""
         with answering(self._observer, "announced_hosts"):
-            heard = self._parts.announcements
-            return {"hosts": heard.snapshot() if heard is not None else []}
+            announcements = self._parts.announcements
+            return {"hosts": announcements.snapshot() if announcements is not None else []}
 
     def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
         """Read the aggregates again."""

@@ -163,8 +163,8 @@ class LifeCycleEndpoint:
         """Add a port or accelerator to what an instance holds; see `LifeCycle.attach`."""
         with answering(self._observer, "attach_resources", f"to {instance_uuid}"):
             instance = uuid_text("instance_uuid", instance_uuid)
-            held = None if before is None else _amounts("before", before)
-            return self._life_cycle.attach(spec_of(spec_obj), instance, held).as_dict()
+            held_amounts = None if before is None else _amounts("before", before)
+            return self._life_cycle.attach(spec_of(spec_obj), instance, held_amounts).as_dict()
 
     def detach_resources(
         self,

@@ -34,11 +34,11 @@ def announcements(conf: cfg.ConfigOpts) -> Announcements:
     :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error; later
         a search may raise it.
     """
-    heard = AskedAnnouncements(
+    asked_announcements = AskedAnnouncements(
         lambda: _asked(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"]
     )
-    heard.refresh()
-    return heard
+    asked_announcements.refresh()
+    return asked_announcements
 
 
 def _asked(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:

@@ -74,21 +74,23 @@ class ClaimsTogether:
         :raises PlacementUnavailable: placement does not answer; nothing is claimed, or it is in the
             journal and given back as soon as placement answers.
         """
-        hosts, lost, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
+        hosts, lost_claims, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
         for _ in range(ROUNDS):
-            placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost)
+            placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost_claims)
             claimed = dict(zip(instances, placed, strict=True))
-            refusal = self._claim(spec, claimed, bool(lost))
+            refusal = self._claim(spec, claimed, bool(lost_claims))
             if refusal is None:
                 crowded = self._crowded(found_hosts.members, claimed)
                 if not crowded:
-                    self._won(claimed, bool(lost))
+                    self._won(claimed, bool(lost_claims))
                     return placed, hosts_after
-                lost += self._take_back(claimed, crowded, bool(lost))
+                lost_claims += self._take_back(claimed, crowded, bool(lost_claims))
                 hosts = [host for host in hosts if host.name not in crowded]
                 continue
-            lost.append(_lost(placed, refusal))
-            LOG.info("A claim for %d instances was refused. %s", len(placed), lost[-1].sentence())
+            lost_claims.append(_lost(placed, refusal))
+            LOG.info(
+                "A claim for %d instances was refused. %s", len(placed), lost_claims[-1].sentence()
+            )
             if refusal.provider and refusal.resource_class:
                 hosts = _without_shortage(hosts, placed, refusal)
                 continue
@@ -97,7 +99,7 @@ class ClaimsTogether:
                 break
             found_hosts = self._search.find(spec)
             hosts = list(found_hosts.hosts)
-        causes = found_hosts.causes.with_claims_lost(tuple(lost))
+        causes = found_hosts.causes.with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
 
     def _plan(
@@ -134,7 +136,7 @@ class ClaimsTogether:
         self, spec: RequestSpec, placed: dict[str, PlacedInstance], again: bool
     ) -> ClaimRefusal | None:
         nothing = Holding({}, {})
-        wanted = {
+        wanted_holdings = {
             instance: WantedHolding(
                 nothing,
                 place.candidate.allocations,
@@ -146,7 +148,7 @@ class ClaimsTogether:
             for instance, place in placed.items()
         }
         try:
-            refusal = self._placement.exchange(wanted)
+            refusal = self._placement.exchange(wanted_holdings)
         except AllocationMoveFailed as error:
             self._observer.claimed(ClaimOutcome.CONSUMER, again=again)
             raise AllocationUpdateFailed(
@@ -183,9 +185,11 @@ class ClaimsTogether:
     ) -> list[LostClaim]:
         self._return(placed)
         self._observer.claimed(ClaimOutcome.GROUP, again=again)
-        lost = [lost_to_the_group(host, others) for host, others in crowded.items()]
-        LOG.info("A claim for %d instances was taken back. %s", len(placed), lost[0].sentence())
-        return lost
+        lost_claims = [lost_to_the_group(host, others) for host, others in crowded.items()]
+        LOG.info(
+            "A claim for %d instances was taken back. %s", len(placed), lost_claims[0].sentence()
+        )
+        return lost_claims
 
     def _return(self, placed: dict[str, PlacedInstance]) -> None:
         self._give_back.all_of({i: [place.candidate] for i, place in placed.items()})
@@ -216,9 +220,9 @@ def _without_shortage(
 ) -> list[HostState]:
     """Return hosts on which the provider that was short has less than was asked of it."""
     uuid, name = refusal.provider, refusal.resource_class
-    asked = sum(place.candidate.amount(uuid, name) for place in placed)
+    amount = sum(place.candidate.amount(uuid, name) for place in placed)
     return [
-        _with_less(host, uuid, name, asked - 1) if uuid in host.providers else host
+        _with_less(host, uuid, name, amount - 1) if uuid in host.providers else host
         for host in hosts
     ]
 

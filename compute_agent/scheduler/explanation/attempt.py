@@ -132,12 +132,12 @@ class Attempt:
     def _tried(
         self, sets: Iterable[tuple[RequestChange, ...]], most: int | None = None
     ) -> Iterator[FittingChange]:
-        seen, fitting = set[frozenset[tuple[object, ...]]](), 0
+        tried_changes, fitting = set[frozenset[tuple[object, ...]]](), 0
         for changes in sets:
             key = frozenset((change.kind, change.group, change.subject) for change in changes)
-            if key in seen:
+            if key in tried_changes:
                 continue
-            seen.add(key)
+            tried_changes.add(key)
             if fitting == most:
                 return
             tried = self._least(changes)
@@ -156,9 +156,9 @@ class Attempt:
         for index, change in enumerate(changes):
             if change.kind is ChangeKind.AMOUNT and change.before > 1:
                 others = changes[:index], changes[index + 1 :]
-                found = self._raised(change, others, trial)
-                if found is not None:
-                    amount, trial = found
+                change_found = self._raised(change, others, trial)
+                if change_found is not None:
+                    amount, trial = change_found
                     changes = (*others[0], change.to(amount), *others[1])
         return changes, trial
 
@@ -187,15 +187,15 @@ class Attempt:
             return None
         skipped = {change.name for change in changes if change.kind is ChangeKind.FILTER}
         kinds = {change.kind for change in changes}
-        asked = replace(
+        changed_request = replace(
             self._asked,
             request=apply_all(changes, self._asked.request),
             target=Target() if ChangeKind.TARGET in kinds else self._asked.target,
         )
-        if not asked.request.resources:
+        if not changed_request.request.resources:
             return None
         try:
-            trial = self._search.try_out(self._spec, asked, skipped)
+            trial = self._search.try_out(self._spec, changed_request, skipped)
         except PlacementUnavailable:
             raise
         except (PlacementError, InvalidRequest) as error:
@@ -234,8 +234,8 @@ class Attempt:
                 lack = self._lack(change, host)
                 lacks.append(lack)
                 distance += (lack.asked - lack.free) / lack.asked if lack.asked else 1.0
-            known = self._closest.get(host.uuid)
-            if known is None or distance < known[0]:
+            known_host = self._closest.get(host.uuid)
+            if known_host is None or distance < known_host[0]:
                 self._closest[host.uuid] = (distance, ClosestHost(host.name, tuple(lacks)))
 
     def _lack(self, change: RequestChange, host: HostState) -> Lack:
@@ -243,15 +243,15 @@ class Attempt:
             return Lack(self._rejection(change.name, host))
         if change.kind is not ChangeKind.AMOUNT:
             return Lack(self._text_of_lack(change), change.group)
-        name, asked = change.name, change.before
+        name, amount = change.name, change.before
         most, total = most_on(host, name), host.free(name)
         if change.group == UNSUFFIXED and total > most:
             free = f"{total} free, at most {most} on one provider"
         else:
             free = f"{most} free"
         of_group = f" (group {change.group})" if change.group else ""
-        text = f"{name}: {asked} asked, {free}{of_group}"
-        return Lack(text, change.group, name, asked, min(most, asked))
+        text = f"{name}: {amount} asked, {free}{of_group}"
+        return Lack(text, change.group, name, amount, min(most, amount))
 
     def _text_of_lack(self, change: RequestChange) -> str:
         text = change.lack

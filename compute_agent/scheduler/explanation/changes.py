@@ -131,8 +131,8 @@ class RequestChange:
             case ChangeKind.AGGREGATES:
                 return replace(request, root_member_of=request.root_member_of - {self.subject})
             case ChangeKind.FORBIDDEN_AGGREGATES:
-                left = request.root_forbidden_aggregates - self.subject
-                return replace(request, root_forbidden_aggregates=left)
+                remaining_aggregates = request.root_forbidden_aggregates - self.subject
+                return replace(request, root_forbidden_aggregates=remaining_aggregates)
             case _:
                 return request
 
@@ -148,8 +148,8 @@ class RequestChange:
             case ChangeKind.AGGREGATES:
                 return replace(group, member_of=group.member_of - {self.subject})
             case ChangeKind.FORBIDDEN_AGGREGATES:
-                left = group.forbidden_aggregates - self.subject
-                return replace(group, forbidden_aggregates=left)
+                remaining_aggregates = group.forbidden_aggregates - self.subject
+                return replace(group, forbidden_aggregates=remaining_aggregates)
             case _:
                 return group
 

@@ -115,10 +115,10 @@ class Explainer:
         """
         try:
             spec = self._search.with_group_hosts(spec)
-            asked = self._search.asked(spec)
+            request = self._search.asked(spec)
         except NoValidHost as error:
             return Explained(error.causes)
-        attempt = Attempt(self._placement, self._search, spec, asked, effort, self._clock)
+        attempt = Attempt(self._placement, self._search, spec, request, effort, self._clock)
         trial = attempt.base
         if trial.hosts:
             first, others = trial.hosts[0].name, len(trial.hosts)
@@ -143,7 +143,7 @@ def _with_constraints(
 
 
 def _where_claims_were_lost(causes: Causes) -> tuple[ClosestHost, ...]:
-    lost = {
+    lost_claims = {
         claim.host: ClosestHost(
             claim.host,
             (
@@ -156,4 +156,4 @@ def _where_claims_were_lost(causes: Causes) -> tuple[ClosestHost, ...]:
         )
         for claim in causes.claims_lost
     }
-    return tuple(lost.values())[:SHOWN_CLOSEST]
+    return tuple(lost_claims.values())[:SHOWN_CLOSEST]

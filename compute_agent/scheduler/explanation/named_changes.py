@@ -25,9 +25,9 @@ def named_changes(
     explanation = placement.explanation(parse_qsl(query))
     for closest in (explanation.closest if explanation else None) or ():
         changes = [_change_of(named, singles) for named in closest["changes"]]
-        known = tuple(change for change in changes if change is not None)
-        if len(known) == len(changes):
-            yield known
+        known_changes = tuple(change for change in changes if change is not None)
+        if len(known_changes) == len(changes):
+            yield known_changes
 
 
 def _change_of(named: Mapping[str, Any], singles: Sequence[RequestChange]) -> RequestChange | None:

@@ -63,8 +63,8 @@ class NUMATopologyFilter(HostFilter):
         if not (numa.asked or networks or tunneled):
             return True
         return any(
-            networks_reached(chosen, announced, networks, tunneled=tunneled)
-            for chosen in assignments(numa.nodes, announced)
+            networks_reached(assignment, announced, networks, tunneled=tunneled)
+            for assignment in assignments(numa.nodes, announced)
         )
 
 

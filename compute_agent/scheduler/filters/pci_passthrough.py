@@ -67,11 +67,11 @@ def _with_near_devices(
     hosts: Sequence[HostState], spec: RequestSpec, aliases: Mapping[str, PciAlias]
 ) -> Iterator[HostState]:
     for host in hosts:
-        left = tuple(
+        remaining_pools = tuple(
             candidate for candidate in host.candidates if _is_near(candidate, host, spec, aliases)
         )
-        if left or not host.candidates:
-            yield replace(host, candidates=left)
+        if remaining_pools or not host.candidates:
+            yield replace(host, candidates=remaining_pools)
 
 
 def _is_near(

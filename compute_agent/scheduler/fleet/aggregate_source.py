@@ -80,9 +80,9 @@ class NovaAggregates:
 
     def _read(self) -> Aggregates:
         doing = "Listing the host aggregates"
-        listed = self._service.get("/os-aggregates", doing).get("aggregates")
+        entries = self._service.get("/os-aggregates", doing).get("aggregates")
         try:
-            return Aggregates(tuple(map(_aggregate, listed or ())))
+            return Aggregates(tuple(map(_aggregate, entries or ())))
         except (KeyError, TypeError, AttributeError) as error:
             raise ServiceUnusable(
                 f"{doing} failed: an entry of Nova's answer is not understood "

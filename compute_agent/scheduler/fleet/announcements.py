@@ -44,7 +44,7 @@ class Announcements:
         """
         now = self._clock()
         try:
-            heard = {
+            states = {
                 str(node["uuid"]): Announcement(
                     host=str(state["host"]),
                     seen_at=now,
@@ -61,7 +61,7 @@ class Announcements:
             # errors of numbers quote what was sent, however long it is
             raise ValueError(f"{type(error).__name__}: {str(error)[:200]}") from error
         with self._lock:
-            self._by_root |= heard
+            self._by_root |= states
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return every announcement as plain values, with its age in seconds, for `restore`."""
@@ -78,9 +78,9 @@ class Announcements:
         now = self._clock()
         with self._lock:
             for written in snapshot:
-                known = {name: written[name] for name in _FIELDS & written.keys()}
+                fields = {name: written[name] for name in _FIELDS & written.keys()}
                 seen_at = now - float(written["age"])
-                self._by_root[str(written["root"])] = Announcement(**known | {"seen_at": seen_at})
+                self._by_root[str(written["root"])] = Announcement(**fields | {"seen_at": seen_at})
 
     def of(self, root: str) -> Announcement | None:
         """Return the last announcement about a host, None if there was none."""

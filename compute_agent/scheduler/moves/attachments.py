@@ -74,16 +74,16 @@ class Attachments:
         request = flavor.request_of(spec, flavor.RequestOptions(limit=None))
         if before is not None and holding.allocations != before:
             return self._attached_before(request, instance, holding, before)
-        lost: list[LostClaim] = []
+        lost_claims: list[LostClaim] = []
         for candidate in self._search.on_host(spec, request, root).candidates[:CANDIDATES_TRIED]:
             total = add(holding.allocations, candidate.allocations)
             refusal = self._placement.exchange({instance: WantedHolding(holding, total, INSTANCE)})
             if refusal is None:
                 LOG.info("Added %s to what %s holds", candidate.allocations, instance)
                 return Attached(candidate.allocations, candidate.mappings)
-            lost.append(lost_claim(root, candidate, refusal))
-        causes = Causes(claims_lost=tuple(lost))
-        if not lost:
+            lost_claims.append(lost_claim(root, candidate, refusal))
+        causes = Causes(claims_lost=tuple(lost_claims))
+        if not lost_claims:
             reason = f"Host {root} of instance {instance} has no candidate for what is attached."
             raise NoValidHost(reason, Causes(notes=(reason,)))
         raise NoValidHost(causes.sentence(), causes)
@@ -116,13 +116,14 @@ class Attachments:
             if holding.allocations == without_zeros(subtract(before, resources)):
                 return
             raise _changed("Detaching from", instance)
-        for lacking in shortfalls(holding.allocations, resources):
+        for shortfall in shortfalls(holding.allocations, resources):
             raise AllocationUpdateFailed(
-                f"Taking {lacking.amount} {lacking.resource_class} on provider {lacking.provider} "
-                f"from {instance} was refused: it holds {lacking.held} there."
+                f"Taking {shortfall.amount} {shortfall.resource_class} on provider "
+                f"{shortfall.provider} from {instance} was refused: it holds "
+                f"{shortfall.held} there."
             )
-        left = subtract(holding.allocations, resources)
-        wanted_holdings = {instance: WantedHolding(holding, left, INSTANCE)}
+        remaining_amounts = subtract(holding.allocations, resources)
+        wanted_holdings = {instance: WantedHolding(holding, remaining_amounts, INSTANCE)}
         refusal = self._placement.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(

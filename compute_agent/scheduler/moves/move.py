@@ -132,8 +132,10 @@ def left_on_source(
     left_amounts: MutableAmounts = {}
     for uuid, resources in source.items():
         there = destination.get(uuid, {}) if uuid in sharing else {}
-        left = {name: amount - there.get(name, 0) for name, amount in resources.items()}
-        positive = {name: amount for name, amount in left.items() if amount > 0}
+        remaining_amounts = {
+            name: amount - there.get(name, 0) for name, amount in resources.items()
+        }
+        positive = {name: amount for name, amount in remaining_amounts.items() if amount > 0}
         if positive:
             left_amounts[uuid] = positive
     return left_amounts

@@ -266,8 +266,8 @@ class Mover:
                 f"Continuing the move of {move.instance} was refused: it does not hold the "
                 "destination any more. Begin the move again."
             )
-        wanted = {move.instance: wanted_of(move, holding, move.destination, INSTANCE)}
-        _raise_refusal(move, self._placement.exchange(wanted))
+        wanted_holdings = {move.instance: wanted_of(move, holding, move.destination, INSTANCE)}
+        _raise_refusal(move, self._placement.exchange(wanted_holdings))
 
     # -- ending ------------------------------------------------------------------------------
 

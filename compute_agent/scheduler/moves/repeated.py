@@ -28,25 +28,27 @@ def begun_before(
         may have grown on a provider that both hosts share.
     """
     holding = placement.holding(instance)
-    kept = placement.holding(migration) if migration else Holding({}, {})
+    source_holding = placement.holding(migration) if migration else Holding({}, {})
     sharing = placement.sharing(tuple(holding.allocations))
     if kind is MoveKind.EVACUATE:
         source_tree = set(placement.tree(source_root)) if source_root else set()
-        left = {uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree}
+        source_amounts = {
+            uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree
+        }
         destination = set(holding.allocations) - source_tree - sharing
-        if not left or not destination:
+        if not source_amounts or not destination:
             return None
         destination_roots = set(placement.provider_roots(sorted(destination)).values())
         if len(destination_roots) != 1:
             return None
         destination_root = destination_roots.pop()
     else:
-        left = copy_of(kept.allocations)
-        if not left or not holding.allocations:
+        source_amounts = copy_of(source_holding.allocations)
+        if not source_amounts or not holding.allocations:
             return None
         destination_root = root_of(placement, instance, holding)
-        source_root = root_of(placement, migration, kept)
-    if kind is MoveKind.COLD and _is_ambiguous(left, holding.allocations, sharing):
+        source_root = root_of(placement, migration, source_holding)
+    if kind is MoveKind.COLD and _is_ambiguous(source_amounts, holding.allocations, sharing):
         raise MoveRefused(
             f"The move of {instance} was begun before. What it held on a provider that both hosts "
             "share cannot be known from what is held now, since it may have been resized: confirm "
@@ -57,11 +59,11 @@ def begun_before(
         instance=instance,
         migration=migration,
         source_root=source_root,
-        source=_source(left, holding.allocations, sharing),
+        source=_source(source_amounts, holding.allocations, sharing),
         mappings={suffix: tuple(uuids) for suffix, uuids in (mappings or {}).items()},
         destination_root=destination_root,
         destination=holding.allocations,
-        left=copy_of(kept.allocations),
+        left=copy_of(source_holding.allocations),
         project_id=str(holding.record.get("project_id", "")),
         user_id=str(holding.record.get("user_id", "")),
     )
@@ -83,5 +85,5 @@ def _source(left: Amounts, held: Amounts, sharing: Collection[str]) -> MutableAm
 
 
 def _is_ambiguous(left: Amounts, held: Amounts, sharing: Collection[str]) -> bool:
-    known = {name for amounts in left.values() for name in amounts}
-    return any(name not in known for pool in sharing for name in held[pool])
+    classes = {name for amounts in left.values() for name in amounts}
+    return any(name not in classes for pool in sharing for name in held[pool])

@@ -91,7 +91,7 @@ class Holdings:
         roots = {self._known[uuid][1] for uuid in consumer.resources if uuid in self._known}
         for root in roots:
             self._learn(root)
-        names = {uuid: known[0] for uuid, known in self._known.items()}
+        names = {uuid: provider[0] for uuid, provider in self._known.items()}
         return HeldByConsumer(
             consumer=consumer.uuid,
             type=consumer.type or "",

@@ -103,20 +103,20 @@ class LifeCycle:
         :raises AllocationMoveFailed: another writer changed what one of them holds.
         """
         holdings = {consumer: self._placement.holding(consumer) for consumer in consumers}
-        wanted = {
+        wanted_holdings = {
             consumer: WantedHolding(
                 holding, {}, str(holding.record.get("consumer_type", "INSTANCE"))
             )
             for consumer, holding in holdings.items()
             if holding.allocations
         }
-        if not wanted:
+        if not wanted_holdings:
             return False
-        refusal = self._placement.exchange(wanted)
+        refusal = self._placement.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(
-                f"Releasing {', '.join(wanted)} was refused: placement answered: {refusal.detail}. "
-                "Nothing was released; repeat it."
+                f"Releasing {', '.join(wanted_holdings)} was refused: placement answered: "
+                f"{refusal.detail}. Nothing was released; repeat it."
             )
         return True
 
@@ -137,8 +137,12 @@ class LifeCycle:
         :raises MoveRefused: the agent of a host that it is on is alive: delete the guest there.
         :raises AllocationMoveFailed: another writer changed what it holds.
         """
-        held = self._placement.holding(instance).allocations
-        roots = set(self._placement.provider_roots(tuple(held)).values()) if held else set()
+        held_amounts = self._placement.holding(instance).allocations
+        roots = (
+            set(self._placement.provider_roots(tuple(held_amounts)).values())
+            if held_amounts
+            else set()
+        )
         for root in sorted(roots):
             if self._parts.heard_lately(root):
                 raise MoveRefused(

@@ -52,7 +52,7 @@ class ReplacingClaims:
     ) -> ClaimAnswer:
         """See `Claims`."""
         candidate = candidates[0]
-        wanted = WantedHolding(
+        wanted_holding = WantedHolding(
             self._holding,
             candidate.allocations,
             spec.consumer_type,
@@ -60,7 +60,7 @@ class ReplacingClaims:
             spec.user_id,
             candidate.mappings,
         )
-        return answer_about_one(self._placement.exchange({instance: wanted}))
+        return answer_about_one(self._placement.exchange({instance: wanted_holding}))
 
     def take_back(self, instance: str, candidate: Candidate) -> bool:  # noqa: ARG002 - as `Claims`
         """See `Claims`: what the instance held before is gone."""

@@ -31,8 +31,8 @@ def mappings_of(
         for suffix, group in sorted(request.groups.items())
         if suffix != UNSUFFIXED and group.resources
     ]
-    asked = _sums(request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED])
-    if _sums(held.values()) != asked:
+    requested_amounts = _sums(request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED])
+    if _sums(held.values()) != requested_amounts:
         return None
     admitted = {
         suffix: tuple(

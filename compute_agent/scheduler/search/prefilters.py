@@ -202,8 +202,8 @@ def device_types(
         alias = context.pci_aliases.get(name)
         if alias is None or suffix not in request.groups:
             continue
-        wanted = {f"{DEVICE_TYPE_PREFIX}{kind}" for kind in alias.device_types}
-        others = context.device_type_traits - wanted
+        wanted_traits = {f"{DEVICE_TYPE_PREFIX}{kind}" for kind in alias.device_types}
+        others = context.device_type_traits - wanted_traits
         request = request.with_group(suffix, request.group(suffix).forbidding(*others))
     return request
 

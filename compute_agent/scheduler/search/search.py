@@ -128,24 +128,24 @@ class Search:
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        asked = self.asked(spec)
-        answer, questions, version = self._inquiry.ask(spec, asked.request)
-        lessened = carried.lessened(asked.anywhere) if carried else None
+        request = self.asked(spec)
+        answer, questions, version = self._inquiry.ask(spec, request.request)
+        lessened = carried.lessened(request.anywhere) if carried else None
         if carried and lessened and not answer.candidates:
-            targeted = _targeted(spec, lessened, asked.target)
+            targeted = _targeted(spec, lessened, request.target)
             answer, more_questions, version = self._inquiry.ask(spec, targeted)
-            answer = carried.completed(answer, asked.anywhere)
+            answer = carried.completed(answer, request.anywhere)
             questions.causes += more_questions.causes
         self._observer.searched(len(answer.candidates))
-        admitted_hosts, excluded = self._admitted(spec, asked, answer)
+        admitted_hosts, excluded = self._admitted(spec, request, answer)
         causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
         if _is_forced(spec):
             self._warn_of_unusable(admitted_hosts)
-            return SearchResult(tuple(admitted_hosts), causes, version, asked.members)
+            return SearchResult(tuple(admitted_hosts), causes, version, request.members)
         passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.filtered(dropped)
         causes = replace(causes, filters=causes.filters + tuple(dropped))
-        return SearchResult(tuple(passed), causes, version, asked.members)
+        return SearchResult(tuple(passed), causes, version, request.members)
 
     def asked(self, spec: RequestSpec) -> Asked:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
@@ -162,8 +162,8 @@ class Search:
         )
         aliases = self._options.request.pci_aliases
         if aliases and flavor.device_aliases(spec):
-            known = frozenset(self._placement.traits_beginning(DEVICE_TYPE_PREFIX))
-            context = replace(context, pci_aliases=aliases, device_type_traits=known)
+            known_traits = frozenset(self._placement.traits_beginning(DEVICE_TYPE_PREFIX))
+            context = replace(context, pci_aliases=aliases, device_type_traits=known_traits)
         request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
         enforced = not _is_forced(spec) and any(

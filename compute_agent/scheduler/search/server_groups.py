@@ -94,12 +94,12 @@ class GroupMembers:
         rejected = [self._rejected[host.uuid] for host in hosts if host.uuid in self._rejected]
         if not rejected:
             return None
-        left = [host.name for host in hosts if host.uuid not in self._rejected]
+        remaining_hosts = [host.name for host in hosts if host.uuid not in self._rejected]
         return FilterCause(
             ServerGroupAntiAffinityFilter.__name__,
             len(hosts),
-            len(left),
-            tuple(left[:SHOWN_HOSTS]),
+            len(remaining_hosts),
+            tuple(remaining_hosts[:SHOWN_HOSTS]),
             tuple(rejected[:SHOWN_HOSTS]),
         )
 

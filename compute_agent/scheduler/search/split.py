@@ -64,9 +64,9 @@ def share(cells: Sequence[ProviderSummary], whole: GuestNode) -> MutableAmounts:
     for count in range(1, len(usable) + 1):
         if any(amount < count for amount in needs.values()):
             return {}
-        for chosen in _choices(usable, count):
-            if all(sum(cell.free(name) for cell in chosen) >= n for name, n in needs.items()):
-                return _parts(chosen, needs)
+        for choice in _choices(usable, count):
+            if all(sum(cell.free(name) for cell in choice) >= n for name, n in needs.items()):
+                return _parts(choice, needs)
     return {}
 
 

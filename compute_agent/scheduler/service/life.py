@@ -165,12 +165,12 @@ class SchedulerLife:
 
         :param only_existing: leave out hosts that placement no longer has.
         """
-        heard = self._service.announcements
-        announced = heard.all()
+        announcements = self._service.announcements
+        announced = announcements.all()
         existing: Collection[str] = announced
         if only_existing:
             existing = self._service.parts.client.provider_names(tuple(announced))
-        return [heard.age(last) for root, last in announced.items() if root in existing]
+        return [announcements.age(last) for root, last in announced.items() if root in existing]
 
     def _placement_now(self) -> str:
         try:

@@ -32,8 +32,8 @@ class Reading:
 
     def value(self, name: str) -> float | None:
         """Return the sum of a metric, `None` where there is none of that name."""
-        found = [v for (sample, _), v in self.samples.items() if sample == f"{PREFIX}_{name}"]
-        return sum(found) if found else None
+        values = [v for (sample, _), v in self.samples.items() if sample == f"{PREFIX}_{name}"]
+        return sum(values) if values else None
 
 
 class NotMetrics(ValueError):

@@ -61,14 +61,14 @@ class _FreeAfterClaim(HostWeigher):
         """Return what is left."""
         if not host.candidates:
             return 0.0
-        left, takes_any = 0, False
+        free_amount, takes_any = 0, False
         for uuid, amounts in host.candidates[0].allocations.items():
             if not amounts.keys().isdisjoint(self.classes):
                 takes_any = True
                 provider = host.providers[uuid]
                 for name in self.classes:
-                    left += provider.free(name) - amounts.get(name, 0)
-        return float(left if takes_any else sum(host.free(name) for name in self.classes))
+                    free_amount += provider.free(name) - amounts.get(name, 0)
+        return float(free_amount if takes_any else sum(host.free(name) for name in self.classes))
 
 
 class RAMWeigher(_FreeAfterClaim):
@@ -195,5 +195,5 @@ def _members(host: HostState, spec: RequestSpec) -> int:
     group = spec.instance_group
     if group is None:
         return 0
-    known = len(host.instances & group.members) + host.claimed_here
-    return max(known, int(host.name in group.hosts))
+    member_count = len(host.instances & group.members) + host.claimed_here
+    return max(member_count, int(host.name in group.hosts))

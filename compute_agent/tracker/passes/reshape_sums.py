@@ -82,7 +82,7 @@ class Exchanges:
         """
         before, after = _sums(was), _sums(now)
         found_sums = _sums(_within(now, self.newly_counted))
-        left, arrived = _sums(_within(was, self.going)), _sums(_within(now, self.coming))
+        departures, arrived = _sums(_within(was, self.going)), _sums(_within(now, self.coming))
         grouped = {rc for group in self.groups for rc in group}
         alone = (frozenset({rc}) for rc in {*before, *after} - grouped)
         faulty: set[str] = set()
@@ -93,7 +93,7 @@ class Exchanges:
             if sum(before[rc] for rc in group) not in (total, healed) or (
                 renamed
                 and any(
-                    before[rc] - after[rc] > left[rc] or after[rc] - before[rc] > arrived[rc]
+                    before[rc] - after[rc] > departures[rc] or after[rc] - before[rc] > arrived[rc]
                     for rc in group - CPUS
                 )
             ):

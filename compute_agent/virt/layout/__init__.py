@@ -120,8 +120,8 @@ def lay_out(
 
     clamped = []
     for provider in merged:
-        kept, wrong, adjusted = clamp(provider)
-        clamped.append(kept)
+        kept_provider, wrong, adjusted = clamp(provider)
+        clamped.append(kept_provider)
         errors.extend(wrong)
         warnings.extend(adjusted)
     return HostLayout(

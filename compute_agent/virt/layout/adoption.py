@@ -39,17 +39,17 @@ def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identiti
     pending = list(layout.children)
     for same in (_by_uuid, _by_name, _by_address):
         waiting = []
-        for wanted in pending:
-            match = same(wanted, root_uuid, layout.root.name, free)
+        for wanted_provider in pending:
+            match = same(wanted_provider, root_uuid, layout.root.name, free)
             if match is None:
-                waiting.append(wanted)
+                waiting.append(wanted_provider)
             else:
                 del free[match]
-                uuids[wanted.key] = match
-                known_keys.add(wanted.key)
+                uuids[wanted_provider.key] = match
+                known_keys.add(wanted_provider.key)
         pending = waiting
-    for wanted in pending:
-        uuids[wanted.key] = child_uuid(root_uuid, wanted.key)
+    for wanted_provider in pending:
+        uuids[wanted_provider.key] = child_uuid(root_uuid, wanted_provider.key)
     return Identities(uuids, frozenset(known_keys))
 
 

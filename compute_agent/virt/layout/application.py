@@ -94,12 +94,12 @@ def apply_layout(
     """
     kept_records: list[KeptInventory] = []
     _place_known(tree, layout, identities)
-    for wanted in layout.providers:
-        uuid = identities.uuids[wanted.key]
+    for wanted_provider in layout.providers:
+        uuid = identities.uuids[wanted_provider.key]
         if not tree.exists(uuid):
-            name = _free_name(tree, wanted.name, wanted.key)
-            tree.new_child(name, identities.uuids[wanted.parent], uuid=uuid)
-        kept_records.extend(_write(tree, uuid, wanted, ratios, held))
+            name = _free_name(tree, wanted_provider.name, wanted_provider.key)
+            tree.new_child(name, identities.uuids[wanted_provider.parent], uuid=uuid)
+        kept_records.extend(_write(tree, uuid, wanted_provider, ratios, held))
     kept_records.extend(_take_away(tree, layout, identities, held))
     return tuple(kept_records)
 
@@ -112,19 +112,28 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
     known_providers = [w for w in layout.children if w.key in identities.known]
     renamed = [w for w in known_providers if tree.data(identities.uuids[w.key]).name != w.name]
     olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed}
-    for wanted in renamed:
-        tree.rename(identities.uuids[wanted.key], f"~{identities.uuids[wanted.key]}")
-    for wanted in renamed:
-        uuid = identities.uuids[wanted.key]
-        name = wanted.name if not tree.exists(wanted.name) else olds[wanted.key]
-        tree.rename(uuid, _free_name(tree, name, wanted.key))
-    for wanted in layout.children:
-        uuid, parent = identities.uuids[wanted.key], identities.uuids[wanted.parent]
+    for wanted_provider in renamed:
+        tree.rename(
+            identities.uuids[wanted_provider.key], f"~{identities.uuids[wanted_provider.key]}"
+        )
+    for wanted_provider in renamed:
+        uuid = identities.uuids[wanted_provider.key]
+        name = (
+            wanted_provider.name
+            if not tree.exists(wanted_provider.name)
+            else olds[wanted_provider.key]
+        )
+        tree.rename(uuid, _free_name(tree, name, wanted_provider.key))
+    for wanted_provider in layout.children:
+        uuid, parent = (
+            identities.uuids[wanted_provider.key],
+            identities.uuids[wanted_provider.parent],
+        )
         if not tree.exists(parent):
-            above = layout.provider(wanted.parent)
+            above = layout.provider(wanted_provider.parent)
             name = _free_name(tree, above.name, above.key)
             tree.new_child(name, identities.uuids[above.parent], uuid=parent)
-        if wanted.key in identities.known and tree.data(uuid).parent_uuid != parent:
+        if wanted_provider.key in identities.known and tree.data(uuid).parent_uuid != parent:
             tree.move(uuid, parent)
 
 
@@ -148,12 +157,12 @@ def _write(
         inventory[resource_class] = _record(
             provider, resource_class, record, stored, ratio, held, is_broken=is_broken
         )
-    gone = {
+    gone_classes = {
         rc: record
         for rc, record in provider.inventory.items()
         if rc not in inventory and (wanted.address is not None or is_of_layout(rc))
     }
-    leftover = _held_records(gone, held(uuid)) if gone else {}
+    leftover = _held_records(gone_classes, held(uuid)) if gone_classes else {}
     tree.update_inventory(uuid, {**inventory, **leftover})
     tree.update_resources(
         uuid,
@@ -187,9 +196,11 @@ def _stored(
         if name in provider.inventory and (name == resource_class or name not in wanted.inventory):
             return provider.inventory[name]
     record = wanted.inventory[resource_class]
-    lost = [stored for rc, stored in provider.inventory.items() if rc not in wanted.inventory]
-    if record.keep_reserved and len(lost) == 1 and lost[0]["total"] == record.total:
-        return lost[0]
+    lost_records = [
+        stored for rc, stored in provider.inventory.items() if rc not in wanted.inventory
+    ]
+    if record.keep_reserved and len(lost_records) == 1 and lost_records[0]["total"] == record.total:
+        return lost_records[0]
     return None
 
 

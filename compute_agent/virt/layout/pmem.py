@@ -79,15 +79,17 @@ def lay_out_pmem(topology: HostTopology, labels: tuple[PmemLabel, ...]) -> PmemL
         why = topology.pmem_fault or "nothing looked for them"
         faults = [f"{_OPTION} cannot be compared with the namespaces of this machine: {why}"]
     else:
-        listed = {namespace.name: namespace for namespace in topology.pmem}
-        there = {name for name, namespace in listed.items() if namespace.align_bytes is not None}
+        namespaces = {namespace.name: namespace for namespace in topology.pmem}
+        there = {
+            name for name, namespace in namespaces.items() if namespace.align_bytes is not None
+        }
         faults = [
             f"{_OPTION} names {namespace}, "
             + (
                 "whose alignment `ndctl list -X` does not print: a guest needs one of mode devdax"
-                if namespace in listed
+                if namespace in namespaces
                 else "which `ndctl list -X` does not print; it prints "
-                f"{', '.join(sorted(listed)) or 'none'}"
+                f"{', '.join(sorted(namespaces)) or 'none'}"
             )
             for label in labels
             for namespace in label.namespaces

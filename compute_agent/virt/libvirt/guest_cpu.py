@@ -92,12 +92,12 @@ def check_guest_cpu(
 
 
 def _check_models(connection: LibvirtConnection, options: GuestCpuOptions, arch: str) -> None:
-    known = cpu_features.known_models(connection, arch)
-    _models, unknown = cpu_features.spelled(options.models, known)
+    known_names = cpu_features.known_models(connection, arch)
+    _models, unknown = cpu_features.spelled(options.models, known_names)
     if unknown:
         raise errors.InvalidConfiguration(
             f"[libvirt]cpu_models names {', '.join(unknown)}, which libvirt does not know for "
-            f"{arch}. It knows {', '.join(known)}."
+            f"{arch}. It knows {', '.join(known_names)}."
         )
 
 

@@ -87,7 +87,7 @@ def capabilities(reading: HypervisorReading, options: TraitOptions) -> dict[str,
             "supports_image_type_ploop": options.virt_type == "parallels",
         }
     addresses = _has(reading, ADDRESS_SPACE) and "x86_64" in _archs(reading)
-    known = {
+    known_facts = {
         "supports_attach_interface": True,
         "supports_device_tagging": True,
         "supports_tagged_attach_interface": True,
@@ -109,9 +109,9 @@ def capabilities(reading: HypervisorReading, options: TraitOptions) -> dict[str,
     }
     domains = reading.domain_capabilities
     if domains:
-        known["supports_secure_boot"] = any(domain.secure_boot for domain in domains)
-        known["supports_virtio_fs"] = "virtiofs" in _union(d.filesystems for d in domains)
-    return known
+        known_facts["supports_secure_boot"] = any(domain.secure_boot for domain in domains)
+        known_facts["supports_virtio_fs"] = "virtiofs" in _union(d.filesystems for d in domains)
+    return known_facts
 
 
 def check_tpm(reading: HypervisorReading, options: TraitOptions) -> None:

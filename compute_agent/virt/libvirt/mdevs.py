@@ -108,9 +108,9 @@ def places_of(topology: HostTopology, types: tuple[MdevTypeOptions, ...]) -> tup
     enabled = ((maker, type_for(maker, types)) for maker in every_maker)
     return tuple(
         Place(maker.address, offered.id, offered.available_instances)
-        for maker, chosen in enabled
+        for maker, chosen_type in enabled
         for offered in maker.types
-        if chosen and offered.id == chosen.type_id and offered.available_instances
+        if chosen_type and offered.id == chosen_type.type_id and offered.available_instances
     )
 
 
@@ -124,20 +124,24 @@ def steps(
 
     A guest that runs has its devices, listed or not: none is made for it.
     """
-    known = {device.uuid: device for device in devices}
+    devices_by_uuid = {device.uuid: device for device in devices}
     free = {place.parent: place.available for place in places}
     for guest in sorted(guests, key=lambda guest: guest.uuid):
-        gone = []
+        gone_mdevs = []
         for uuid in sorted(mdev.uuid for mdev in guest.mdevs):
-            device = known.get(uuid)
+            device = devices_by_uuid.get(uuid)
             if device is None:
-                gone.append(uuid)
+                gone_mdevs.append(uuid)
             elif not device.active or not device.persistent:
                 action = MdevAction.DEFINE if device.active else MdevAction.START
                 yield RestoredMdev(action, guest, uuid, device.type_id, device.parent, device.name)
-        if gone and not guest.running:
-            own = [known[mdev.uuid].parent_address for mdev in guest.mdevs if mdev.uuid in known]
-            yield from _again(guest, gone, own, places, free, claimed(guest.uuid))
+        if gone_mdevs and not guest.running:
+            own = [
+                devices_by_uuid[mdev.uuid].parent_address
+                for mdev in guest.mdevs
+                if mdev.uuid in devices_by_uuid
+            ]
+            yield from _again(guest, gone_mdevs, own, places, free, claimed(guest.uuid))
 
 
 def _again(
@@ -153,18 +157,18 @@ def _again(
     :param own: parents of the devices that the guest still has.
     """
     parents = [unit.partition("/")[0] for unit in units if "/" in unit]
-    left = Counter(parents)
-    left.subtract(str(parent) for parent in own)
+    remaining_places = Counter(parents)
+    remaining_places.subtract(str(parent) for parent in own)
     for uuid in gone:
         candidates = [
             place
             for place in places
-            if free[place.parent] and (left[place.parent] > 0 or not parents)
+            if free[place.parent] and (remaining_places[place.parent] > 0 or not parents)
         ]
         if candidates and (parents or len(places) == 1):
             place = candidates[0]
             free[place.parent] -= 1
-            left[place.parent] -= 1
+            remaining_places[place.parent] -= 1
             yield RestoredMdev(MdevAction.MAKE, guest, uuid, place.type_id, name_of(place.parent))
         else:
             yield Lost(guest, uuid, tuple(place for place in places if free[place.parent]))

@@ -40,7 +40,7 @@ def move(
     situation: Situation, allocations: Allocations, devices_of: DevicesOf, ratios: Ratios
 ) -> None:
     """Edit `allocations` in place. Raises ReshapeFailed naming every consumer without room."""
-    if any("PCPU" in wanted.inventory for wanted in situation.layout.providers):
+    if any("PCPU" in wanted_provider.inventory for wanted_provider in situation.layout.providers):
         _dedicate(situation, allocations, devices_of)
     if situation.layout.nested:
         _root_to_cells(situation, allocations, devices_of, ratios)
@@ -65,7 +65,9 @@ def _cell_uuids(situation: Situation) -> list[str]:
 def _first_dedicated_cpus(situation: Situation) -> bool:
     """Whether dedicated CPUs were configured and placement knows of none yet."""
     stored = {rc for p in (situation.root, *_cells(situation)) for rc in p.inventory}
-    offered = any("PCPU" in wanted.inventory for wanted in situation.layout.providers)
+    offered = any(
+        "PCPU" in wanted_provider.inventory for wanted_provider in situation.layout.providers
+    )
     return offered and "VCPU" in stored and "PCPU" not in stored
 
 
@@ -146,13 +148,13 @@ class _Pools:
             key = cell_key(cell)
             for resource_class in situation.layout.provider(key).inventory:
                 self._targets[cell, resource_class] = Unit(uuids[key], resource_class), 1
-        for wanted in situation.layout.providers:
-            kind, _colon, rest = wanted.key.partition(":")
-            if kind == "pages" and (record := wanted.inventory.get("MEMORY_MB")):
+        for wanted_provider in situation.layout.providers:
+            kind, _colon, rest = wanted_provider.key.partition(":")
+            if kind == "pages" and (record := wanted_provider.inventory.get("MEMORY_MB")):
                 cell_id, _colon, size = rest.partition(":")
                 page_kind = f"MEMORY_MB in {size} KiB pages"
                 self._page_kinds[int(size)] = page_kind
-                unit = Unit(uuids[wanted.key], "MEMORY_MB")
+                unit = Unit(uuids[wanted_provider.key], "MEMORY_MB")
                 self._targets[int(cell_id), page_kind] = unit, record.step_size
         self._home: dict[int, int] = {
             cpu: self._provider_of[cell.id]
@@ -232,9 +234,9 @@ class _Pools:
         return place
 
     def _capacity(self, unit: Unit) -> int:
-        for wanted in self._situation.layout.providers:
-            if self._situation.identities.uuids[wanted.key] == unit.provider:
-                record = wanted.inventory[unit.resource_class]
+        for wanted_provider in self._situation.layout.providers:
+            if self._situation.identities.uuids[wanted_provider.key] == unit.provider:
+                record = wanted_provider.inventory[unit.resource_class]
                 stored = None
                 if self._situation.tree.exists(unit.provider):
                     inventory = self._situation.tree.data(unit.provider).inventory

@@ -85,11 +85,11 @@ class _GpusOfSituation:
             for function in (gpu.address, *(vf.address for vf in gpu.vfs))
         }
         counting = {
-            wanted.address: wanted
-            for wanted in situation.layout.children
-            if wanted.address in functions and _vgpu_class(wanted)
+            wanted_provider.address: wanted_provider
+            for wanted_provider in situation.layout.children
+            if wanted_provider.address in functions and _vgpu_class(wanted_provider)
         }
-        classes = {_vgpu_class(wanted) for wanted in counting.values()}
+        classes = {_vgpu_class(wanted_provider) for wanted_provider in counting.values()}
         root_name = situation.layout.root.name
         stored = {}
         for provider in situation.owned:
@@ -122,8 +122,8 @@ class _GpusOfSituation:
     def vf_sources(self, gpu: PhysicalGpu) -> list[str]:
         """Uuids of VF providers that the layout no longer has, be they in the tree or not."""
         key = gpu_keys(self.situation.topology.gpus)[gpu.address]
-        lost = self._lost(vf_key(key, gpu, vf) for vf in gpu.vfs)
-        return [*(provider.uuid for provider in self.obsolete_vfs(gpu)), *lost]
+        is_lost = self._lost(vf_key(key, gpu, vf) for vf in gpu.vfs)
+        return [*(provider.uuid for provider in self.obsolete_vfs(gpu)), *is_lost]
 
     def whole_sources(self, gpu: PhysicalGpu) -> list[str]:
         """Uuids under which the GPU itself counted what its VFs count now, likewise."""
@@ -162,7 +162,7 @@ def _whole_to_vfs(
     if not wholes:
         return
     vfs = view.wanted_vfs(gpu)
-    units = {address: view.unit(wanted) for address, wanted in vfs.items()}
+    units = {address: view.unit(wanted_provider) for address, wanted_provider in vfs.items()}
     free = {
         address: vfs[address].inventory[unit.resource_class].total - used(allocations, unit)
         for address, unit in units.items()

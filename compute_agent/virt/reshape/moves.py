@@ -59,9 +59,9 @@ class Situation:
         """Return the name a provider has, or will have."""
         if self.tree.exists(uuid):
             return self.tree.data(uuid).name
-        for wanted in self.layout.providers:
-            if self.identities.uuids[wanted.key] == uuid:
-                return wanted.name
+        for wanted_provider in self.layout.providers:
+            if self.identities.uuids[wanted_provider.key] == uuid:
+                return wanted_provider.name
         return uuid
 
 

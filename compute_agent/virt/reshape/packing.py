@@ -61,8 +61,8 @@ def pack(demands: Sequence[Demand], room: Mapping[int, Amounts]) -> Packing:
     floating = [demand for demand in demands if not demand.place]
     for demand in sorted(placed, key=lambda d: d.consumer):
         followed = _follow(demand)
-        if lacking := _lacking(followed, free):
-            misfits.append(Misfit(demand.consumer, lacking))
+        if lacking_amounts := _lacking(followed, free):
+            misfits.append(Misfit(demand.consumer, lacking_amounts))
         else:
             parts[demand.consumer] = _take(free, followed)
     for demand in sorted(floating, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
@@ -196,13 +196,13 @@ def _take(free: dict[int, dict[str, int]], parts: Mapping[int, Amounts]) -> Mapp
 
 
 def _lacking(parts: Mapping[int, Amounts], free: Mapping[int, Mapping[str, int]]) -> Amounts:
-    lacking: dict[str, int] = {}
+    lacking_amounts: dict[str, int] = {}
     for cell, amounts in parts.items():
         for resource_class, amount in amounts.items():
             short = amount - free.get(cell, {}).get(resource_class, 0)
             if short > 0:
-                lacking[resource_class] = lacking.get(resource_class, 0) + short
-    return dict(sorted(lacking.items()))
+                lacking_amounts[resource_class] = lacking_amounts.get(resource_class, 0) + short
+    return dict(sorted(lacking_amounts.items()))
 
 
 def _missing(amounts: Amounts, free: Mapping[int, Mapping[str, int]]) -> Amounts:

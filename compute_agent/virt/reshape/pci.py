@@ -65,25 +65,27 @@ def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None
 def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, frozenset[str]]]:
     """Yield providers of PCI devices in placement, with the classes the layout has not for them."""
     wanted_classes = {
-        situation.identities.uuids[wanted.key]: wanted.inventory.keys()
-        for wanted in situation.layout.providers
+        situation.identities.uuids[wanted_provider.key]: wanted_provider.inventory.keys()
+        for wanted_provider in situation.layout.providers
     }
     for provider in situation.owned:
         if MANAGED in provider.traits:
-            gone = provider.inventory.keys() - wanted_classes.get(provider.uuid, frozenset())
-            if gone:
-                yield provider, frozenset(gone)
+            gone_classes = provider.inventory.keys() - wanted_classes.get(
+                provider.uuid, frozenset()
+            )
+            if gone_classes:
+                yield provider, frozenset(gone_classes)
 
 
 def _new_units(situation: Situation) -> dict[str, Unit]:
     """Address of a function -> where it will be counted, for those placement does not count."""
     new = {}
-    for wanted in situation.layout.children:
-        if MANAGED not in wanted.traits:
+    for wanted_provider in situation.layout.children:
+        if MANAGED not in wanted_provider.traits:
             continue
-        uuid = situation.identities.uuids[wanted.key]
+        uuid = situation.identities.uuids[wanted_provider.key]
         stored = situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
-        for resource_class, addresses in wanted.units.items():
+        for resource_class, addresses in wanted_provider.units.items():
             if resource_class not in stored:
                 new.update(dict.fromkeys(addresses, Unit(uuid, resource_class)))
     return new

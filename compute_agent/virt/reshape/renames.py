@@ -48,16 +48,16 @@ class _Kind(Enum):
 
 
 def _renamed(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
-    for wanted in situation.layout.providers:
-        uuid = situation.identities.uuids[wanted.key]
+    for wanted_provider in situation.layout.providers:
+        uuid = situation.identities.uuids[wanted_provider.key]
         if not situation.tree.exists(uuid):
             continue
         stored = situation.tree.data(uuid).inventory
-        lost = stored.keys() - wanted.inventory.keys()
-        if not lost:
+        lost_classes = stored.keys() - wanted_provider.inventory.keys()
+        if not lost_classes:
             continue
-        come = wanted.inventory.keys() - stored.keys()
-        for old, new in sorted(_pairs(situation, wanted, lost, come, stored)):
+        come = wanted_provider.inventory.keys() - stored.keys()
+        for old, new in sorted(_pairs(situation, wanted_provider, lost_classes, come, stored)):
             yield Unit(uuid, old), Unit(uuid, new)
 
 
@@ -69,12 +69,14 @@ def _left_behind(
     Placement lets nobody take away a record of which something is held, so an edit of this tree
     did; where one class is left so, it is the one whose name changed.
     """
-    for wanted in situation.layout.providers:
-        uuid = situation.identities.uuids[wanted.key]
+    for wanted_provider in situation.layout.providers:
+        uuid = situation.identities.uuids[wanted_provider.key]
         tree = situation.tree
         stored = tree.data(uuid).inventory.keys() if tree.exists(uuid) else frozenset()
-        lost = sums.get(uuid, {}).keys() - stored - wanted.inventory.keys()
-        for old, new in sorted(_pairs(situation, wanted, lost, wanted.inventory)):
+        lost_classes = sums.get(uuid, {}).keys() - stored - wanted_provider.inventory.keys()
+        for old, new in sorted(
+            _pairs(situation, wanted_provider, lost_classes, wanted_provider.inventory)
+        ):
             yield Unit(uuid, old), Unit(uuid, new)
 
 
@@ -93,10 +95,10 @@ def _pairs(
     yield from spelt
     if wanted.address is None:
         return
-    left = [rc for rc in lost if rc not in {old for old, _new in spelt}]
+    remaining_classes = [rc for rc in lost if rc not in {old for old, _new in spelt}]
     arrived = [rc for rc in come if rc not in {new for _old, new in spelt}]
     for kind in _Kind:
-        olds = [rc for rc in left if _kind(rc, situation, wanted) is kind]
+        olds = [rc for rc in remaining_classes if _kind(rc, situation, wanted) is kind]
         news = [rc for rc in arrived if _kind(rc, situation, wanted) is kind]
         if len(olds) != 1 or len(news) != 1:
             continue

@@ -46,33 +46,33 @@ def create(request: Request) -> Response:
     check_names(writes)
     try:
         with counted_claim():
-            chosen = request.store.write(alternatives.claim, writes)
+            outcome = request.store.write(alternatives.claim, writes)
     except store_errors.NoCandidateLeft as error:
         _count(error.lost)
         LOG.warning("Nothing was claimed: %s", error)
         raise errors.NoCandidateLeft(
-            f"No candidate left: {error}", [_shown(lost) for lost in error.lost]
+            f"No candidate left: {error}", [_shown(lost_candidate) for lost_candidate in error.lost]
         ) from error
     except store_errors.Stale as error:
         raise claim_conflict(error) from error
-    _count(chosen.lost)
+    _count(outcome.lost)
     return json_response(
         {
-            "chosen": chosen.position,
+            "chosen": outcome.position,
             "allocations": {
                 provider: {"resources": amounts}
-                for provider, amounts in writes[chosen.position].allocations.items()
+                for provider, amounts in writes[outcome.position].allocations.items()
             },
-            "consumer_generation": chosen.generation,
-            "lost": [_shown(lost) for lost in chosen.lost],
+            "consumer_generation": outcome.generation,
+            "lost": [_shown(lost_candidate) for lost_candidate in outcome.lost],
         },
         *uncached(request.version),
     )
 
 
 def _count(lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
-    for lost in lost_candidates:
-        cause = "short" if lost.reason is None else "unsuitable"
+    for lost_candidate in lost_candidates:
+        cause = "short" if lost_candidate.reason is None else "unsuitable"
         metrics.CANDIDATES_LOST.labels(cause).inc()
 
 

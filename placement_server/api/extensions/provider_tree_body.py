@@ -111,12 +111,18 @@ def _holdings_write(consumer: str, entry: Mapping[str, Any]) -> HoldingsWrite:
 def _check_names(write: TreeWrite) -> None:
     """Refuse a body that names too much in all its parts together."""
     targets = write.providers.values()
-    held = [item for holdings in write.holdings.values() for item in holdings.amounts.items()]
+    held_amounts = [
+        item for holdings in write.holdings.values() for item in holdings.amounts.items()
+    ]
     named = {
-        "resource providers": {*write.providers, *write.absent, *(uuid for uuid, _ in held)},
+        "resource providers": {
+            *write.providers,
+            *write.absent,
+            *(uuid for uuid, _ in held_amounts),
+        },
         "resource classes": {
             *(name for target in targets for name in target.inventories or ()),
-            *(name for _, amounts in held for name in amounts),
+            *(name for _, amounts in held_amounts for name in amounts),
         },
         "traits": {name for target in targets for name in target.traits or ()},
         "aggregates": {uuid for target in targets for uuid in target.aggregates or ()},

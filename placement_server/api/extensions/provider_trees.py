@@ -60,11 +60,11 @@ def show(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.TREES_SHOW)
     included = _included(request)
-    known = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
+    known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
     trees = request.services.candidates.trees
     if "HTTP_IF_NONE_MATCH" in request.environ and not included:
         tag = trees.tag(provider_uuid)
-        if tag is not None and tag in known:
+        if tag is not None and tag in known_tags:
             return empty_response(304, *_headers(tag))
     holders: list[Holdings] = []
     try:
@@ -78,7 +78,7 @@ def show(request: Request) -> Response:
     body = _representation(tree, holders, included)
     if included:
         tag = extended(tag, _beyond_structure(body))
-    if tag in known:
+    if tag in known_tags:
         return empty_response(304, *_headers(tag))
     return json_response(body, *_headers(tag))
 

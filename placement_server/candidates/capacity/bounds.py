@@ -132,15 +132,15 @@ class _Component:
         than there are items. That much can be left at the most; the rest was used up, at most a
         unit by each item of a claim.
         """
-        needed = len(self.items)
+        needed_count = len(self.items)
         units = np.where(every, np.int64(MOST), 0)
-        per_claim = np.full(len(units), 1 if self.isolated else needed, np.int64)
+        per_claim = np.full(len(units), 1 if self.isolated else needed_count, np.int64)
         for class_id, amounts in self.amounts.items():
             free, most = self.rows.amounts(class_id)
             units = np.minimum(units, free // max(amounts))
             if len(amounts) > 1:
                 per_claim = np.minimum(per_claim, np.maximum(most // max(amounts), 1))
-        return fewest_claims(self.groups, units, needed, per_claim, self._most_of_a_claim())
+        return fewest_claims(self.groups, units, needed_count, per_claim, self._most_of_a_claim())
 
     def _high(self, serving: Sequence[BoolArray]) -> IntArray:
         high = np.full(self.groups.count, MOST, np.int64)
@@ -219,10 +219,10 @@ def _left(groups: Groups, units: IntArray, costs: IntArray, needed: int) -> IntA
     cost = costs[order]
     before = np.cumsum(cost) - cost
     spent = before - before[groups.edges[:-1][groups.key[order]]]
-    taken = np.clip(needed - 1 - spent, 0, cost)
+    taken_items = np.clip(needed - 1 - spent, 0, cost)
     # A part of a row is worth its share; rounded up: too much may be left, and not too little.
-    left = -(-(units[order] * taken) // np.maximum(cost, 1))
-    sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
+    units_left = -(-(units[order] * taken_items) // np.maximum(cost, 1))
+    sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(units_left)))
     return np.minimum(groups.between_edges(sums), groups.total(units))
 
 

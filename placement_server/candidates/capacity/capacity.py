@@ -154,11 +154,11 @@ class _Count:
             return self.rows, self.counts
         number = np.full(len(self.roots), -1, dtype=np.int64)
         number[trees] = np.arange(len(trees))
-        chosen = np.flatnonzero(number[self.rows.tree] >= 0)
-        self.account.take(8 * len(chosen) * (4 + len(self.counts)))
-        rows = self.rows.some(chosen)
+        chosen_rows = np.flatnonzero(number[self.rows.tree] >= 0)
+        self.account.take(8 * len(chosen_rows) * (4 + len(self.counts)))
+        rows = self.rows.some(chosen_rows)
         rows.tree = number[rows.tree]
-        shared = {id(count): count[chosen] for count in self.counts}
+        shared = {id(count): count[chosen_rows] for count in self.counts}
         return rows, [shared[id(count)] for count in self.counts]
 
     def _count_trees(self, trees: IntArray, by_part: list[Part]) -> None:

@@ -86,12 +86,14 @@ def fragmentation(
     for amounts in shapes:
         query = CandidateQuery((replace(members, resources=tuple(amounts.items())),))
         # What one count held has been dropped when the next begins.
-        held = account.held
-        left = ends_at - clock()
+        held_bytes = account.held
+        seconds_left = ends_at - clock()
         fits.append(
-            capacity(query, index, seconds=left, account=account, effort=effort, clock=clock)
+            capacity(
+                query, index, seconds=seconds_left, account=account, effort=effort, clock=clock
+            )
         )
-        account.give(account.held - held)
+        account.give(account.held - held_bytes)
     part = _ReportedPart(index, members)
     account.take(part.nbytes(len({name for amounts in shapes for name in amounts})))
     classes = part.classes(shapes)
@@ -159,9 +161,9 @@ class _ReportedPart:
         for amounts in shapes:
             having = {name: self._trees_having(name, amount) for name, amount in amounts.items()}
             # How many classes a tree lacks: with many classes faster than to compare all of them.
-            lacking = np.sum([~trees for trees in having.values()], axis=0)
+            lacking_classes = np.sum([~trees for trees in having.values()], axis=0)
             for name, trees in having.items():
-                reached = self._reached_from(lacking == ~trees)
+                reached = self._reached_from(lacking_classes == ~trees)
                 usable[name] = usable[name] | reached if name in usable else reached
         return usable
 

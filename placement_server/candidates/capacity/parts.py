@@ -57,7 +57,7 @@ def competitors(
     :param account: counts the pairs.
     """
     pairs: dict[Pair, BoolArray] = {}
-    known: dict[tuple[int, ...], BoolArray] = {}
+    masks: dict[tuple[int, ...], BoolArray] = {}
     classes = [frozenset(dict(item.amounts)) for item in plan.items]
     for first in range(len(plan.items)):
         check()
@@ -66,11 +66,11 @@ def competitors(
             if not classes[first] & classes[second] and not are_isolated(plan, first, second):
                 continue
             key = id(counts[first]), id(counts[second])
-            if key not in known:
+            if key not in masks:
                 both = (counts[first] > 0) & (counts[second] > 0)
-                known[key] = groups.total(both) > 0
-            if known[key].any():
-                pairs[first, second] = known[key]
+                masks[key] = groups.total(both) > 0
+            if masks[key].any():
+                pairs[first, second] = masks[key]
         account.take(_BYTES_OF_A_PAIR * (len(pairs) - known_pairs))
     return pairs
 
@@ -98,22 +98,22 @@ def parts(plan: Plan, counts: Counts, pairs: Sequence[Pair]) -> list[Part]:
     rules = [rule for rule in dict.fromkeys(plan.subtrees) if len(rule.together | rule.apart) > 1]
     bound = [(item, other) for rule in rules for item, other in _chain(rule)]
     chains = [pair for component in components for pair in pairwise(component)]
-    found = []
+    found_parts = []
     for items in _joined(every, [*chains, *bound]):
         members = frozenset(items)
         binding = [rule for rule in rules if rule.together <= members]
         own = tuple(component for component in components if component[0] in members)
         if not binding:
-            found.append(Part(own))
+            found_parts.append(Part(own))
         elif len(binding) == 1 and binding[0].together == members:
-            found.append(Part(own, binding[0]))
+            found_parts.append(Part(own, binding[0]))
         elif copies := _copies(plan, counts, binding, members):
             first = copies[0]
             within = [pair for pair in pairs if set(pair) <= set(first)]
-            found.append(Part(_joined(first, within), binding[0], copies))
+            found_parts.append(Part(_joined(first, within), binding[0], copies))
         else:
-            found.append(Part(own, is_loose=True))
-    return found
+            found_parts.append(Part(own, is_loose=True))
+    return found_parts
 
 
 def _copies(

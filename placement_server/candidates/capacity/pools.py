@@ -208,8 +208,8 @@ class Clusters:
         edges = Groups(trees, self.trees).edges
         is_first = np.zeros(self.trees, dtype=bool)
         is_first[first] = True
-        chosen = at[is_first[trees]]
-        rows = self.rows.some(chosen)
+        chosen_rows = at[is_first[trees]]
+        rows = self.rows.some(chosen_rows)
         groups = Groups(sets[rows.tree], len(first))
         # Trees of a set have as many pools, in the same order.
         place = groups.edges[sets[trees]] + np.arange(len(at)) - edges[:-1][trees]
@@ -221,7 +221,7 @@ class Clusters:
                 return np.zeros(len(first), np.int64)
             counts = list(self.counts)
             for item in counted.part.items:
-                fewest = np.full(len(chosen), MOST, np.int64)
+                fewest = np.full(len(chosen_rows), MOST, np.int64)
                 np.minimum.at(fewest, place, self.counts[item][at])
                 counts[item] = fewest
             bounds = least(self.plan, counted.part.components, rows, counts, groups)
@@ -236,8 +236,10 @@ def _knapsack(groups: Groups, values: IntArray, sizes: IntArray, room: IntArray)
     size = sizes[order]
     before = np.cumsum(size) - size
     key = groups.key[order]
-    taken = np.clip(room[key] - (before - before[groups.edges[:-1][key]]), 0, size)
+    taken_units = np.clip(room[key] - (before - before[groups.edges[:-1][key]]), 0, size)
     # Floating point may err by less than this; more value means a lower bound.
-    worth = np.where(taken == size, values[order], np.floor(density[order] * taken + 1e-3))
+    worth = np.where(
+        taken_units == size, values[order], np.floor(density[order] * taken_units + 1e-3)
+    )
     sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(worth.astype(np.int64))))
     return groups.between_edges(sums)

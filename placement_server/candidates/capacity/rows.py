@@ -123,12 +123,12 @@ def counts_of(
     rows: Rows, items: Sequence[Item], eligible: Eligible, account: Account
 ) -> list[IntArray]:
     """Return the counts of each item; items that ask for the same share one array."""
-    known: dict[tuple[object, ...], IntArray] = {}
+    known_counts: dict[tuple[object, ...], IntArray] = {}
     counts = []
     for item, own, foreign in zip(items, eligible.own, eligible.foreign, strict=True):
         key = id(own), id(foreign), tuple(sorted(item.amounts))
-        if key not in known:
+        if key not in known_counts:
             account.take(_BYTES_OF_A_ROW * len(rows))
-            known[key] = rows.counts(item, own, foreign)
-        counts.append(known[key])
+            known_counts[key] = rows.counts(item, own, foreign)
+        counts.append(known_counts[key])
     return counts

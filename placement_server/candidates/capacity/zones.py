@@ -42,8 +42,8 @@ def count_part(
     own = ~rows.foreign
     some = np.logical_or.reduce([counts[item] > 0 for item in part.items])
     is_shared = groups.total(some & rows.foreign) > 0
-    kept = [count[own] for count in counts]
-    bounds = _Zones(plan, part, rows.some(own), kept, groups.count, account).bounds()
+    kept_counts = [count[own] for count in counts]
+    bounds = _Zones(plan, part, rows.some(own), kept_counts, groups.count, account).bounds()
     if is_shared.any():
         # Where sharing providers take part, the rule is not followed.
         loose = least(plan, part.components, rows, counts, groups)
@@ -122,12 +122,12 @@ class _Zones:
         A zone that can hold a copy, and is not full after as many as ``low``, is a place for one
         more; several in one zone may be in each other's way, so only one is counted on.
         """
-        needed = len(self.part.copies)
+        needed_count = len(self.part.copies)
         one = np.ones(len(self.zones), np.int64)
-        most = np.where(self._holds_one_copy(), 1, needed)
+        most = np.where(self._holds_one_copy(), 1, needed_count)
         return Bounds(
-            fewest_claims(tree, bounds.low, needed, one, most),
-            most_claims(tree, bounds.high, needed, most),
+            fewest_claims(tree, bounds.low, needed_count, one, most),
+            most_claims(tree, bounds.high, needed_count, most),
         )
 
     def _holds_one_copy(self) -> BoolArray:

@@ -77,10 +77,12 @@ class Amounts:
     def enough(self, query: CandidateQuery, changes: Sequence[QueryChange]) -> bool:
         """Check whether a query has a candidate with some changes, to whatever amounts."""
         lowered = [change for change in changes if change.asked]
-        changed = with_changes(query, [change for change in changes if not change.asked])
+        changed_query = with_changes(query, [change for change in changes if not change.asked])
         lowest = [{units.lowest for units in self.units(change)} for change in lowered]
         return any(
-            self._trials.works(with_changes(changed, lowered, dict(zip(lowered, to, strict=True))))
+            self._trials.works(
+                with_changes(changed_query, lowered, dict(zip(lowered, to, strict=True)))
+            )
             for to in product(*lowest)
         )
 
@@ -93,17 +95,17 @@ class Amounts:
         other one lets it be.
         """
         lowered = [change for change in changes if change.asked]
-        changed = with_changes(query, [change for change in changes if not change.asked])
+        changed_query = with_changes(query, [change for change in changes if not change.asked])
         amounts = dict.fromkeys(lowered, 0)
         if len(lowered) > 1:
-            amounts = self._in_proportion(changed, lowered)
+            amounts = self._in_proportion(changed_query, lowered)
         before: dict[QueryChange, int] | None = None
         while amounts != before:
             before = dict(amounts)
             for change in lowered:
                 others = [other for other in lowered if other != change]
                 amounts[change] = self._largest(
-                    with_changes(changed, others, amounts), change, amounts[change]
+                    with_changes(changed_query, others, amounts), change, amounts[change]
                 )
             # A larger second amount leaves no more to the first, unless it is of other units.
             if len(lowered) < 2 or all(len(self.units(change)) == 1 for change in lowered):

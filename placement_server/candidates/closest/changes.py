@@ -143,9 +143,9 @@ def changes_of(query: CandidateQuery) -> list[QueryChange]:
 
 def _of_group(group: RequestGroup) -> Iterator[QueryChange]:
     suffix = group.suffix
-    for name, asked in group.resources:
-        if asked > 1:
-            yield QueryChange(suffix, AMOUNT, name, name, asked)
+    for name, amount in group.resources:
+        if amount > 1:
+            yield QueryChange(suffix, AMOUNT, name, name, amount)
     yield from _members(suffix, "required", group.required, group.forbidden, "forbidden")
     yield from _members(
         suffix, "member_of", group.member_of, group.forbidden_aggregates, "forbidden_aggregates"

@@ -79,8 +79,8 @@ def _sets(query: CandidateQuery, trials: Trials, most: int) -> Iterator[ChangeSe
     def settled(*some: QueryChange) -> ChangeSet:
         to = amounts.settle(query, some)
         opened = trials.opened(with_changes(query, some, to))
-        changed = tuple((change, to.get(change, 0)) for change in some)
-        return ChangeSet(changed, opened.trees, opened.example)
+        changed_set = tuple((change, to.get(change, 0)) for change in some)
+        return ChangeSet(changed_set, opened.trees, opened.example)
 
     of_one: list[QueryChange] = []
     for change in smallest.of_one():

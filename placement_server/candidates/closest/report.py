@@ -39,19 +39,24 @@ class Short:
     def sentence(self) -> str:
         """Return the shortage for a reader."""
         room, what = self.room, self.resource_class
-        asked = f"{self.asked} asked for" + (f" by group '{self.group}'" if self.group else "")
+        request_part = f"{self.asked} asked for" + (
+            f" by group '{self.group}'" if self.group else ""
+        )
         if room.free < self.asked:
             holders = f"{room.consumers} consumer{'' if room.consumers == 1 else 's'}"
             verb = "holds" if room.consumers == 1 else "hold"
-            held = f", {holders} {verb} some" if room.consumers else ""
-            return f"{self.name} has {room.free} of {room.capacity} {what} free{held}; {asked}."
+            holder_part = f", {holders} {verb} some" if room.consumers else ""
+            return (
+                f"{self.name} has {room.free} of {room.capacity} {what} free"
+                f"{holder_part}; {request_part}."
+            )
         unit = room.unit_against(self.asked)
         gives = {
             "min_unit": f"at least {room.min_unit} {what} at a time (min_unit)",
             "max_unit": f"at most {room.max_unit} {what} at a time (max_unit)",
             "step_size": f"{what} in multiples of {room.step_size} (step_size)",
         }
-        return f"{self.name} gives {gives[unit or 'max_unit']}; {asked}."
+        return f"{self.name} gives {gives[unit or 'max_unit']}; {request_part}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,14 +64,14 @@ def find_shortages(
     :param most: how many providers at most.
     :raises SearchGaveUp: there is not enough memory.
     """
-    held = account.held
+    held_bytes = account.held
     try:
         eligible = find_eligible(query, index, SILENT, account, whatever_amounts=True)
         if not len(eligible.roots):
             return []
         return _Shortages(query, index, eligible, account).closest(most)
     finally:
-        account.give(account.held - held)
+        account.give(account.held - held_bytes)
 
 
 class _Shortages:
@@ -105,23 +105,23 @@ class _Shortages:
         for slot in _largest(score, most):
             for lack in lacks:
                 if lack.slots[slot]:
-                    for name, asked in self._short_of(lack.item, slot):
-                        known = largest.get((slot, name))
-                        if known is None or known.asked < asked:
+                    for name, amount in self._short_of(lack.item, slot):
+                        known_shortage = largest.get((slot, name))
+                        if known_shortage is None or known_shortage.asked < amount:
                             suffix = self._query.groups[lack.item.group].suffix
-                            largest[slot, name] = Shortage(suffix, slot, name, asked)
+                            largest[slot, name] = Shortage(suffix, slot, name, amount)
         return list(largest.values())
 
     def _lacks(self) -> Iterator[_Lack]:
         """Yield what is lacked of each item; of equal items once."""
-        seen: set[tuple[object, int]] = set()
+        seen_keys: set[tuple[object, int]] = set()
         items = plan(self._query, self._index.names.class_ids, one_per_tree=False).items
         root, links = self._index.root, self._eligible.links
         masks = zip(items, self._eligible.own, self._eligible.foreign, strict=True)
         for item, own, foreign in masks:
-            if not item.amounts or (item.amounts, id(own)) in seen:
+            if not item.amounts or (item.amounts, id(own)) in seen_keys:
                 continue
-            seen.add((item.amounts, id(own)))
+            seen_keys.add((item.amounts, id(own)))
             # What is kept: which slots lack and fit, and the shares of the class and of the item.
             self._account.take((2 + 2 * 8) * self._index.size)
             own = own & self._inside[root]
@@ -144,9 +144,9 @@ class _Shortages:
         return fits, share
 
     def _fitting_class(self, class_id: int, asked: int) -> tuple[BoolArray, Shares]:
-        known = self._fits.get((class_id, asked))
-        if known is not None:
-            return known
+        known_class = self._fits.get((class_id, asked))
+        if known_class is not None:
+            return known_class
         view = self._index.classes[class_id]
         fits = view.mask(self._index.size, view.fits(asked))
         share = np.zeros(self._index.size)
@@ -176,9 +176,9 @@ class _Shortages:
         return by_slot
 
     def _short_of(self, item: Item, slot: int) -> Iterator[tuple[str, int]]:
-        for class_id, asked in item.amounts:
-            if not self._fits[class_id, asked][0][slot]:
-                yield self._index.names.class_names[class_id], asked
+        for class_id, amount in item.amounts:
+            if not self._fits[class_id, amount][0][slot]:
+                yield self._index.names.class_names[class_id], amount
 
 
 def _links_of(links: Links, slots: BoolArray) -> Links:

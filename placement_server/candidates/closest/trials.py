@@ -62,23 +62,23 @@ class Trials:
         :param limit: how many candidates will be asked for.
         :raises SearchGaveUp: the time is over, or there is no place for one more heavy search.
         """
-        left = self._ends_at - self.clock()
-        if left <= 0:
+        seconds_left = self._ends_at - self.clock()
+        if seconds_left <= 0:
             raise OutOfTime(self.seconds, 0)
-        self.effort.look(left)
-        held = self.account.held
+        self.effort.look(seconds_left)
+        held_bytes = self.account.held
         try:
             yield Search(
                 query,
                 self.index,
-                Limits(limit, seconds=left),
+                Limits(limit, seconds=seconds_left),
                 one_per_tree=self.one_per_tree,
                 clock=self.clock,
                 account=self.account,
                 effort=self.effort,
             )
         finally:
-            self.account.give(self.account.held - held)
+            self.account.give(self.account.held - held_bytes)
 
     def works(self, query: CandidateQuery) -> bool:
         """Check whether a query has a candidate."""

@@ -28,13 +28,13 @@ class Growable:
         """Append values. Arrays handed out before keep their length and content."""
         if not len(values):
             return
-        needed = self.size + len(values)
-        if needed > len(self._array):
-            grown = np.empty(max(needed, 2 * len(self._array)), dtype=self._array.dtype)
+        needed_size = self.size + len(values)
+        if needed_size > len(self._array):
+            grown = np.empty(max(needed_size, 2 * len(self._array)), dtype=self._array.dtype)
             grown[: self.size] = self._array[: self.size]
             self._array = grown
-        self._array[self.size : needed] = values
-        self.size = needed
+        self._array[self.size : needed_size] = values
+        self.size = needed_size
 
     def view(self) -> npt.NDArray[Any]:
         """Return what has been appended so far."""

@@ -18,13 +18,13 @@ def looked_up(
     :param passing: by the number of the set.
     :param numbers: the number of the set of each provider.
     """
-    wanted = np.flatnonzero(passing)
-    if len(wanted) == len(passing):
+    wanted_slots = np.flatnonzero(passing)
+    if len(wanted_slots) == len(passing):
         return np.ones(len(numbers), dtype=bool)
-    if len(wanted) > _COMPARED:
+    if len(wanted_slots) > _COMPARED:
         return passing.take(numbers)
     among = np.zeros(len(numbers), dtype=bool)
-    for number in wanted.tolist():
+    for number in wanted_slots.tolist():
         among |= numbers == number
     return among
 

@@ -44,14 +44,14 @@ def distinct_first(
     After very many in a row that are not new, or very many in all, what is left comes as it is
     found: the order is worth some time, not any.
     """
-    seen: set[object] = set()
+    seen_keys: set[object] = set()
     in_a_row = 0
     for placement in placements:
         amounts = _amounts(plan, placement)
-        if amounts not in seen:
+        if amounts not in seen_keys:
             numbers = sum([len(sums) for sums in amounts if isinstance(sums, tuple)])
             account.take(sizes.seen_amounts(len(amounts), numbers))
-            seen.add(amounts)
+            seen_keys.add(amounts)
             in_a_row = 0
             yield placement
             continue

@@ -81,7 +81,7 @@ class LookAhead:
         :param wants: contested class and amount of the item.
         :param loads: by contested class and position, what is taken already.
         """
-        needed = self.order.symmetric_left[step]
+        needed_count = self.order.symmetric_left[step]
         exclusive = self.exclusive[self.order.sequence[step]]
         if not exclusive and not wants:
             return choices
@@ -97,7 +97,7 @@ class LookAhead:
                     for number, amount in wants
                 )
             )
-            if room >= needed:
+            if room >= needed_count:
                 return choices[: at + 1]
         return []
 
@@ -105,19 +105,19 @@ class LookAhead:
         self, step: int, blocked: int, linked: int, choices: list[int], placed: list[int]
     ) -> list[int]:
         """Keep the choices after which one of the needed positions can still be taken."""
-        needed = self.problem.needed
+        needed_words = self.problem.needed
         symmetric = self.order.symmetric_left[step]
         for later in range(step + symmetric, len(self.order.sequence)):
             if not self.order.is_symmetric[later] and self._can_reach(
-                needed, later, step, blocked, linked, placed
+                needed_words, later, step, blocked, linked, placed
             ):
                 return choices
         if symmetric == 1:
-            return [position for position in choices if needed >> position & 1]
+            return [position for position in choices if needed_words >> position & 1]
         # Symmetric items are placed in ascending order: beyond the last needed position there is
         # no way back.
         for at in range(len(choices) - 1, -1, -1):
-            if needed >> choices[at] & 1:
+            if needed_words >> choices[at] & 1:
                 return choices[: at + 1]
         return []
 

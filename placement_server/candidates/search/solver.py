@@ -242,8 +242,10 @@ class Solver:
             promising = ahead.with_room(step, self.wants[item], self.loads, choices)
         if problem.needed and not frame.used & problem.needed:
             # Both keep the choices up to some position, by what comes after it.
-            needed = ahead.towards_needed(step, frame.blocked, frame.linked, choices, placed)
-            promising = min(promising, needed, key=len)
+            needed_choices = ahead.towards_needed(
+                step, frame.blocked, frame.linked, choices, placed
+            )
+            promising = min(promising, needed_choices, key=len)
         return promising
 
     # -- symmetric positions

@@ -100,13 +100,13 @@ class ChangedTrees:
             # Only what something is appended to is copied.
             inventories = sum(len(view.slot) for view in self._index.classes.values())
             self._account.take(sizes.index_copy(self._index.size, inventories))
-        changed = {
+        changed_trees = {
             root_id: TreeRows(root_id, tuple(rows[number] for number in sorted(rows)))
             if rows is not None
             else None
             for root_id, rows in self._trees.items()
         }
-        return IndexWriter.on_copy(self._index).apply(changed)
+        return IndexWriter.on_copy(self._index).apply(changed_trees)
 
     @singledispatchmethod
     def _make(self, change: Change) -> None:
@@ -150,11 +150,13 @@ class ChangedTrees:
     @_make.register
     def _set_traits(self, change: SetTraits) -> None:
         row = self._provider(change.provider, "provider")
-        known = self._index.names.trait_ids
+        trait_ids = self._index.names.trait_ids
         for position, trait in enumerate(change.traits):
-            if trait not in known:
+            if trait not in trait_ids:
                 raise InvalidChange(f"There is no trait {trait}.", ("traits", position))
-        self._put(replace(row, trait_ids=tuple(sorted({known[name] for name in change.traits}))))
+        self._put(
+            replace(row, trait_ids=tuple(sorted({trait_ids[name] for name in change.traits})))
+        )
 
     @_make.register
     def _remove_tree(self, change: RemoveTree) -> None:
@@ -212,19 +214,19 @@ class ChangedTrees:
 
     @_make.register
     def _claim(self, change: Claim) -> None:
-        known = self._index.names.class_ids
+        class_ids = self._index.names.class_ids
         rows: dict[str, ProviderRow] = {}
         requested: list[Requested] = []
         for provider, resources in change.allocations.items():
             path = ("allocations", provider)
             rows[provider] = self._provider(provider, *path)
             for name, amount in resources.items():
-                if name not in known:
+                if name not in class_ids:
                     raise InvalidChange(
                         f"There is no resource class {name}.", (*path, "resources", name)
                     )
                 requested.append(
-                    Requested("", provider, rows[provider].id, name, known[name], amount)
+                    Requested("", provider, rows[provider].id, name, class_ids[name], amount)
                 )
         stock = {
             (row.id, entry.resource_class_id): KnownInventory(
@@ -241,7 +243,7 @@ class ChangedTrees:
         except ClaimRefused as error:
             raise ImpossibleChange(str(error), ("allocations",)) from error
         for provider, resources in change.allocations.items():
-            self._use(rows[provider], {known[name]: n for name, n in resources.items()})
+            self._use(rows[provider], {class_ids[name]: n for name, n in resources.items()})
 
     # The rows that changes are made to.
 

@@ -82,8 +82,8 @@ def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) 
     given_back = sum_of_old(context.consumers)
     check_providers(context.consumers, context.provider_ids)
     requested = new_allocations(tx, context.consumers, context.provider_ids)
-    taken = claim_check.check(requested, context.inventories, given_back)
-    carry_out(tx, context, requested, taken, raise_emptied=raise_emptied)
+    taken_amounts = claim_check.check(requested, context.inventories, given_back)
+    carry_out(tx, context, requested, taken_amounts, raise_emptied=raise_emptied)
 
 
 def carry_out(

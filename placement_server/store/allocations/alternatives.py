@@ -59,7 +59,7 @@ def claim(tx: WriteTransaction, candidates: Sequence[ConsumerWrite]) -> Chosen:
     :raises ConsumerGenerationConflict: the consumer's generation is not the expected one.
     :raises NoCandidateLeft: not one of them fits.
     """
-    lost: list[LostCandidate] = []
+    lost_candidates: list[LostCandidate] = []
     context: WriteContext | None = None
     class_ids: dict[str, int] = {}
     for start, stretch in _stretches(candidates):
@@ -76,9 +76,9 @@ def claim(tx: WriteTransaction, candidates: Sequence[ConsumerWrite]) -> Chosen:
         for position, candidate in enumerate(stretch, start):
             lost_candidate = _claim_if_it_fits(tx, context, class_ids, position, candidate)
             if lost_candidate is None:
-                return Chosen(position, context.consumers[0].generation + 1, tuple(lost))
-            lost.append(lost_candidate)
-    raise NoCandidateLeft(candidates[0].uuid, lost)
+                return Chosen(position, context.consumers[0].generation + 1, tuple(lost_candidates))
+            lost_candidates.append(lost_candidate)
+    raise NoCandidateLeft(candidates[0].uuid, lost_candidates)
 
 
 def _class_names(candidate: ConsumerWrite) -> set[str]:
@@ -103,9 +103,9 @@ def _claim_if_it_fits(
     candidate: ConsumerWrite,
 ) -> LostCandidate | None:
     """Claim a candidate, or return what is in the way; nothing is written then."""
-    lost = _missing(context, class_ids, position, candidate)
-    if lost is not None:
-        return lost
+    lost_candidate = _missing(context, class_ids, position, candidate)
+    if lost_candidate is not None:
+        return lost_candidate
     requested = [
         Requested(candidate.uuid, uuid, context.provider_ids[uuid], name, class_ids[name], amount)
         for uuid, amounts in candidate.allocations.items()
@@ -114,14 +114,14 @@ def _claim_if_it_fits(
     given_back = sum_of_old(context.consumers)
     own_context = _restricted(context, candidate, requested, given_back)
     try:
-        taken = claim_check.check(requested, own_context.inventories, given_back)
+        taken_amounts = claim_check.check(requested, own_context.inventories, given_back)
     except CapacityExceeded as error:
         return LostCandidate(position, error.uuid, error.resource_class, error.asked, error.free)
     except ConstraintViolated as error:
         return LostCandidate(
             position, error.uuid, error.resource_class, error.asked, reason=str(error)
         )
-    carry_out(tx, own_context, requested, taken)
+    carry_out(tx, own_context, requested, taken_amounts)
     return None
 
 

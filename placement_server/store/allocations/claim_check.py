@@ -79,7 +79,7 @@ def check(
     :raises CapacityExceeded: the amount does not fit.
     """
     _check_inventories_exist(requested, inventories)
-    taken: dict[Key, Taken] = {}
+    taken_amounts: dict[Key, Taken] = {}
     for new in requested:
         key = (new.provider_id, new.class_id)
         inventory = inventories.get(key)
@@ -99,18 +99,18 @@ def check(
                 inventory.max_unit,
                 inventory.step_size,
             )
-        so_far = taken.get(key)
+        so_far = taken_amounts.get(key)
         total = amount if so_far is None else so_far.total + amount
         back = given_back.get(key, 0)
         if total > back and inventory.used - back + total > inventory.capacity:
             free = inventory.capacity - (inventory.used - back + total - amount)
             raise CapacityExceeded(new.resource_class, new.provider_uuid, amount, max(free, 0))
-        taken[key] = (
+        taken_amounts[key] = (
             Taken(amount, amount, amount)
             if so_far is None
             else Taken(total, min(so_far.smallest, amount), max(so_far.largest, amount))
         )
-    return taken
+    return taken_amounts
 
 
 def _check_inventories_exist(

@@ -63,18 +63,18 @@ def apply(
     """
     consumers.lock(tx, writes)
     seen = read_context(tx, writes, providers=False).consumers
-    listed = _listed(tx, inventories)
+    listed_inventories = _listed(tx, inventories)
     consumers.check_generations(seen)
     given_back = sum_of_old(seen)
     named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
-    provider_ids = {uuid: provider.id for uuid, provider in (named | listed).items()}
+    provider_ids = {uuid: provider.id for uuid, provider in (named | listed_inventories).items()}
     check_providers(seen, provider_ids)
     names = dict.fromkeys(name for _, records in inventories.values() for name in records)
     class_id = hold_classes(tx, names)
     class_id.require(names)
     requested = new_allocations(tx, seen, provider_ids)
     new_records = {
-        listed[uuid].id: {class_id[name]: record for name, record in records.items()}
+        listed_inventories[uuid].id: {class_id[name]: record for name, record in records.items()}
         for uuid, (_, records) in inventories.items()
     }
 
@@ -88,16 +88,16 @@ def apply(
     stock = inventory_rows.hold_many(tx, ids)
     rows = tx.execute_among(_BY_ID, "ids", ids)
     providers = {row[0]: provider_of(row) for row in rows}
-    for provider in listed.values():
+    for provider in listed_inventories.values():
         now = providers.get(provider.id)
         if now is None or now.generation != provider.generation:
             raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
     before = _use_before(tx, stock, requested, given_back)
     interim = _interim(tx, stock, new_records, before)
-    taken = claim_check.check(requested, interim, given_back)
-    after = _use_after(stock, taken, given_back)
-    for uuid, provider in listed.items():
+    taken_amounts = claim_check.check(requested, interim, given_back)
+    after = _use_after(stock, taken_amounts, given_back)
+    for uuid, provider in listed_inventories.items():
         used_classes = [
             key[1]
             for key in stock
@@ -133,7 +133,7 @@ def apply(
             if key not in stock and key[1] not in new_records.get(key[0], ())
         ],
     )
-    tx.touch({provider.root_id for provider in listed.values()}, STRUCTURE)
+    tx.touch({provider.root_id for provider in listed_inventories.values()}, STRUCTURE)
     tx.touch({provider.root_id for key, provider in providers.items() if key in allocated}, USAGE)
 
 

@@ -94,9 +94,9 @@ def on_providers(
     It is one statement, so all of it belongs to one moment.
     """
     of_ids = {"provider_ids": sorted(provider_ids), "class_ids": sorted(class_ids)}
-    found: dict[str, RoomOfProvider] = {}
+    room_of: dict[str, RoomOfProvider] = {}
     for uuid, name, class_id, *numbers in tx.execute(_ROOM, of_ids):
-        provider = found.setdefault(uuid, RoomOfProvider(name, {}))
+        provider = room_of.setdefault(uuid, RoomOfProvider(name, {}))
         if class_id is not None:
             provider.by_class[class_id] = Room(*map(int, numbers))
-    return found
+    return room_of

@@ -226,10 +226,12 @@ class Batches(ABC):
         applied = self.change_inventories(connection, changes)
         if applied != len(changes):
             return Settled(applied, 0, None)
-        found = self._raise_generations(connection, rises, now)
-        if found != len(rises):
-            return Settled(applied, found, None)
-        return Settled(applied, found, self.append_changes(connection, records, write_id, now))
+        raised_count = self._raise_generations(connection, rises, now)
+        if raised_count != len(rises):
+            return Settled(applied, raised_count, None)
+        return Settled(
+            applied, raised_count, self.append_changes(connection, records, write_id, now)
+        )
 
     def _raise_generations(
         self, connection: Connection, rises: Sequence[Rise], now: datetime

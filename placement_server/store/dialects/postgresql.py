@@ -155,8 +155,8 @@ class PostgresqlBatches(Batches):
             f"WITH {applying}, {raising}, {recording} {_SETTLED}",
             (*change_values, *raise_values, now, write_id, *record_values, len(rises)),
         )
-        change_id, applied, found = cursor.one()
-        return Settled(applied, found, change_id)
+        change_id, applied, raised_count = cursor.one()
+        return Settled(applied, raised_count, change_id)
 
 
 def _rows(

@@ -82,10 +82,10 @@ def get(tx: ReadTransaction, uuid: str) -> Provider:
 
 def names(tx: ReadTransaction, uuids: Sequence[str]) -> dict[str, str]:
     """Return the names of some providers by uuid; those that do not exist are left out."""
-    found: dict[str, str] = {}
+    names_by_uuid: dict[str, str] = {}
     for chunk in chunks(uuids):
-        found.update((uuid, name) for uuid, name in tx.execute(_NAMES, {"uuids": chunk}))
-    return found
+        names_by_uuid.update((uuid, name) for uuid, name in tx.execute(_NAMES, {"uuids": chunk}))
+    return names_by_uuid
 
 
 def select_with(

@@ -84,8 +84,8 @@ def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
     }
     if by:
         values["now"] = tx.now
-    changed = tx.execute(_BUMP_AND_CHANGE if by else _BUMP, values).rowcount
-    if changed != 1:
+    changed_rows = tx.execute(_BUMP_AND_CHANGE if by else _BUMP, values).rowcount
+    if changed_rows != 1:
         raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
 
@@ -188,10 +188,10 @@ def update(
         other = tx.execute(select(_C.id).where(_C.name == name, _C.id != provider.id)).first()
         if other is not None:
             raise ProviderNameTaken(name)
-    changed = tx.execute(
+    changed_rows = tx.execute(
         sa.update(resource_providers).where(_C.id == provider.id).values(**values)
     ).rowcount
-    if changed != 1:
+    if changed_rows != 1:
         raise LostRace(f"Provider {uuid} was deleted meanwhile.", uuids=[uuid])
     tx.touch([provider.root_id], STRUCTURE)
     return get(tx, uuid)

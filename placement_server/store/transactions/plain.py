@@ -73,7 +73,7 @@ class PlainSelect:
         form = self._forms.get((dialect.name, dialect.driver))
         if form is None:
             form = self._forms[dialect.name, dialect.driver] = self._form(dialect)
-        found = rows(
+        found_rows = rows(
             connection,
             form.text,
             dict(parameters)
@@ -81,9 +81,9 @@ class PlainSelect:
             else tuple(parameters[name] for name in form.positions),
         )
         if not form.conversions:
-            return [tuple(row) for row in found]
+            return [tuple(row) for row in found_rows]
         converted = []
-        for row in found:
+        for row in found_rows:
             values = list(row)
             for position, convert in form.conversions:
                 values[position] = convert(values[position])

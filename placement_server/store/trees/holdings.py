@@ -165,10 +165,10 @@ def store_consumers(
 
     :raises LostRace: a consumer is not the one that was read.
     """
-    changed = [item for item in held if item.changes and not item.is_stale]
-    insertion = consumers.store_records(tx, [item.seen for item in changed])
+    changed_holdings = [item for item in held if item.changes and not item.is_stale]
+    insertion = consumers.store_records(tx, [item.seen for item in changed_holdings])
     tx.batches.insert(tx.connection, [insertion], tx.now)
-    moved = [item for item in changed if item.old]
+    moved = [item for item in changed_holdings if item.old]
     tree_ids = set(provider_ids)
     expected = sum(row[0] in tree_ids for item in moved for row in item.seen.old)
     deleted = 0

@@ -104,11 +104,11 @@ def plan(write: TreeWrite, scope: Scope) -> TreePlan:
     for target in write.providers.values():
         _compare(changes, target, scope.providers.get(target.uuid), parents.get(target.uuid))
     for provider in scope.providers.values():
-        gone = provider.uuid in absent
+        is_absent = provider.uuid in absent
         named = write.providers.get(provider.uuid)
         for name, inventory in provider.stock.items():
             key = (provider.uuid, name)
-            if gone or (
+            if is_absent or (
                 named is not None
                 and named.inventories is not None
                 and name not in named.inventories
@@ -126,10 +126,10 @@ def _compare(
     """Add the changes of one provider that the request names."""
     uuid = target.uuid
     stock = provider.stock if provider is not None else {}
-    changed = False
+    has_changed = False
     if provider is not None and (provider.name, parent) != (target.name, target.parent_uuid):
         changes.renamed.append(target)
-        changed = True
+        has_changed = True
     if target.inventories is not None:
         different = {
             (uuid, name): record
@@ -137,15 +137,15 @@ def _compare(
             if name not in stock or _record(stock[name]) != record
         }
         changes.records.update(different)
-        changed |= bool(different) or not stock.keys() <= target.inventories.keys()
+        has_changed |= bool(different) or not stock.keys() <= target.inventories.keys()
     provider_id = provider.id if provider is not None else 0
     if target.traits is not None:
         old = provider.trait_ids if provider is not None else {}
-        changed |= changes.traits.compare(uuid, provider_id, old, target.traits)
+        has_changed |= changes.traits.compare(uuid, provider_id, old, target.traits)
     if target.aggregates is not None:
         old = provider.aggregate_ids if provider is not None else {}
-        changed |= changes.aggregates.compare(uuid, provider_id, old, target.aggregates)
-    if changed and provider is not None:
+        has_changed |= changes.aggregates.compare(uuid, provider_id, old, target.aggregates)
+    if has_changed and provider is not None:
         changes.changed.add(uuid)
 
 

@@ -66,16 +66,16 @@ def _elsewhere(
 
 def _taken_names(tx: WriteTransaction, changes: TreePlan) -> list[TreeContradiction]:
     """Return the new names that providers have which keep them."""
-    wanted = changes.new_names
+    wanted_names = changes.new_names
     conflicts = []
-    for uuid, name in structure_rows.holders_of_names(tx, wanted):
-        if uuid not in changes.leaving_names and uuid != wanted[name]:
+    for uuid, name in structure_rows.holders_of_names(tx, wanted_names):
+        if uuid not in changes.leaving_names and uuid != wanted_names[name]:
             conflicts.append(
                 TreeContradiction(
                     Reason.NAME_TAKEN,
-                    f"Resource provider {wanted[name]} cannot be named {name}: resource provider "
-                    f"{uuid} has that name.",
-                    provider=wanted[name],
+                    f"Resource provider {wanted_names[name]} cannot be named {name}: resource "
+                    f"provider {uuid} has that name.",
+                    provider=wanted_names[name],
                 )
             )
     return conflicts

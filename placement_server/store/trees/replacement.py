@@ -60,7 +60,7 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     :raises TreeConflicts: the request contradicts what is stored.
     """
     write = replace(write, providers=_as_stored(tx, write.providers))
-    seen, records = holdings.lock_and_read(tx, write.holdings)
+    consumers, records = holdings.lock_and_read(tx, write.holdings)
     named = tree_rows.read_named(tx, {write.root_uuid, *write.providers, *write.absent})
     involved = {write.root_uuid, *write.providers}
     root_ids = sorted({provider.root_id for provider in named if provider.uuid in involved})
@@ -69,7 +69,7 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     _require_generations(write, scope)
     ids = name_ids.ensure(tx, write)
 
-    held = [
+    new_holdings = [
         holdings.compare(
             write.holdings[item.write.uuid],
             item,
@@ -77,10 +77,10 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
             {provider.id: provider for provider in scope.providers.values()},
             ids.classes,
         )
-        for item in seen
+        for item in consumers
     ]
-    _require_members(write, scope, held)
-    holdings.store_consumers(tx, held, scope.ids)
+    _require_members(write, scope, new_holdings)
+    holdings.store_consumers(tx, new_holdings, scope.ids)
 
     stock = inventory_rows.hold_many(tx, scope.ids)
     tx.execute_among(_HOLD, "ids", [shape.id for shape in shapes])
@@ -89,9 +89,9 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     _check_precondition(write, scope)
 
     changes = plan(write, scope)
-    _check_generations(write, scope, changes, held)
-    refuse(tx, write, scope, changes, held, named, ids.classes)
-    return _store(tx, write, scope, changes, held, ids)
+    _check_generations(write, scope, changes, new_holdings)
+    refuse(tx, write, scope, changes, new_holdings, named, ids.classes)
+    return _store(tx, write, scope, changes, new_holdings, ids)
 
 
 def _as_stored(
@@ -199,20 +199,20 @@ def _check_generations(
 
     One that is to be taken from another tree, and was deleted there, is not made anew.
     """
-    changed = changes.changed | {uuid for item in held for uuid, _ in item.delta}
+    changed_uuids = changes.changed | {uuid for item in held for uuid, _ in item.delta}
     named = [target for target in write.providers.values() if target.generation is not None]
-    gone = [target.uuid for target in named if target.uuid not in scope.providers]
+    missing_uuids = [target.uuid for target in named if target.uuid not in scope.providers]
     moved = {
         target.uuid: scope.providers[target.uuid].generation
         for target in named
-        if target.uuid in changed
+        if target.uuid in changed_uuids
         and target.uuid in scope.providers
         and target.generation != scope.providers[target.uuid].generation
     }
-    if gone or moved:
+    if missing_uuids or moved:
         raise TreeChanged(
             "Resource providers have other generations than the request names, or do not exist: "
-            f"{', '.join([*moved, *gone][:8])}.",
+            f"{', '.join([*moved, *missing_uuids][:8])}.",
             moved,
             None if scope.root_id is None else Tree.of(scope.root_id, scope.own.values()).tag(),
         )
@@ -287,13 +287,15 @@ def _store_providers(
     root_id = provider_ids.get(write.root_uuid)
     if changes.created:
         root_id = structure_rows.create(tx, changes.created, root_id, provider_ids)
-    changed = changes.changed | {uuid for item in held if item.changes for uuid, _ in item.delta}
+    changed_uuids = changes.changed | {
+        uuid for item in held if item.changes for uuid, _ in item.delta
+    }
     structure_rows.change(
         tx,
         [
             provider
             for uuid, provider in scope.providers.items()
-            if uuid in changed and uuid not in deleted
+            if uuid in changed_uuids and uuid not in deleted
         ],
         {target.uuid: target for target in changes.renamed},
         provider_ids,
@@ -330,11 +332,11 @@ def _store_inventories(
             for (uuid, name), record in changes.records.items()
         },
     )
-    gone = {(item.provider_id, item.class_id) for item in changes.removed.values()}
+    removed_keys = {(item.provider_id, item.class_id) for item in changes.removed.values()}
     moves = [
         InventoryChange(stock[key].id, *key, delta)
         for key, delta in sorted(new_use.deltas(held, provider_ids).items())
-        if key in stock and key not in gone
+        if key in stock and key not in removed_keys
     ]
     if tx.batches.change_inventories(tx.connection, moves) != len(moves):
         raise LostRace("An inventory of the tree changed although it was locked.")

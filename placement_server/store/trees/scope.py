@@ -30,7 +30,7 @@ class Scope:
         root = next((item for item in providers if item.uuid == write.root_uuid), None)
         root_id = root.id if root is not None and root.root_id == root.id else None
         own = {item.uuid: item for item in providers if item.root_id == root_id}
-        taken = {
+        taken_names = {
             item.uuid: item
             for item in providers
             if item.root_id != root_id and item.uuid in write.providers
@@ -38,14 +38,14 @@ class Scope:
         children: dict[int | None, list[TreeProvider]] = {}
         for provider in providers:
             children.setdefault(provider.parent_id, []).append(provider)
-        concerned = own | taken
-        waiting = list(taken.values())
+        concerned = own | taken_names
+        waiting = list(taken_names.values())
         while waiting:
             for child in children.get(waiting.pop().id, ()):
                 if child.uuid not in concerned:
                     concerned[child.uuid] = child
                     waiting.append(child)
-        return cls(root_id, own, taken, concerned)
+        return cls(root_id, own, taken_names, concerned)
 
     @property
     def ids(self) -> list[int]:

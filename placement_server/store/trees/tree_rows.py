@@ -106,10 +106,10 @@ def holdings(tx: ReadTransaction, providers: Collection[TreeProvider]) -> list[H
         of_provider = amounts.setdefault(consumer, {}).setdefault(uuids[provider_id], {})
         # Software of old could write two rows of one class.
         of_provider[resource_class] = of_provider.get(resource_class, 0) + used
-    known = records(tx, amounts)
+    consumer_records = records(tx, amounts)
     return [
         # Databases of old software may have allocations whose consumer has no record.
-        Holdings(known.get(uuid) or ConsumerRecord(uuid, 0, "", "", None), amounts[uuid])
+        Holdings(consumer_records.get(uuid) or ConsumerRecord(uuid, 0, "", "", None), amounts[uuid])
         for uuid in sorted(amounts)
     ]
 

@@ -37,23 +37,23 @@ def add_commands(commands: Commands) -> None:
 
 def read(client: Client, consumer: str) -> dict[str, Any]:
     """Return what a consumer holds; ``allocations`` is empty when that is nothing."""
-    found: dict[str, Any] = client.get(
+    record: dict[str, Any] = client.get(
         f"/allocations/{consumer}", f"Reading what consumer {consumer} holds"
     )
-    return found
+    return record
 
 
 def _show(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
-    held = read(client, namespace.consumer)
-    if not held["allocations"]:
+    record = read(client, namespace.consumer)
+    if not record["allocations"]:
         raise Missing(f"Consumer {namespace.consumer} holds nothing.")
     rows = [
         (provider, client.provider(provider)["name"], name, used)
-        for provider, entry in held["allocations"].items()
+        for provider, entry in record["allocations"].items()
         for name, used in sorted(entry["resources"].items())
     ]
-    show_rows(namespace, ("provider", "name", "resource_class", "used"), rows, held)
+    show_rows(namespace, ("provider", "name", "resource_class", "used"), rows, record)
     return Exit.DONE
 
 

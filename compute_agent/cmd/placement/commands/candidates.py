@@ -62,8 +62,10 @@ def query_of(namespace: argparse.Namespace, client: Client) -> str:
     """Return the query string that the arguments ask for."""
     pairs = parameters(namespace.parameters)
     if namespace.resources:
-        wanted = amounts([namespace.resources])
-        pairs.append(("resources", ",".join(f"{name}:{n}" for name, n in wanted.items())))
+        requested_amounts = amounts([namespace.resources])
+        pairs.append(
+            ("resources", ",".join(f"{name}:{n}" for name, n in requested_amounts.items()))
+        )
     pairs += [("required", value) for value in namespace.required]
     pairs += [("member_of", value) for value in namespace.member_of]
     if namespace.in_tree:

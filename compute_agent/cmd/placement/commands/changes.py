@@ -52,9 +52,9 @@ def _changes(namespace: argparse.Namespace) -> int:
     if after is None:
         after = max(_ask(client, query)["oldest"] - 1, 0)
     query += [("limit", str(namespace.limit)), ("after", str(after))]
-    listed = _ask(client, query)
-    rows = [[change[name] for name in _COLUMNS] for change in listed["changes"]]
-    show_rows(namespace, _COLUMNS, rows, listed)
+    answer = _ask(client, query)
+    rows = [[change[name] for name in _COLUMNS] for change in answer["changes"]]
+    show_rows(namespace, _COLUMNS, rows, answer)
     return Exit.DONE
 
 
@@ -63,9 +63,9 @@ def _watch(namespace: argparse.Namespace, client: Client, query: list[tuple[str,
     last = namespace.after
     while True:
         more = [] if last is None else [("after", str(last)), ("wait", str(_WAIT))]
-        listed = _ask(client, [*query, *more])
-        last = listed["last"]
-        for change in listed["changes"]:
+        answer = _ask(client, [*query, *more])
+        last = answer["last"]
+        for change in answer["changes"]:
             print(_line(namespace, columns, change), flush=True)
 
 
@@ -76,5 +76,5 @@ def _line(namespace: argparse.Namespace, columns: Sequence[str], change: Mapping
 
 
 def _ask(client: Client, query: list[tuple[str, str]]) -> dict[str, Any]:
-    listed: dict[str, Any] = client.get(f"/changes?{urlencode(query)}", "Asking what changed")
-    return listed
+    answer: dict[str, Any] = client.get(f"/changes?{urlencode(query)}", "Asking what changed")
+    return answer

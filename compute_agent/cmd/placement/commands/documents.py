@@ -116,23 +116,23 @@ def _export(namespace: argparse.Namespace) -> int:
     import yaml
 
     client = connect(namespace)
-    listed: dict[str, Mapping[str, Any]] = {}
+    providers_by_uuid: dict[str, Mapping[str, Any]] = {}
     for path in [
         f"/resource_providers?in_tree={client.provider(name)['uuid']}"
         for name in namespace.providers
     ] or ["/resource_providers"]:
         for provider in client.get(path, "Listing resource providers")["resource_providers"]:
-            listed[provider["uuid"]] = provider
+            providers_by_uuid[provider["uuid"]] = provider
     providers = []
     with progress_bars() as bars:
-        for provider in listed.values():
+        for provider in providers_by_uuid.values():
             parent = provider["parent_provider_uuid"]
             shown = {"name": provider["name"], "uuid": provider["uuid"], "parent": None}
             if parent is not None:
-                shown["parent"] = listed[parent]["name"]
+                shown["parent"] = providers_by_uuid[parent]["name"]
             parts = {part: client.part(provider, part)[part] for part in PARTS}
             providers.append({**shown, **parts})
-            bars.update("reading providers", len(providers), len(listed))
+            bars.update("reading providers", len(providers), len(providers_by_uuid))
     document = {"providers": providers}
     if namespace.format == "json":
         print(json.dumps(document, indent=2))
@@ -221,28 +221,28 @@ def _reshape(namespace: argparse.Namespace) -> int:
         provider = client.provider(name)
         present = client.part(provider, "inventories")
         new = with_defaults(entry.get("inventories", entry))
-        given = entry.get("resource_provider_generation")
+        given_generation = entry.get("resource_provider_generation")
         inventories[provider["uuid"]] = {
             "resource_provider_generation": present["resource_provider_generation"]
-            if given is None
-            else given,
+            if given_generation is None
+            else given_generation,
             "inventories": new,
         }
         lines += _inventory_lines(provider["name"], present["inventories"], new)
     allocations = {}
     for consumer, entry in document.get("allocations", {}).items():
-        held = read(client, consumer)
-        wanted = {
+        record = read(client, consumer)
+        new_allocations = {
             client.provider(name)["uuid"]: {"resources": part["resources"]}
             for name, part in entry["allocations"].items()
         }
         keys = ("project_id", "user_id", "consumer_generation", "consumer_type")
-        kept = {key: held[key] for key in keys if key in held}
-        given = {key: entry[key] for key in keys if key in entry}
-        allocations[consumer] = {"consumer_generation": None, **kept, **given}
-        allocations[consumer]["allocations"] = wanted
-        before = {uuid: part["resources"] for uuid, part in held["allocations"].items()}
-        after = {uuid: part["resources"] for uuid, part in wanted.items()}
+        kept_fields = {key: record[key] for key in keys if key in record}
+        given_generation = {key: entry[key] for key in keys if key in entry}
+        allocations[consumer] = {"consumer_generation": None, **kept_fields, **given_generation}
+        allocations[consumer]["allocations"] = new_allocations
+        before = {uuid: part["resources"] for uuid, part in record["allocations"].items()}
+        after = {uuid: part["resources"] for uuid, part in new_allocations.items()}
         if before != after:
             lines.append(f"consumer {consumer}: {json.dumps(before)} -> {json.dumps(after)}")
     body = {"inventories": inventories, "allocations": allocations}

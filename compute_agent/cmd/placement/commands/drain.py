@@ -40,11 +40,11 @@ def _drain(namespace: argparse.Namespace) -> int:
     roots = list(
         dict.fromkeys(client.provider(host)["root_provider_uuid"] for host in namespace.hosts)
     )
-    found = _moves(client, roots, _holders(client, roots), parameters(namespace.parameters))
-    rows = [(move.consumer, move.resources, move.to or "nowhere", move.reason) for move in found]
+    moves = _moves(client, roots, _holders(client, roots), parameters(namespace.parameters))
+    rows = [(move.consumer, move.resources, move.to or "nowhere", move.reason) for move in moves]
     headings = ("consumer", "resources", "to", "reason")
-    show_rows(namespace, headings, rows, [move.as_dict() for move in found])
-    return Exit.NOTHING if any(move.is_stuck for move in found) else Exit.DONE
+    show_rows(namespace, headings, rows, [move.as_dict() for move in moves])
+    return Exit.NOTHING if any(move.is_stuck for move in moves) else Exit.DONE
 
 
 def _holders(client: Client, roots: Sequence[str]) -> list[Holder]:

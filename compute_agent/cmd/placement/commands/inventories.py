@@ -55,14 +55,14 @@ def _set(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     provider = client.provider(namespace.provider)
     present = client.part(provider, "inventories")
-    given = {
+    given_fields = {
         field: getattr(namespace, field)
         for field in FIELDS[1:]
         if getattr(namespace, field) is not None
     }
     new: dict[str, Any] = {} if namespace.only else dict(present["inventories"])
     for name, total in amounts(namespace.amounts).items():
-        new[name] = {**present["inventories"].get(name, {}), "total": total, **given}
+        new[name] = {**present["inventories"].get(name, {}), "total": total, **given_fields}
     # The generation that belongs to the inventories which were read.
     read = {**provider, "generation": present["resource_provider_generation"]}
     client.replace(read, "inventories", new)

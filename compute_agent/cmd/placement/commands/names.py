@@ -34,17 +34,19 @@ def add_commands(commands: Commands) -> None:
     _add_names(classes, "resource_classes", "resource class")
 
     aggregates = commands.group("aggregate", "aggregates of providers")
-    listed = aggregates.add("list", _list_aggregates, "list the aggregates of a provider")
-    listed.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    list_command = aggregates.add("list", _list_aggregates, "list the aggregates of a provider")
+    list_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     members = aggregates.add("members", _list_members, "list the providers in an aggregate")
     members.add_argument("aggregate", metavar="UUID", help="of the aggregate")
-    changed = aggregates.add("set", _set_aggregates, "make these the aggregates of a provider")
-    changed.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    changed.add_argument(
+    set_command = aggregates.add("set", _set_aggregates, "make these the aggregates of a provider")
+    set_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    set_command.add_argument(
         "names", nargs="*", metavar="UUID", help="of aggregates; without any: remove all"
     )
-    changed.add_argument("--add", action="store_true", help="keep those that it has")
-    changed.add_argument("--remove", action="store_true", help="take these away, keep the others")
+    set_command.add_argument("--add", action="store_true", help="keep those that it has")
+    set_command.add_argument(
+        "--remove", action="store_true", help="take these away, keep the others"
+    )
 
 
 def _add_names(group: Commands, path: str, what: str) -> None:
@@ -76,8 +78,8 @@ def _set_traits(namespace: argparse.Namespace) -> int:
 
 
 def _list_classes(namespace: argparse.Namespace) -> int:
-    listed = connect(namespace).get("/resource_classes", "Listing resource classes")
-    return _show(namespace, "name", [entry["name"] for entry in listed["resource_classes"]])
+    answer = connect(namespace).get("/resource_classes", "Listing resource classes")
+    return _show(namespace, "name", [entry["name"] for entry in answer["resource_classes"]])
 
 
 def _list_aggregates(namespace: argparse.Namespace) -> int:
@@ -88,10 +90,10 @@ def _list_aggregates(namespace: argparse.Namespace) -> int:
 
 def _list_members(namespace: argparse.Namespace) -> int:
     query = urlencode({"member_of": namespace.aggregate})
-    listed = connect(namespace).get(f"/resource_providers?{query}", "Listing an aggregate")
+    answer = connect(namespace).get(f"/resource_providers?{query}", "Listing an aggregate")
     providers = [
         {"uuid": provider["uuid"], "name": provider["name"]}
-        for provider in listed["resource_providers"]
+        for provider in answer["resource_providers"]
     ]
     rows = [(provider["uuid"], provider["name"]) for provider in providers]
     show_rows(namespace, ("uuid", "name"), rows, providers)

@@ -116,8 +116,10 @@ def _set(namespace: argparse.Namespace) -> int:
     elif namespace.root:
         body["parent_provider_uuid"] = None
     path = f"/resource_providers/{provider['uuid']}"
-    changed = client.ask("PUT", path, f"Changing resource provider {provider['name']}", body)
-    show_record(namespace, _without_links(changed))
+    changed_provider = client.ask(
+        "PUT", path, f"Changing resource provider {provider['name']}", body
+    )
+    show_record(namespace, _without_links(changed_provider))
     return Exit.DONE
 
 

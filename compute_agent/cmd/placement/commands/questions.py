@@ -63,8 +63,8 @@ class _Change(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         del parser
-        kept = [*(getattr(namespace, self.dest) or []), (option_string, values)]
-        setattr(namespace, self.dest, kept)
+        changes = [*(getattr(namespace, self.dest) or []), (option_string, values)]
+        setattr(namespace, self.dest, changes)
 
 
 def ask_what_if(
@@ -163,5 +163,5 @@ def _change(client: Client, option: str, value: str) -> dict[str, Any]:
         raise BadInput(f"{option} {value!r} names several classes: repeat the option for each.")
     [(resource_class, total)] = amounts([rest]).items()
     record = client.part(provider, "inventories")["inventories"].get(resource_class, {})
-    changed = {**record, "total": total, "resource_class": resource_class}
-    return {"set_inventory": {"provider": provider["uuid"], **changed}}
+    new_record = {**record, "total": total, "resource_class": resource_class}
+    return {"set_inventory": {"provider": provider["uuid"], **new_record}}

@@ -100,8 +100,8 @@ def lay_out_gpus(
             )
         offered = vgpus.offered(gpu, options.mdev_types, warnings)
         parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
-        if taken := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
-            errors.extend(_doubly_used(gpu, taken, offered))
+        if taken_addresses := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
+            errors.extend(_doubly_used(gpu, taken_addresses, offered))
             offered = {}
         per_vf = gpu.vfs and _per_vf(root_name, gpu, options, existing_names)
         fitting = vgpus.fitting(gpu, offered, limited=not per_vf)
@@ -113,10 +113,10 @@ def lay_out_gpus(
         provider = _gpu_provider(
             root_name, key, gpu, offered, fitting, traits, options, parent, errors
         )
-        if taken:
+        if taken_addresses:
             name = names.pci_name(root_name, gpu.address)
             provider = replace(provider, name=name, inventory={})
-        if nested or taken or offered or provider.inventory:
+        if nested or taken_addresses or offered or provider.inventory:
             providers.append(provider)
     return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
 
@@ -225,17 +225,17 @@ def _vf_providers(
     for vf in gpu.vfs:
         if vf.address not in fitting:
             continue
-        chosen, count = fitting[vf.address]
+        chosen_type, count = fitting[vf.address]
         yield WantedProvider(
             vf_key(key, gpu, vf),
             names.gpu_name(root_name, vf.address),
             parent=parent,
-            inventory=_vgpu_inventory(gpu, {vf.address: (chosen, count)}, options),
-            traits=traits.present | _type_traits([chosen] if count else [], options),
+            inventory=_vgpu_inventory(gpu, {vf.address: (chosen_type, count)}, options),
+            traits=traits.present | _type_traits([chosen_type] if count else [], options),
             absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits.present,
             absent_prefixes=(*traits.absent_prefixes, MDEV_TYPE_PREFIX),
             address=vf.address,
-            units={chosen.resource_class: slots(vf.address, count)},
+            units={chosen_type.resource_class: slots(vf.address, count)},
         )
 
 
@@ -252,10 +252,10 @@ def _gpu_provider(
 ) -> WantedProvider:
     inventory = _vgpu_inventory(gpu, fitting, options)
     units: dict[str, tuple[str, ...]] = {}
-    for address, (chosen, count) in offered.items():
+    for address, (chosen_type, count) in offered.items():
         # any of the functions may be the one that makes it
         places = slots(address, count if gpu.vfs else fitting[address][1])
-        units[chosen.resource_class] = (*units.get(chosen.resource_class, ()), *places)
+        units[chosen_type.resource_class] = (*units.get(chosen_type.resource_class, ()), *places)
     mig = _mig_devices(gpu) if options.mig_classes else {}
     if mig and inventory:
         errors.append(
@@ -281,14 +281,14 @@ def _vgpu_inventory(
     gpu: PhysicalGpu, fitting: Offer, options: GpuOptions
 ) -> dict[str, WantedRecord]:
     counts: Counter[MdevTypeOptions] = Counter()
-    for chosen, count in fitting.values():
-        counts[chosen] += count
+    for chosen_type, count in fitting.values():
+        counts[chosen_type] += count
     types_of: dict[str, dict[str, int]] = {}
-    for chosen, count in counts.items():
-        if chosen.max_instances is not None:
-            count = min(count, chosen.max_instances)
+    for chosen_type, count in counts.items():
+        if chosen_type.max_instances is not None:
+            count = min(count, chosen_type.max_instances)
         if count:
-            types_of.setdefault(chosen.resource_class, {})[chosen.type_id] = count
+            types_of.setdefault(chosen_type.resource_class, {})[chosen_type.type_id] = count
     records = {}
     for resource_class, amounts in sorted(types_of.items()):
         total = sum(amounts.values())

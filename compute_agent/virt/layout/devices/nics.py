@@ -108,9 +108,9 @@ def lay_out_nics(
 def _card_keys(cards: Sequence[NicCard]) -> dict[PciAddress, str]:
     """Return the stable key of each card: its identity, or its address where that is not unique."""
     identities = {card.address: card.mac or card.serial or card.address for card in cards}
-    seen = Counter(identities.values())
+    counts = Counter(identities.values())
     return {
-        address: f"{CARD_KEY}{identity if seen[identity] == 1 else address}"
+        address: f"{CARD_KEY}{identity if counts[identity] == 1 else address}"
         for address, identity in identities.items()
     }
 
@@ -172,8 +172,8 @@ def _offloads(port: NicPort) -> dict[str, bool]:
     features.update(
         name for name, has in (("rdma", port.rdma), ("switchdev", port.switchdev)) if has
     )
-    told = OFFLOADS.keys() if features - _ALWAYS_TOLD else _ALWAYS_TOLD
-    return {f"HW_NIC_OFFLOAD_{OFFLOADS[name]}": name in features for name in sorted(told)}
+    told_features = OFFLOADS.keys() if features - _ALWAYS_TOLD else _ALWAYS_TOLD
+    return {f"HW_NIC_OFFLOAD_{OFFLOADS[name]}": name in features for name in sorted(told_features)}
 
 
 def _vnic_types(port: NicPort, *, passed_whole: bool) -> dict[str, bool]:

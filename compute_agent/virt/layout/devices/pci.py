@@ -168,10 +168,10 @@ def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None
         )
     kinds_of_units = sorted({(claim.resource_class, ", ".join(claim.traits)) for claim in group})
     if len(kinds_of_units) > 1:
-        told = "; ".join(f"{rc} with {traits}" for rc, traits in kinds_of_units)
+        listed_kinds = "; ".join(f"{rc} with {traits}" for rc, traits in kinds_of_units)
         return (
-            f"[pci]device_spec gives the VFs of {address} different classes or traits ({told}); "
-            "they are counted on one provider and must be the same"
+            f"[pci]device_spec gives the VFs of {address} different classes or traits "
+            f"({listed_kinds}); they are counted on one provider and must be the same"
         )
     one_time = [claim for claim in group if claim.spec.one_time_use and claim.device.is_vf]
     if one_time:

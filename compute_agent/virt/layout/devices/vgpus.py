@@ -51,18 +51,18 @@ def offered(gpu: PhysicalGpu, types: Sequence[MdevTypeOptions], warnings: list[s
     """Return what each function alone has or can make, by the kernel's count; 0 = none any more."""
     offer = {}
     for maker in makers(gpu):
-        chosen = type_for(maker, types)
-        if chosen is None:
+        chosen_type = type_for(maker, types)
+        if chosen_type is None:
             continue
-        count = _count(maker, chosen)
+        count = _count(maker, chosen_type)
         if count is None:
             offers = ", ".join(t.id for t in maker.types) or "nothing"
             warnings.append(
-                f"{maker.address} does not offer the mdev type {chosen.type_id} that is enabled "
-                f"for it; it offers {offers}: no vGPUs are reported for it"
+                f"{maker.address} does not offer the mdev type {chosen_type.type_id} that is "
+                f"enabled for it; it offers {offers}: no vGPUs are reported for it"
             )
             continue
-        offer[maker.address] = (chosen, count)
+        offer[maker.address] = (chosen_type, count)
     return offer
 
 
@@ -77,41 +77,47 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
     room = _Room(gpu)
     made = {maker.address: maker for maker in makers(gpu)}
     counts = dict.fromkeys(offer, 0)
-    taken: Counter[str] = Counter()
+    taken_counts: Counter[str] = Counter()
     waiting: list[tuple[int, PciAddress]] = []
     for maker in made.values():
         for mdev in maker.mdevs:
             room.put(mdev.type_id)
-    for address, (chosen, count) in offer.items():
-        counts[address] = min(count, made[address].made(chosen.type_id))
-        taken[chosen.type_id] += counts[address]
+    for address, (chosen_type, count) in offer.items():
+        counts[address] = min(count, made[address].made(chosen_type.type_id))
+        taken_counts[chosen_type.type_id] += counts[address]
     turns: Counter[str] = Counter()
-    for address, (chosen, count) in sorted(offer.items()):
+    for address, (chosen_type, count) in sorted(offer.items()):
         for _unit in range(count - counts[address]):
-            waiting.append((turns[chosen.type_id], address))
-            turns[chosen.type_id] += 1
+            waiting.append((turns[chosen_type.type_id], address))
+            turns[chosen_type.type_id] += 1
     full: set[str] = set()  # what does not fit once does not fit beside more
     for _turn, address in sorted(waiting):
-        chosen = offer[address][0]
-        most = chosen.max_instances if limited else None
-        if chosen.type_id in full or (most is not None and taken[chosen.type_id] >= most):
+        chosen_type = offer[address][0]
+        most = chosen_type.max_instances if limited else None
+        if chosen_type.type_id in full or (
+            most is not None and taken_counts[chosen_type.type_id] >= most
+        ):
             continue
-        if not room.has_place_for(chosen.type_id):
-            full.add(chosen.type_id)
+        if not room.has_place_for(chosen_type.type_id):
+            full.add(chosen_type.type_id)
             continue
-        room.put(chosen.type_id)
-        taken[chosen.type_id] += 1
+        room.put(chosen_type.type_id)
+        taken_counts[chosen_type.type_id] += 1
         counts[address] += 1
-    return {address: (chosen, counts[address]) for address, (chosen, _count) in offer.items()}
+    return {
+        address: (chosen_type, counts[address]) for address, (chosen_type, _count) in offer.items()
+    }
 
 
 def left_out(gpu: PhysicalGpu, offer: Offer, fitted: Offer) -> Iterator[str]:
     """Name enabled types that functions offer and of which the GPU has room for none."""
-    asked = {chosen.type_id for chosen, count in offer.values() if count}
-    had = {chosen.type_id for chosen, count in fitted.values() if count}
-    if not asked - had:
+    offered_types = {chosen_type.type_id for chosen_type, count in offer.values() if count}
+    had = {chosen_type.type_id for chosen_type, count in fitted.values() if count}
+    if not offered_types - had:
         return
-    types = ", ".join(sorted(asked - had)) + (f" beside {', '.join(sorted(had))}" if had else "")
+    types = ", ".join(sorted(offered_types - had)) + (
+        f" beside {', '.join(sorted(had))}" if had else ""
+    )
     advice = (
         "make GPU instances of their profile (nvidia-smi mig -cgi)"
         if gpu.mig_enabled
@@ -192,13 +198,13 @@ class _Room:
         return self._leaves_a_share(type_id)
 
     def _has_part_for(self, kind: VgpuType, parts: int) -> bool:
-        wanted = self._taken + Counter({kind.id: 1})
-        needed = 0
-        for type_id, amount in wanted.items():
+        wanted_counts = self._taken + Counter({kind.id: 1})
+        needed_parts = 0
+        for type_id, amount in wanted_counts.items():
             other = self._kinds[type_id]
             if other.gpu_instance_profile == kind.gpu_instance_profile:
-                needed += -(-amount // (other.max_instances_per_gpu_instance or 1))
-        return needed <= parts
+                needed_parts += -(-amount // (other.max_instances_per_gpu_instance or 1))
+        return needed_parts <= parts
 
     def _is_of_their_size(self, kind: VgpuType) -> bool:
         return all(
@@ -211,18 +217,18 @@ class _Room:
         )
 
     def _leaves_a_share(self, type_id: str) -> bool:
-        wanted = self._taken + Counter({type_id: 1})
+        wanted_counts = self._taken + Counter({type_id: 1})
         shares = (
             Fraction(amount, most)
-            for kind_id, amount in wanted.items()
+            for kind_id, amount in wanted_counts.items()
             if (most := self._kinds[kind_id].max_instances)
         )
         return sum(shares) <= 1
 
     def _can_be_placed(self, type_id: str) -> bool:
         """Whether all have places that do not overlap, the largest put first."""
-        wanted = self._taken + Counter({type_id: 1})
-        kinds = [self._kinds[kind_id] for kind_id in wanted]
+        wanted_counts = self._taken + Counter({type_id: 1})
+        kinds = [self._kinds[kind_id] for kind_id in wanted_counts]
         if any(not kind.placements for kind in kinds):
             return self._leaves_a_share(type_id)
         used: list[tuple[int, int]] = []
@@ -233,7 +239,7 @@ class _Room:
                 for start in kind.placements
                 if all(start + size <= begin or start >= end for begin, end in used)
             )
-            for _unit in range(wanted[kind.id]):
+            for _unit in range(wanted_counts[kind.id]):
                 start = next(free, None)
                 if start is None:
                     return False
