@@ -25,6 +25,10 @@ _PIECE: Final = 65_536
 _MOST_DISCARDED: Final = 64 * 1024 * 1024
 
 
+class NoRoomForBody(Exception):
+    """The body of a request could not be kept in a temporary file."""
+
+
 class Connection(Protocol):
     """A connection of the HTTP server; a TLS handshake replaces its socket."""
 
@@ -80,6 +84,8 @@ def received(environ: dict[str, Any], most: int) -> Iterator[Any]:
 
     Of a body longer than ``most`` bytes the file has a little more than that, or nothing: the
     application refuses it by its length.
+
+    :raises NoRoomForBody: the file cannot be written, for example because the disk is full.
     """
     source = environ["wsgi.input"]
     announced = environ.get("CONTENT_LENGTH", "")
@@ -91,13 +97,26 @@ def received(environ: dict[str, Any], most: int) -> Iterator[Any]:
     elif announced or environ.get("HTTP_TRANSFER_ENCODING"):
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as body:
             while body.tell() <= most and (piece := source.read(_PIECE)):
-                body.write(piece)
+                _keep(body, piece, source)
             if body.tell() > most:
                 _discard(source)
             body.seek(0)
             yield body
     else:
         yield io.BytesIO()
+
+
+def _keep(body: Any, piece: bytes, source: Any) -> None:
+    try:
+        body.write(piece)
+    except OSError as error:
+        LOG.error(
+            "A request body of more than %d bytes could not be kept in %s: %s. Make room there, or "
+            "name another directory in TMPDIR.",
+            *(_IN_MEMORY, tempfile.gettempdir(), error),
+        )
+        _discard(source)
+        raise NoRoomForBody(str(error)) from error
 
 
 def _discard(source: Any) -> None:

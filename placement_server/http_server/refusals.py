@@ -15,6 +15,7 @@ import webob.exc
 from gunicorn.http import errors as gunicorn_errors
 
 from placement_server import errors
+from placement_server.http_server.clients import NoRoomForBody
 
 _DEFECT: Final = (
     webob.exc.HTTPInternalServerError,
@@ -67,6 +68,10 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[webob.exc.HTTPException], str]
     gunicorn_errors.InvalidResponseHeader: _DEFECT,
     gunicorn_errors.InvalidResponseHeaderName: _DEFECT,
     gunicorn_errors.ConfigurationProblem: _DEFECT,
+    NoRoomForBody: (
+        webob.exc.HTTPServiceUnavailable,
+        "The server has no room for the body of this request; its log has the reason.",
+    ),
     ssl.SSLError: (webob.exc.HTTPBadRequest, "The TLS handshake failed."),
     gunicorn_errors.InvalidChunkSize: (
         webob.exc.HTTPBadRequest,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import logging
 import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -35,6 +37,11 @@ LAST_REQUEST: Final = 0.2
 
 #: Bytes of a request line; a longer one is 414.
 LONGEST_REQUEST_LINE: Final = 1024 * 1024
+
+#: Seconds until a client is tried to be accepted again, and until the log says so again.
+_ACCEPT_PAUSE: Final = 0.05
+_COMPLAINT_PERIOD: Final = 10.0
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _PR_SET_PDEATHSIG: Final = 1
 _M_ARENA_MAX: Final = -8
@@ -80,6 +87,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self._deadlines = Deadlines(self.app.limits.client_timeout)
         self._turns = threading.Semaphore(self.cfg.threads)
         self._connection = threading.local()
+        self._complains_at = 0.0
         # Becomes readable, for all threads that wait for clients, once this worker is to end.
         self._ending, self._end = os.pipe()
         super().init_process()
@@ -124,6 +132,24 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             # The exit of the interpreter would wait for all threads.
             os._exit(0)
 
+    def accept(self, listener: Any) -> None:
+        """Accept a client; one that the system has no descriptor or memory for stays waiting."""
+        try:
+            super().accept(listener)
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            now = time.monotonic()
+            if now >= self._complains_at:
+                self._complains_at = now + _COMPLAINT_PERIOD
+                LOG.error(
+                    "A client waits, as its connection cannot be accepted: %s. Raise the limit of "
+                    "open files of this process (LimitNOFILE= of its unit), or that of the system.",
+                    error,
+                )
+            # The listener stays readable, and others may release what lacks here.
+            time.sleep(_ACCEPT_PAUSE)
+
     def set_accept_enabled(self, enabled: bool) -> None:
         super().set_accept_enabled(enabled)
         if not enabled and not self.alive:
@@ -135,7 +161,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             # A client that is one open file too many is not accepted.
             with contextlib.suppress(OSError):
                 while self.nr_conns < self.worker_connections and _is_readable(listener.fileno()):
-                    self.accept(listener)
+                    super().accept(listener)
             listener.close()
         self.sockets = []
 

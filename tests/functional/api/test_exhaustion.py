@@ -1,0 +1,79 @@
+"""Workers that run out of what the system gives: room for files, descriptors, memory."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.functional.agent.processes import eventually
+
+from .served import Served
+
+HEAD = b"Host: x\r\nX-Auth-Token: admin\r\nOpenStack-API-Version: placement 1.39\r\n"
+CLOSE = HEAD + b"Connection: close\r\nContent-Type: application/json\r\n"
+GET = b"GET /resource_providers HTTP/1.1\r\n" + CLOSE + b"\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    server = Served(tmp_path_factory.mktemp("served"), "--workers", "1")
+    yield server
+    assert server.stop() == 0
+    assert "Traceback" not in server.output
+
+
+@contextmanager
+def limited(served: Served, what: int, most: int) -> Iterator[None]:
+    """Limit the worker."""
+    (worker,) = psutil.Process(served.process.pid).children()
+    before = worker.rlimit(what)
+    worker.rlimit(what, (most, before[1]))
+    yield
+    worker.rlimit(what, before)
+
+
+def post(served: Served, length: int) -> tuple[int, dict[str, object]]:
+    """Send a body that names nothing, of so many bytes; return status and error."""
+    body = b'{"name": "' + b"x" * length + b'"}'
+    head = b"POST /resource_providers HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n"
+    answer = served.exchange(head % (CLOSE, len(body)) + body)
+    (error,) = json.loads(answer.partition(b"\r\n\r\n")[2])["errors"]
+    return int(answer.split()[1]), error
+
+
+def test_a_body_without_room_on_the_disk_is_refused_and_others_are_not(served: Served) -> None:
+    with limited(served, resource.RLIMIT_FSIZE, 300_000):
+        status, error = post(served, 1_000_000)
+        assert status == 503
+        assert "no room for the body" in str(error["detail"])
+        assert served.exchange(GET).startswith(b"HTTP/1.1 200")
+    assert "TMPDIR" in served.output
+    assert post(served, 1_000_000)[0] == 400
+
+
+def test_a_body_that_no_file_can_be_opened_for_is_refused(served: Served) -> None:
+    (worker,) = psutil.Process(served.process.pid).children()
+    numbers = [int(path.name) for path in Path(f"/proc/{worker.pid}/fd").iterdir()]
+    # one for the connection
+    with limited(served, resource.RLIMIT_NOFILE, max(numbers) + 2):
+        assert post(served, 1_000_000)[0] == 503
+    assert post(served, 1_000_000)[0] == 400
+
+
+def test_a_worker_that_could_not_accept_a_connection_accepts_it_later(served: Served) -> None:
+    (worker,) = psutil.Process(served.process.pid).children()
+    numbers = [int(path.name) for path in Path(f"/proc/{worker.pid}/fd").iterdir()]
+    with (
+        limited(served, resource.RLIMIT_NOFILE, max(numbers) + 1),
+        socket.create_connection(served.address, timeout=30) as connection,
+    ):
+        connection.sendall(GET)
+        eventually(lambda: "Too many open files" in served.output, "a line that says so")
+    assert served.exchange(GET).startswith(b"HTTP/1.1 200")
