@@ -165,7 +165,13 @@ def show(console: Console, seed: str, quick: bool) -> bool:
             continue
         with _short_directory() as directory:
             report = bank.run(
-                kind, directory, seed, tellers=8, rounds=1 if quick else 5, pace=40, threads=4
+                private_database.MAKERS[kind],
+                directory,
+                seed,
+                tellers=8,
+                rounds=1 if quick else 5,
+                pace=40,
+                threads=4,
             )
         reports.append((f"ours under fire, {kind}", report))
     table = Table(title=f"The bank: {WORKERS} workers, 8 clients, seed {seed}")

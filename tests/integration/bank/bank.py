@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,18 +20,26 @@ from placement_server.store.allocations import allocations
 from placement_server.store.errors import CapacityExceeded
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
-from tests.integration.bank import private_database, world
+from tests.integration.bank import world
 from tests.integration.bank.connection import Connection
 from tests.integration.bank.ledger import Ledger
-from tests.integration.bank.nemesis import Nemesis
 from tests.integration.bank.observer import Look, Observer, engine_for, look
+from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Proxy
 from tests.integration.bank.reckoning import reckon
+from tests.integration.bank.searches import wrong_searches
 from tests.integration.bank.service import Service
 from tests.integration.bank.world import World
+from tests.integration.nemesis.answers import AnswerProxy
+from tests.integration.nemesis.clocks import Clock
+from tests.integration.nemesis.kills import KILLS
+from tests.integration.nemesis.small_disk import SmallDisk
+from tests.integration.nemesis.stage import Fault, Stage, number_of, schedule
 
 _STUCK = 120.0
 """Seconds without one acknowledged write after which nothing is believed to move any more."""
+_MEBIBYTES = 1000
+"""Room for a database, or three of them, and what they write in an hour."""
 _TOP = Path(__file__).resolve().parents[3]
 
 
@@ -118,8 +126,23 @@ class Tellers:
                 process.wait()
 
 
+@dataclass(frozen=True)
+class Equipment:
+    """What a run has for its faults.
+
+    :ivar small_disks: whether the database and the server's temporary files get small disks, for
+        which a process needs the right to mount.
+    :ivar answers: whether writes pass a proxy that spoils answers.
+    :ivar clock: whether the server's clock can be set.
+    """
+
+    small_disks: bool = False
+    answers: bool = False
+    clock: bool = False
+
+
 def run(
-    kind: str,
+    make_database: Callable[[Path], PrivateDatabase],
     directory: Path,
     seed: str,
     *,
@@ -127,11 +150,35 @@ def run(
     workers: int = 2,
     threads: int = 2,
     rounds: int = 1,
+    seconds: float = 0.0,
     pace: int = 20,
+    faults: Sequence[Fault] = KILLS,
+    longest: float = 3.0,
+    equipment: Equipment = Equipment(),
+    log: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """The bank under fire on a private database of ``kind``; ``rounds`` of every fault there is."""
+    """The bank under fire on a private database; ``rounds`` of every fault there is.
+
+    :param seconds: the least time that it takes, whatever the rounds.
+    :param longest: seconds for which something stands still at most.
+    :param log: receives each fault.
+    """
     with contextlib.ExitStack() as stack:
-        database = private_database.MAKERS[kind](directory)
+        disk = temporary = clock = answers = None
+        environment: dict[str, str] = {}
+        home = directory / "database"
+        if equipment.small_disks:
+            disk = SmallDisk(home, _MEBIBYTES)
+            stack.callback(disk.unmount)
+            temporary = SmallDisk(directory / "temporary", 4)
+            stack.callback(temporary.unmount)
+            environment["TMPDIR"] = str(temporary.path)
+        else:
+            home.mkdir()
+        if equipment.clock:
+            clock = Clock(directory / "clock")
+            environment |= clock.environment
+        database = make_database(home)
         stack.callback(database.stop)
         to_database = None
         url = database.url()
@@ -139,28 +186,44 @@ def run(
             to_database = Proxy(database.port)
             stack.callback(to_database.close)
             url = database.url(to_database.port)
-        service = Service(directory, url, workers=workers, threads=threads)
+        service = Service(directory, url, workers=workers, threads=threads, environment=environment)
         stack.callback(lambda: service.kill() if service.runs else None)
         to_service = Proxy(service.start())
         stack.callback(to_service.close)
-        nemesis = Nemesis(random.Random(seed), service, database, to_service, to_database, pace)
+        port = to_service.port
+        if equipment.answers:
+            answers = AnswerProxy(port)
+            stack.callback(answers.close)
+            port = answers.port
         report = Report(seed)
-        with _dealing(report, directory, to_service.port, database.url(), seed, tellers) as staff:
-            for fault in nemesis.schedule(rounds):
-                staff.await_writes(fault.after)
-                service.require_running()
-                report.faults.append(fault.name)
-                come = fault.strike()
-                while come is not None and not come.is_set():
-                    staff.await_writes(1)
+        with _dealing(report, directory, port, database.url(), seed, tellers) as staff:
+            stage = Stage(
+                random.Random(seed), service, database, to_service, answers, to_database,
+                staff.await_writes, longest, disk, temporary, clock,
+            )  # fmt: skip
+            begun, least = time.monotonic(), number_of(stage, faults, rounds)
+            for number, (after, fault) in enumerate(schedule(stage, faults, pace)):
+                if number >= least and time.monotonic() - begun >= seconds:
+                    break
+                try:
+                    staff.await_writes(after)
+                    service.require_running()
+                    report.faults.append(fault.strike(stage))
+                except AssertionError as error:
+                    last = f"{report}\n{service.log.read_text()[-8000:]}"
+                    raise AssertionError(f"{fault}: {error}\n{last}") from error
+                log(f"{time.monotonic() - begun:.0f} s: {report.faults[-1]}")
             staff.await_writes(pace)
-            staff.settle = lambda: _settle(report, service)
+            staff.settle = lambda: _settle(report, service, to_service.port, database.url())
         report.violations += exactness(database.url(), staff.last)
         return report
 
 
-def _settle(report: Report, service: Service) -> None:
+def _settle(report: Report, service: Service, port: int, database_url: str) -> None:
     """After this nothing is under way any more."""
+    engine = engine_for(database_url)
+    report.violations += wrong_searches(port, engine)
+    engine.dispose()
     status = service.stop()
     if status != 0:
         report.violations.append(f"the server ended with {status} after SIGTERM")

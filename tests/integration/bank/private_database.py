@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -48,6 +48,12 @@ class PrivateDatabase(Protocol):
     def kill_one_session(self) -> None:
         """kill -9 of what serves one client, where that is a process of its own."""
 
+    def family(self) -> list[psutil.Process]:
+        """Its processes."""
+
+    def ended(self) -> bool:
+        """Whether it ended by itself."""
+
 
 class SQLiteFile:
     """There is no server to kill; the file must survive the death of whoever writes it."""
@@ -73,6 +79,12 @@ class SQLiteFile:
 
     def kill_one_session(self) -> None:
         raise AssertionError("there is no server to kill")
+
+    def family(self) -> list[psutil.Process]:
+        return []
+
+    def ended(self) -> bool:
+        return False
 
 
 class _Server:
@@ -113,8 +125,7 @@ class _Server:
 
     def kill(self) -> None:
         assert self._process is not None
-        family = [psutil.Process(self._process.pid)]
-        family += family[0].children(recursive=True)
+        family = self.family()
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -126,14 +137,29 @@ class _Server:
     def kill_one_session(self) -> None:
         raise AssertionError("sessions are no processes here")
 
+    def family(self) -> list[psutil.Process]:
+        assert self._process is not None
+        main = psutil.Process(self._process.pid)
+        return [main, *main.children(recursive=True)]
+
+    def ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    @contextlib.contextmanager
+    def administrator(self) -> Iterator[sa.Connection]:
+        """A connection that is in no transaction."""
+        engine = sa.create_engine(
+            self._address(self.maintenance), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool
+        )
+        with engine.connect() as connection:
+            yield connection
+
     def _answers(self) -> None:
         assert self._process is not None
         if self._process.poll() is not None:
             raise RuntimeError((self.directory / "log").read_text(errors="replace"))
-        engine = sa.create_engine(self._address(self.maintenance))
-        with engine.connect():
+        with self.administrator():
             pass
-        engine.dispose()
 
     def _await(self, ready: Callable[[], None]) -> None:
         deadline = time.monotonic() + _WAIT
@@ -146,10 +172,8 @@ class _Server:
                 time.sleep(0.02)
 
     def _create(self) -> None:
-        engine = sa.create_engine(self._address(self.maintenance), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        with self.administrator() as connection:
             connection.exec_driver_sql("CREATE DATABASE bank")
-        engine.dispose()
         migrate(self.url())
 
 
@@ -163,33 +187,57 @@ class PostgreSQL(_Server):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
+        self._as_user(directory)
+        self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "root",
+                  "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")  # fmt: skip
+        self._configure(
+            listen_addresses="127.0.0.1",
+            unix_socket_directories="",
+            fsync="off",
+            full_page_writes="off",
+            max_connections=200,
+            restart_after_crash="on",
+            # the disk may be small
+            max_wal_size="64MB",
+            min_wal_size="32MB",
+        )
+        self.start()
+        self._create()
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def _as_user(self, directory: Path) -> None:
+        """Give the directory to the user that the server runs as."""
+        self._prefix: list[str] = []
         initdb = shutil.which("initdb") or sorted(_POSTGRESQL.glob("*/bin/initdb"))[-1]
-        binaries = Path(initdb).parent
-        as_user: list[str] = []
+        self._binaries = Path(initdb).resolve().parent
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(directory, user.pw_uid, user.pw_gid)
-            as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        data = directory / "data"
+            self._prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        self.command = [*self._prefix, str(self._binaries / "postgres"), "-D", str(self._data)]
+
+    def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [*as_user, str(binaries / "initdb"), "-D", str(data), "-A", "trust", "-U", "root",
-             "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"],
-            cwd=directory, check=True, capture_output=True,
-        )  # fmt: skip
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "port": self.port,
-            "unix_socket_directories": "",
-            "fsync": "off",
-            "full_page_writes": "off",
-            "max_connections": 200,
-            "restart_after_crash": "on",
-        }
-        with (data / "postgresql.conf").open("a") as conf:
+            [*self._prefix, str(self._binaries / program), *arguments],
+            cwd=self.directory,
+            check=True,
+            capture_output=True,
+        )
+
+    def _configure(self, **settings: object) -> None:
+        with (self._data / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
-        self.command = [*as_user, str(binaries / "postgres"), "-D", str(data)]
-        self.start()
-        self._create()
+            conf.write(f"port = '{self.port}'\n")
+
+    def apply(self, **settings: str) -> None:
+        """Change settings of the running server."""
+        with self.administrator() as connection:
+            for name, value in settings.items():
+                connection.exec_driver_sql(f"ALTER SYSTEM SET {name} = '{value}'")
+            connection.exec_driver_sql("SELECT pg_reload_conf()")
 
     def kill_one_session(self) -> None:
         """All others lose theirs too: the server starts over when one died so."""

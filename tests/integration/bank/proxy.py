@@ -47,6 +47,16 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
+    def lead_to(self, upstream: int) -> None:
+        """Pass new connections on to another port, and cut those that there are."""
+
+        def change() -> None:
+            self.upstream = upstream
+            for task in self._connections:
+                task.cancel()
+
+        self._loop.call_soon_threadsafe(change)
+
     def trap(self, marker: bytes, cut: Cut, behind: bytes = b"") -> threading.Event:
         """Cut the next connection whose client sends ``marker``, somewhere behind ``behind``.
 
@@ -75,7 +85,9 @@ class Proxy:
         assert task is not None
         self._connections.add(task)
         try:
-            await self._relay(reader, writer)
+            # cut by `lead_to`, or at the end
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._relay(reader, writer)
         finally:
             self._connections.discard(task)
             writer.transport.abort()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -22,7 +24,19 @@ _START_SECONDS = 90.0
 class Service:
     """``workers`` processes of ``threads`` threads over one database."""
 
-    def __init__(self, directory: Path, database_url: str, *, workers: int, threads: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        database_url: str,
+        *,
+        workers: int,
+        threads: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the configuration.
+
+        :param environment: what the server's has more than that of this process.
+        """
         self._directory = directory
         self._config = directory / "placement.conf"
         self._config.write_text(
@@ -30,6 +44,7 @@ class Service:
             "sqlite_synchronous = false\n"
             "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
         )
+        self._environment = {**os.environ, **(environment or {})}
         self._workers, self._threads = workers, threads
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
@@ -49,7 +64,11 @@ class Service:
         ]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
             )
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
@@ -72,6 +91,11 @@ class Service:
         assert self._process is not None
         return psutil.Process(self._process.pid).children()
 
+    def family(self) -> list[psutil.Process]:
+        """The server and its workers."""
+        assert self._process is not None
+        return [psutil.Process(self._process.pid), *self.workers()]
+
     def kill_worker(self, dice: random.Random) -> None:
         workers = self.workers()
         if workers:
@@ -81,7 +105,7 @@ class Service:
     def kill(self) -> None:
         """kill -9 of all its processes."""
         assert self._process is not None
-        workers = self.workers()
+        workers = self.workers() if self._process.poll() is None else []
         # first, or it would replace the workers
         self._process.kill()
         for worker in workers:

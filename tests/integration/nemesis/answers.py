@@ -1,0 +1,170 @@
+"""An HTTP proxy that repeats requests, and delays or drops their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import re
+import threading
+from dataclasses import dataclass
+
+from tests.integration.nemesis.stage import Fault, Stage
+
+_LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
+_CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked")
+_CLOSES = re.compile(rb"(?im)^connection: *close")
+_BODILESS = (b"204", b"304")
+_END = b"\r\n\r\n"
+
+
+class Mischief(enum.Enum):
+    """What is done to a write."""
+
+    REPEAT = "sent twice"
+    DELAY = "answered late"
+    DROP = "carried out without an answer"
+
+
+@dataclass
+class _Order:
+    mischief: Mischief
+    number: int
+    seconds: float
+
+
+class AnswerProxy:
+    """Listens on ``port`` and passes on to ``upstream``, a port of the loopback too."""
+
+    def __init__(self, upstream: int) -> None:
+        self.upstream = upstream
+        self.port = 0
+        self.repeated: list[tuple[bytes, bytes]] = []
+        self._order: _Order | None = None
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def order(self, mischief: Mischief, number: int, seconds: float = 0.0) -> None:
+        """Do that to so many of the next writes."""
+        self._order = _Order(mischief, number, seconds)
+
+    @property
+    def done(self) -> bool:
+        """Whether it was done to all of them."""
+        return self._order is None
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        starting = asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=256)
+        server = self._loop.run_until_complete(starting)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # When client or server leaves, both connections end; cancelled is what is left at the end.
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            streams = await asyncio.open_connection("127.0.0.1", self.upstream)
+            try:
+                while await self._relay(reader, writer, streams):
+                    pass
+            finally:
+                streams[1].close()
+        writer.close()
+
+    async def _relay(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> bool:
+        request = await _message(reader)
+        mischief, seconds = self._mischief_for(request)
+        answer = await _asked(streams, request)
+        if mischief is Mischief.REPEAT and answer.split(b" ", 2)[1].startswith(b"2"):
+            other = await asyncio.open_connection("127.0.0.1", self.upstream)
+            try:
+                # before the first answer is passed on: its sender does nothing else meanwhile
+                again = await _asked(other, request)
+                self.repeated.append((request.split(b"\r\n")[0], again.split(b"\r\n")[0]))
+            finally:
+                other[1].close()
+        if mischief is Mischief.DELAY:
+            await asyncio.sleep(seconds)
+        if mischief is Mischief.DROP:
+            return False
+        writer.write(answer)
+        await writer.drain()
+        return not _CLOSES.search(answer.split(_END, 1)[0])
+
+    def _mischief_for(self, request: bytes) -> tuple[Mischief | None, float]:
+        order = self._order
+        if order is None or request.startswith(b"GET"):
+            return None, 0.0
+        order.number -= 1
+        if order.number <= 0:
+            self._order = None
+        return order.mischief, order.seconds
+
+
+async def _asked(
+    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: bytes
+) -> bytes:
+    reader, writer = streams
+    writer.write(request)
+    await writer.drain()
+    return await _message(reader)
+
+
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    """Read one request or answer, whole."""
+    head = await reader.readuntil(_END)
+    if head[9:12] in _BODILESS:
+        return head
+    if _CHUNKED.search(head):
+        return head + await _chunks(reader)
+    length = _LENGTH.search(head)
+    return head + (await reader.readexactly(int(length[1])) if length else b"")
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    chunks = b""
+    while True:
+        size = await reader.readuntil(b"\r\n")
+        chunks += size + await reader.readexactly(int(size, 16) + 2)
+        if int(size, 16) == 0:
+            return chunks
+
+
+@dataclass(frozen=True)
+class SpoilAnswers(Fault):
+    """Some writes are sent twice, answered late, or carried out without an answer."""
+
+    mischief: Mischief
+
+    def possible(self, stage: Stage) -> bool:
+        return stage.answers is not None
+
+    def strike(self, stage: Stage) -> str:
+        assert stage.answers is not None
+        number, seconds = stage.dice.randint(3, 12), stage.pause()
+        stage.answers.order(self.mischief, number, seconds)
+        while not stage.answers.done:
+            stage.await_writes(1)
+        return f"{number} writes {self.mischief.value}"
+
+
+ANSWERS: tuple[Fault, ...] = tuple(SpoilAnswers(mischief) for mischief in Mischief)

@@ -1,0 +1,57 @@
+"""Full disks: that of the database, and that of the server's temporary files."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from tests.integration.bank.connection import Connection, Unanswered
+from tests.integration.nemesis.stage import Fault, Stage
+
+_LARGE = 3_000_000
+
+
+class FullDatabase(Fault):
+    """Writes are refused, or the database ends; when there is room again it goes on."""
+
+    def possible(self, stage: Stage) -> bool:
+        return stage.disk is not None
+
+    def strike(self, stage: Stage) -> str:
+        assert stage.disk is not None
+        seconds = stage.pause()
+        with stage.disk.full():
+            time.sleep(seconds)
+        ended = stage.database.ended()
+        if ended:
+            stage.database.start()
+        return f"disk of the database full for {seconds:.1f} s{', it ended' * ended}"
+
+
+class FullTemporary(Fault):
+    """A body that does not fit into memory has no place; other requests are answered."""
+
+    def possible(self, stage: Stage) -> bool:
+        return stage.temporary is not None
+
+    def strike(self, stage: Stage) -> str:
+        assert stage.temporary is not None
+        with stage.temporary.full():
+            answer = large_request(stage.to_service.port)
+            stage.service.kill_worker(stage.dice)
+            stage.await_writes(5)
+        assert answer.startswith(("503", "507")), answer
+        return f"disk of temporary files full: {answer[:60]}"
+
+
+def large_request(port: int) -> str:
+    """Send a claim of three megabytes that names nothing there is; return what came of it."""
+    body = {"allocations": {}, "padding": "x" * _LARGE}
+    try:
+        answer = Connection(port).send("POST", "/allocations", body)
+    except Unanswered as error:
+        return str(error)
+    return f"{answer.status} {json.dumps(answer.error)}"
+
+
+DISKS: tuple[Fault, ...] = (FullDatabase(), FullTemporary())

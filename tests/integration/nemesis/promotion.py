@@ -1,0 +1,168 @@
+"""PostgreSQL with a standby that takes over, at an address that moves with it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.fixtures.databases import free_port
+from tests.integration.bank.private_database import PostgreSQL
+from tests.integration.bank.proxy import Proxy
+from tests.integration.nemesis.stage import Fault, Stage
+from tests.integration.nemesis.stops import stopped
+
+_NAME = "standby"
+
+
+class Standby(PostgreSQL):
+    """A copy of a primary, which follows it until it is promoted."""
+
+    def __init__(self, primary: PostgreSQL, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._as_user(directory)
+        source = f"host=127.0.0.1 port={primary.port} user=root application_name={_NAME}"
+        self._run("pg_basebackup", "-D", str(self._data), "-d", source, "-R", "--no-sync",
+                  "--checkpoint=fast", "--wal-method=stream")  # fmt: skip
+        self._configure()
+        self.start()
+
+    def promote(self) -> None:
+        """Make it a primary; it takes writes when this returns."""
+        with self.administrator() as connection:
+            assert connection.exec_driver_sql("SELECT pg_promote(true, 60)").scalar_one()
+
+
+class Pair:
+    """A primary and its standby. Clients use ``port``, which leads to the primary.
+
+    :param synchronous: whether a commit is confirmed when the standby has it too.
+    """
+
+    kind = "standby"
+
+    def __init__(self, directory: Path, *, synchronous: bool = True) -> None:
+        # its user has to enter
+        directory.chmod(0o755)
+        self._directory = directory
+        self._synchronous = synchronous
+        self._number = 0
+        (directory / "primary").mkdir()
+        self._primary: PostgreSQL = PostgreSQL(directory / "primary")
+        self._address = Proxy(self._primary.port or 0)
+        self.port: int | None = self._address.port
+        try:
+            self._follow()
+        except BaseException:
+            self._primary.kill()
+            raise
+
+    def url(self, port: int | None = None) -> str:
+        return self._primary.url(port or self.port)
+
+    def start(self) -> None:
+        self._primary.start()
+
+    def stop(self) -> None:
+        self._standby.stop()
+        self._primary.stop()
+        self._address.close()
+
+    def kill(self) -> None:
+        self._primary.kill()
+
+    def kill_one_session(self) -> None:
+        self._primary.kill_one_session()
+
+    def family(self) -> list[psutil.Process]:
+        return self._primary.family()
+
+    def ended(self) -> bool:
+        return self._primary.ended()
+
+    def stop_standby(self, seconds: float) -> None:
+        """Let the standby stand still: nothing is confirmed meanwhile where it is synchronous."""
+        with stopped(self._standby.family()):
+            time.sleep(seconds)
+
+    def fail_over(self, *, hang: bool, behind: float = 0.0) -> None:
+        """Promote the standby of a primary that is lost, and give it a standby of its own.
+
+        :param hang: whether the primary stands still rather than ends, as with a lost network.
+        :param behind: seconds for which nothing is sent to the standby before.
+        """
+        old = self._primary
+        with stopped(self._senders() if behind else []):
+            time.sleep(behind)
+            with stopped(old.family() if hang else []):
+                if not hang:
+                    old.kill()
+                self._standby.promote()
+                self._primary = self._standby
+                assert self._primary.port is not None
+                self._address.lead_to(self._primary.port)
+        if hang:
+            old.kill()
+        self._follow()
+
+    def _senders(self) -> list[psutil.Process]:
+        return [
+            process
+            for process in self._primary.family()
+            if "walsender" in " ".join(process.cmdline())
+        ]
+
+    def _follow(self) -> None:
+        """Give the primary a standby."""
+        self._number += 1
+        self._primary.apply(synchronous_standby_names="")
+        self._standby = Standby(self._primary, self._directory / f"standby-{self._number}")
+        if self._synchronous:
+            self._primary.apply(synchronous_standby_names=_NAME)
+        with self._primary.administrator() as connection:
+            deadline = time.monotonic() + 60
+            query = "SELECT state || ' ' || sync_state FROM pg_stat_replication"
+            wanted = f"streaming {'sync' if self._synchronous else 'async'}"
+            while (state := connection.exec_driver_sql(query).scalar()) != wanted:
+                assert time.monotonic() < deadline, f"the standby is {state}"
+                time.sleep(0.05)
+
+
+class Promote(Fault):
+    """The primary is lost, and its standby takes over."""
+
+    def possible(self, stage: Stage) -> bool:
+        return isinstance(stage.database, Pair)
+
+    def strike(self, stage: Stage) -> str:
+        assert isinstance(stage.database, Pair)
+        hang, behind = stage.dice.random() < 0.5, stage.dice.choice((0.0, 0.3))
+        stage.database.fail_over(hang=hang, behind=behind)
+        how = "stood still" if hang else "was killed"
+        return f"standby promoted, {behind} s behind, when the primary {how}"
+
+
+class StopStandby(Fault):
+    """A standby that stands still: with synchronous replication commits wait for it."""
+
+    def possible(self, stage: Stage) -> bool:
+        return isinstance(stage.database, Pair)
+
+    def strike(self, stage: Stage) -> str:
+        assert isinstance(stage.database, Pair)
+        seconds = stage.pause()
+        stage.database.stop_standby(seconds)
+        return f"the standby stopped for {seconds:.1f} s"
+
+
+PROMOTIONS: tuple[Fault, ...] = (Promote(), StopStandby())
+
+
+def postgresql_pair(directory: Path) -> Pair:
+    """Return a pair whose commits are confirmed when both have them."""
+    return Pair(directory)
