@@ -111,9 +111,9 @@ def _keep(body: Any, piece: bytes, source: Any) -> None:
         body.write(piece)
     except OSError as error:
         LOG.error(
-            "A request body of more than %d bytes could not be kept in %s: %s. Make room there, or "
-            "name another directory in TMPDIR.",
-            *(_IN_MEMORY, tempfile.gettempdir(), error),
+            "A request body of more than %d bytes could not be kept in a temporary file: %s. Make "
+            "room in the directory that TMPDIR names, or raise the limit of open files.",
+            *(_IN_MEMORY, error),
         )
         _discard(source)
         raise NoRoomForBody(str(error)) from error

@@ -43,6 +43,9 @@ _ACCEPT_PAUSE: Final = 0.05
 _COMPLAINT_PERIOD: Final = 10.0
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
+#: Seconds for which a worker that cannot start keeps its place.
+_REPLACEMENT_PAUSE: Final = 1
+
 _PR_SET_PDEATHSIG: Final = 1
 _M_ARENA_MAX: Final = -8
 
@@ -83,6 +86,21 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
     wsgi: Any
 
     def init_process(self) -> None:
+        try:
+            self._init_process()
+        except Exception:
+            # The first workers end the server with their reason, mostly its configuration.
+            if self.booted or self.age <= self.cfg.workers:
+                raise
+            LOG.exception(
+                "A worker that replaces another cannot start, and is tried again in %d s.",
+                _REPLACEMENT_PAUSE,
+            )
+            time.sleep(_REPLACEMENT_PAUSE)
+            logging.shutdown()
+            os._exit(1)
+
+    def _init_process(self) -> None:
         RequestParser.mesg_class = LenientRequest
         self._deadlines = Deadlines(self.app.limits.client_timeout)
         self._turns = threading.Semaphore(self.cfg.threads)

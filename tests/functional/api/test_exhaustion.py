@@ -77,3 +77,37 @@ def test_a_worker_that_could_not_accept_a_connection_accepts_it_later(served: Se
         connection.sendall(GET)
         eventually(lambda: "Too many open files" in served.output, "a line that says so")
     assert served.exchange(GET).startswith(b"HTTP/1.1 200")
+
+
+FAILS_TO_LOAD = """
+import pathlib, sys
+from placement_server.cmd import serve
+
+exhausted, load = pathlib.Path(sys.argv[-1]).with_name("exhausted"), serve._application
+
+def application(*arguments):
+    if exhausted.exists():
+        raise OSError(24, "Too many open files")
+    return load(*arguments)
+
+serve._application = application
+serve.main()
+"""
+
+
+def test_a_worker_that_cannot_start_in_the_place_of_another_leaves_the_others(
+    tmp_path: Path,
+) -> None:
+    server = Served(tmp_path, "--workers", "2", program=FAILS_TO_LOAD)
+    exhausted = tmp_path / "exhausted"
+    exhausted.touch()
+    parent = psutil.Process(server.process.pid)
+    killed = parent.children()[0]
+    killed.kill()
+    eventually(lambda: server.output.count("cannot start") > 1, "a second try")
+    assert server.exchange(GET).startswith(b"HTTP/1.1 200")
+    exhausted.unlink()
+    tried = server.output.count("Booting worker")
+    eventually(lambda: server.output.count("Booting worker") > tried, "another try")
+    assert server.exchange(GET).startswith(b"HTTP/1.1 200")
+    assert server.stop() == 0
