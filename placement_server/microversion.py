@@ -125,21 +125,21 @@ def version_asked_for(header: str, service_type: str) -> str | None:
     return requested_version
 
 
-def _parse(asked: str | None) -> Microversion:
-    if asked is None:
+def _parse(requested_version: str | None) -> Microversion:
+    if requested_version is None:
         return MIN
-    if asked == "latest":
+    if requested_version == "latest":
         return MAX
-    major, dot, minor = asked.partition(".")
+    major, dot, minor = requested_version.partition(".")
     try:
         numbers = (int(major), int(minor)) if dot else (int(major),)
     except ValueError as error:
-        raise InvalidVersionString(asked, str(error)) from error
+        raise InvalidVersionString(requested_version, str(error)) from error
     if len(numbers) == 1:
         # The wording is what clients of the published server have seen for years.
         raise InvalidVersionString(
-            asked, "Version.__new__() missing 1 required positional argument: 'minor'"
+            requested_version, "Version.__new__() missing 1 required positional argument: 'minor'"
         )
     if numbers[0] != MIN.major or not MIN.minor <= numbers[1] <= MAX.minor:
-        raise UnacceptableVersion(asked)
+        raise UnacceptableVersion(requested_version)
     return Microversion(*numbers)

@@ -29,7 +29,7 @@ class AnswerReader(io.RawIOBase):
         self._socket = sock
         self._seconds = seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._left = ANSWER_BYTES
+        self._bytes_left = ANSWER_BYTES
 
     def readable(self) -> bool:
         """Return true, as `io.RawIOBase` demands of what can be read."""
@@ -49,8 +49,8 @@ class AnswerReader(io.RawIOBase):
             count = self._arriving.readinto(buffer)
         except TimeoutError as error:
             raise self._too_slow() from error
-        self._left -= count or 0
-        if self._left < 0:
+        self._bytes_left -= count or 0
+        if self._bytes_left < 0:
             raise OutOfBounds(
                 f"is more than {ANSWER_BYTES // 2**20} MiB as it comes, and was not read further"
             )

@@ -234,12 +234,14 @@ class ClaimBook:
     def _claims_on(self, node: str) -> list[Claim]:
         return [claim for claim in self.claims() if claim.node == node]
 
-    def _held_by_nobody(self, claims: Sequence[Claim], listed: Sequence[str] | None) -> list[Claim]:
+    def _held_by_nobody(
+        self, claims: Sequence[Claim], guest_uuids: Sequence[str] | None
+    ) -> list[Claim]:
         """Return which of the claims are unfounded.
 
-        :param listed: the instances that run here; None: the driver cannot tell.
+        :param guest_uuids: the instances that run here; None: the driver cannot tell.
         """
-        running = frozenset(listed or ())
+        running = frozenset(guest_uuids or ())
         suspects = [claim for claim in claims if claim.instance not in running]
         if not suspects:
             return []
@@ -314,7 +316,7 @@ class ClaimBook:
         self,
         request: ClaimRequest,
         node: str,
-        wanted: Amounts,
+        amounts: Amounts,
         tree: ProviderTree,
         root: str,
     ) -> Claim:
@@ -329,26 +331,26 @@ class ClaimBook:
             frozenset(known_claim.units) if known_claim is not None and not moving else frozenset()
         )
         taken_names = taken_units(self.claims(), request.instance, units, guests, moving=moving)
-        found_units, short = chosen(wanted, units, taken_names, own)
+        found_units, short = chosen(amounts, units, taken_names, own)
         if short:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {node} cannot give {request.instance} what was allocated: "
                 f"{'; '.join(short)}. `compute-agent claims` shows who has them."
             )
-        if known_claim is not None and not moving and known_claim.amounts == wanted:
+        if known_claim is not None and not moving and known_claim.amounts == amounts:
             places = known_claim.cells
         else:
             but = "" if moving else request.instance
             others = used_cells(self._claims_on(node), cells, guests, but=but)
             use = CellOccupancy(cells, others, taken_names)
-            places = choose_cells(request, wanted, tree, root, use, self._policy)
+            places = choose_cells(request, amounts, tree, root, use, self._policy)
             found_units, _short = chosen(
-                wanted, units, taken_names, preferred_units(own, units, places)
+                amounts, units, taken_names, preferred_units(own, units, places)
             )
         claim = Claim(
             consumer=request.instance,
             node=node,
-            amounts=wanted,
+            amounts=amounts,
             instance=request.instance,
             claimed_at=known_claim.claimed_at if known_claim and not moving else self._clock(),
             units=found_units,

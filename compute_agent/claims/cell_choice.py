@@ -58,7 +58,7 @@ class CellOccupancy:
 
 def choose_cells(
     request: ClaimRequest,
-    wanted: Amounts,
+    amounts: Amounts,
     tree: ProviderTree,
     root: str,
     use: CellOccupancy,
@@ -66,20 +66,20 @@ def choose_cells(
 ) -> tuple[ClaimedCell, ...]:
     """Return the cells for the NUMA nodes of a guest; empty for a guest that floats over all.
 
-    :param wanted: what it has on this node, by provider and class.
+    :param amounts: what it has on this node, by provider and class.
     :raises ComputeResourcesUnavailable: its nodes do not fit.
     :raises InvalidInput: its flavor cannot be read.
     """
     if not use.cells:
         return ()  # the driver knows of no cells
     allocated: Counter[str] = Counter()
-    for classes in wanted.values():
+    for classes in amounts.values():
         allocated.update(classes)
     sizes = {size for cell in use.cells for size in cell.pages_mib}
     needs = guest_needs(request.instance, request.spec, allocated, sizes)
     cell_of = cell_providers(tree, root)
     if cell_of:
-        return _nested(request, needs, wanted, tree, cell_of, use, policy)
+        return _nested(request, needs, amounts, tree, cell_of, use, policy)
     return _flat(request, needs, free_on_root(tree, root, use), policy)
 
 
@@ -121,13 +121,13 @@ def _flat(
 def _nested(
     request: ClaimRequest,
     needs: GuestNeeds,
-    wanted: Amounts,
+    amounts: Amounts,
     tree: ProviderTree,
     cell_of: Mapping[str, int],
     use: CellOccupancy,
     policy: CellPolicy,
 ) -> tuple[ClaimedCell, ...]:
-    given_cells = _given(wanted, tree, cell_of, use)
+    given_cells = _given(amounts, tree, cell_of, use)
     if not needs.asked:
         return tuple(
             ClaimedCell(
@@ -151,12 +151,12 @@ def _nested(
 
 
 def _given(
-    wanted: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellOccupancy
+    amounts: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellOccupancy
 ) -> list[FreeCell]:
     """Return the cells that an allocation names, with no more than it has of them."""
     known_cells = {cell.id: cell for cell in use.cells}
     given_cells: dict[int, FreeCell] = {}
-    for uuid, classes in wanted.items():
+    for uuid, classes in amounts.items():
         parent = tree.data(uuid).parent_uuid or ""
         number = cell_of.get(uuid, cell_of.get(parent))
         if number is None or number not in known_cells:

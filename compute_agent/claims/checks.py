@@ -34,25 +34,25 @@ def told_of_waiting(nodes: Sequence[str]) -> str:
 
 def stale(
     suspects: Iterable[Claim],
-    held: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    records: Mapping[str, Mapping[str, Mapping[str, Any]]],
     others: Collection[str],
 ) -> list[Claim]:
     """Return the claims behind which nobody stands any more.
 
     :param suspects: claims of instances that do not run here.
-    :param held: provider uuid to consumers with their ``resources`` there, as placement has it.
+    :param records: provider uuid to consumers with their ``resources`` there, as placement has it.
     :param others: consumers that are known for themselves: they are not unknown migrations.
     """
 
     def stands_behind(consumer: str, claim: Claim) -> bool:
         if consumer in (claim.consumer, claim.instance):
-            return any(consumer in held.get(uuid, {}) for uuid in claim.amounts)
+            return any(consumer in records.get(uuid, {}) for uuid in claim.amounts)
         return consumer not in others and all(
-            held.get(uuid, {}).get(consumer, {}).get("resources") == dict(amounts)
+            records.get(uuid, {}).get(consumer, {}).get("resources") == dict(amounts)
             for uuid, amounts in claim.amounts.items()
         )
 
-    consumers = {consumer for per in held.values() for consumer in per}
+    consumers = {consumer for per in records.values() for consumer in per}
     return [
         claim
         for claim in suspects
@@ -77,12 +77,12 @@ def has_moved(claim: Claim, record: Mapping[str, Any], own: Collection[str]) -> 
     )
 
 
-def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
+def on_node(request: ClaimRequest, held_amounts: Amounts, tree: ProviderTree, root: str) -> Amounts:
     """Return the amounts on this node, checked against what placement holds."""
-    amounts = request.amounts or held
+    amounts = request.amounts or held_amounts
     lacking = [
         f"{short.amount} {short.resource_class} on provider {short.provider}"
-        for short in shortfalls(held, amounts)
+        for short in shortfalls(held_amounts, amounts)
     ]
     if lacking:
         raise errors.ComputeResourcesUnavailable(
@@ -103,7 +103,7 @@ def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str)
     return own
 
 
-def check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> None:
+def check_groups(request: ClaimRequest, held_amounts: Amounts, tree: ProviderTree) -> None:
     """Check that every group is served by providers that the instance holds something of.
 
     A group that asks for no resources is served by a provider of the host anyway.
@@ -112,7 +112,7 @@ def check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> No
         f"{uuid} (group {group!r})"
         for group, uuids in request.providers_of.items()
         for uuid in uuids
-        if uuid not in held and not tree.exists(uuid)
+        if uuid not in held_amounts and not tree.exists(uuid)
     )
     if wrong:
         raise errors.AssignedResourceNotFound(

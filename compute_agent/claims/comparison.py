@@ -62,10 +62,10 @@ def differences(
     return differences
 
 
-def _beyond(tree: ProviderTree, claim: Claim | None, held: Amounts) -> Iterator[str]:
+def _beyond(tree: ProviderTree, claim: Claim | None, held_amounts: Amounts) -> Iterator[str]:
     """Yield what a claim gave and placement does not hold: somebody else may get it as well."""
     for uuid, resource_class, amount, holds in sorted(
-        shortfalls(held, claim.amounts if claim else {})
+        shortfalls(held_amounts, claim.amounts if claim else {})
     ):
         if tree.exists(uuid):
             name = tree.data(uuid).name
@@ -75,16 +75,16 @@ def _beyond(tree: ProviderTree, claim: Claim | None, held: Amounts) -> Iterator[
 def _other_units(
     tree: ProviderTree,
     units: Collection[AssignedUnit],
-    seen: Collection[AssignedUnit],
-    held: Amounts,
+    seen_units: Collection[AssignedUnit],
+    held_amounts: Amounts,
 ) -> Iterator[str]:
     named = {(unit.provider_uuid, unit.resource_class) for unit in units if is_visible(unit)}
-    counted = {resource_class for classes in held.values() for resource_class in classes}
-    has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen)
+    counted = {resource_class for classes in held_amounts.values() for resource_class in classes}
+    has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen_units)
     for uuid, resource_class in sorted(named):
         if resource_class in COUNTED_BY_SOME and resource_class not in counted:
             continue
-        holds = held.get(uuid, {}).get(resource_class, 0)
+        holds = held_amounts.get(uuid, {}).get(resource_class, 0)
         if has[uuid, resource_class] != holds:
             yield (
                 f"it has {has[uuid, resource_class]} {resource_class} of {tree.data(uuid).name} "
@@ -96,14 +96,14 @@ def _other_cells(
     tree: ProviderTree,
     root: str,
     devices: InstanceDevices,
-    held: Amounts,
+    held_amounts: Amounts,
 ) -> Iterator[str]:
     cell_of = cell_providers(tree, root)
     if not cell_of or not devices.cells:
         return
     has = {use.cell for use in devices.cells if use.memory_mib}
     holds = set()
-    for uuid, classes in held.items():
+    for uuid, classes in held_amounts.items():
         cell = cell_of.get(uuid, cell_of.get(tree.data(uuid).parent_uuid or ""))
         if cell is not None and "MEMORY_MB" in classes:
             holds.add(cell)

@@ -79,11 +79,13 @@ def is_visible(unit: AssignedUnit) -> bool:
 
 
 def _replaced(
-    given: Iterable[AssignedUnit], seen: Iterable[AssignedUnit]
+    given_units: Iterable[AssignedUnit], seen_units: Iterable[AssignedUnit]
 ) -> Iterator[AssignedUnit]:
     """Yield units that were given and in whose place the guest is seen to have others."""
-    others = Counter((unit.provider_uuid, unit.resource_class) for unit in set(seen) - set(given))
-    for unit in sorted(set(given) - set(seen), key=_by_number, reverse=True):
+    others = Counter(
+        (unit.provider_uuid, unit.resource_class) for unit in set(seen_units) - set(given_units)
+    )
+    for unit in sorted(set(given_units) - set(seen_units), key=_by_number, reverse=True):
         kind = unit.provider_uuid, unit.resource_class
         if others[kind]:
             others[kind] -= 1
@@ -91,27 +93,27 @@ def _replaced(
 
 
 def chosen(
-    wanted: Amounts,
+    amounts: Amounts,
     units: frozenset[AssignedUnit],
-    taken: frozenset[AssignedUnit],
+    taken_units: frozenset[AssignedUnit],
     preferred: frozenset[AssignedUnit] = frozenset(),
 ) -> tuple[tuple[AssignedUnit, ...], tuple[str, ...]]:
     """Choose units for amounts by provider and class, in the order of their numbers.
 
-    :param taken: held by others.
+    :param taken_units: held by others.
     :param preferred: what the consumer has already, chosen first.
     :returns: the units, and one sentence for each class of which too few are free.
     """
     found_units: list[AssignedUnit] = []
     short: list[str] = []
-    for provider, resource_class, amount in _amounts(wanted):
+    for provider, resource_class, amount in _amounts(amounts):
         there = [
             u for u in units if (u.provider_uuid, u.resource_class) == (provider, resource_class)
         ]
         if not there:
             continue
         free = sorted(
-            set(there) - taken, key=lambda unit: (unit not in preferred, _by_number(unit))
+            set(there) - taken_units, key=lambda unit: (unit not in preferred, _by_number(unit))
         )
         if len(free) < amount:
             short.append(
@@ -122,8 +124,8 @@ def chosen(
     return tuple(sorted(found_units)), tuple(short)
 
 
-def _amounts(wanted: Amounts) -> Iterator[tuple[str, str, int]]:
-    for provider, classes in sorted(wanted.items()):
+def _amounts(amounts_by_provider: Amounts) -> Iterator[tuple[str, str, int]]:
+    for provider, classes in sorted(amounts_by_provider.items()):
         for resource_class, amount in sorted(classes.items()):
             yield provider, resource_class, amount
 

@@ -14,7 +14,7 @@ LONGEST: Final = 5.0
 
 def report_bursts(
     next_event: Callable[[float | None], str | None],
-    changed: Callable[[str], None],
+    on_change: Callable[[str], None],
     quiet: float = QUIET,
 ) -> None:
     """Report the first event of each burst, when the burst is over, until there are no more.
@@ -30,4 +30,4 @@ def report_bursts(
                 return
             if not event:
                 break
-        changed(first)
+        on_change(first)

@@ -39,8 +39,8 @@ def listed() -> tuple[tuple[PmemNamespace, ...] | None, str | None]:
         return None, str(error)
 
 
-def _namespaces(listed: list[dict[str, Any]]) -> Iterator[PmemNamespace]:
-    for entry in listed:
+def _namespaces(entries: list[dict[str, Any]]) -> Iterator[PmemNamespace]:
+    for entry in entries:
         if not entry.get("name"):
             continue
         region = entry.get("daxregion") or {}

@@ -98,48 +98,48 @@ def discover(
 
 def join_gpus(
     machine: Machine,
-    found: tuple[PhysicalGpu, ...],
+    gpus: tuple[PhysicalGpu, ...],
     reading: NvmlReading,
     found_cells: tuple[NumaCell, ...],
 ) -> tuple[PhysicalGpu, ...]:
     """Return the GPUs of sysfs with NVML's facts of the same addresses, without lost GPUs."""
     gpus_by_address = {gpu.address: gpu for gpu in reading.gpus}
-    for address in sorted(gpus_by_address.keys() - {gpu.address for gpu in found}):
+    for address in sorted(gpus_by_address.keys() - {gpu.address for gpu in gpus}):
         machine.warn(f"NVML sees GPU {address}, sysfs does not; left out")
     ids = frozenset(cell.id for cell in found_cells)
     return tuple(
         _with_nvml(gpu, gpus_by_address[gpu.address], ids)
         if gpu.address in gpus_by_address
         else gpu
-        for gpu in found
+        for gpu in gpus
         if gpu.address not in reading.lost
     )
 
 
-def join_cells(found: tuple[NumaCell, ...], reading: NvmlReading) -> tuple[NumaCell, ...]:
+def join_cells(cells: tuple[NumaCell, ...], reading: NvmlReading) -> tuple[NumaCell, ...]:
     """Return the cells, with those marked that are the memory of a GPU."""
     owner = {gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None}
-    return tuple(replace(cell, gpu_memory_of=owner.get(cell.id)) for cell in found)
+    return tuple(replace(cell, gpu_memory_of=owner.get(cell.id)) for cell in cells)
 
 
-def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> PhysicalGpu:
-    near = [cell for cell in seen.near_cells if cell in ids]
+def _with_nvml(gpu: PhysicalGpu, nvml_gpu: NvmlGpu, ids: frozenset[CellId]) -> PhysicalGpu:
+    near = [cell for cell in nvml_gpu.near_cells if cell in ids]
     # the PCI bus goes first; NVML helps where firmware reports nothing
     cell = gpu.numa_node if gpu.numa_node is not None or len(near) != 1 else near[0]
     return replace(
         gpu,
         numa_node=cell,
         nvml=True,
-        model=seen.model,
-        uuid=seen.uuid,
-        serial=seen.serial,
-        compute_capability=seen.compute_capability,
-        mig_enabled=seen.mig_enabled,
-        mig_devices=seen.mig_devices,
-        mig_remaining=seen.mig_remaining,
-        gpu_instances=seen.gpu_instances,
-        vgpu_types=seen.vgpu_types,
-        vgpu_sizes_mixed=seen.vgpu_sizes_mixed,
-        nvlinks=seen.nvlinks,
-        critical_xid=seen.critical_xid,
+        model=nvml_gpu.model,
+        uuid=nvml_gpu.uuid,
+        serial=nvml_gpu.serial,
+        compute_capability=nvml_gpu.compute_capability,
+        mig_enabled=nvml_gpu.mig_enabled,
+        mig_devices=nvml_gpu.mig_devices,
+        mig_remaining=nvml_gpu.mig_remaining,
+        gpu_instances=nvml_gpu.gpu_instances,
+        vgpu_types=nvml_gpu.vgpu_types,
+        vgpu_sizes_mixed=nvml_gpu.vgpu_sizes_mixed,
+        nvlinks=nvml_gpu.nvlinks,
+        critical_xid=nvml_gpu.critical_xid,
     )

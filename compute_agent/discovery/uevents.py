@@ -69,14 +69,14 @@ def kernel_socket() -> socket.socket:
 class HardwareEvents:
     """Reports bursts of events in a thread of its own, until it is stopped.
 
-    :param changed: called once per burst, with its first event in words.
+    :param on_change: called once per burst, with its first event in words.
     :param source: where datagrams come from; closed in the end.
     """
 
     def __init__(
-        self, changed: Callable[[str], None], source: socket.socket, *, quiet: float = QUIET
+        self, on_change: Callable[[str], None], source: socket.socket, *, quiet: float = QUIET
     ) -> None:
-        self._changed = changed
+        self._on_change = on_change
         self._source = source
         self._quiet = quiet
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
@@ -95,7 +95,7 @@ class HardwareEvents:
         os.close(self._woken)
 
     def _run(self) -> None:
-        report_bursts(self._next, self._changed, self._quiet)
+        report_bursts(self._next, self._on_change, self._quiet)
 
     def _next(self, timeout: float | None) -> str | None:
         """Return an event in words, empty after `timeout` seconds without one, None to end."""

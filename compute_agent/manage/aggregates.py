@@ -143,7 +143,7 @@ class AggregateSync:
         return node
 
     def _leaving(
-        self, directory: ProviderDirectory, wanted: Mapping[str, Collection[str]]
+        self, directory: ProviderDirectory, wanted_members: Mapping[str, Collection[str]]
     ) -> dict[str, set[str]]:
         """Return hosts in placement with aggregates of the source that no longer list them.
 
@@ -152,7 +152,7 @@ class AggregateSync:
         leaving: dict[str, set[str]] = {}
         for aggregate in sorted(self._aggregates, key=lambda listed: listed.uuid):
             for uuid in provider_directory.members_of(self._report.placement, aggregate.uuid):
-                if uuid in directory.hosts and aggregate.uuid not in wanted.get(uuid, ()):
+                if uuid in directory.hosts and aggregate.uuid not in wanted_members.get(uuid, ()):
                     leaving.setdefault(uuid, set()).add(aggregate.uuid)
         return leaving
 

@@ -104,16 +104,16 @@ class SupposedHosts:
     """The hosts that are left, as placement-server supposes them: each takes what it is given.
 
     :param ask: answers questions about the fleet with changes supposed to be made.
-    :param gone: roots of hosts that take nothing.
+    :param gone_roots: roots of hosts that take nothing.
     """
 
     def __init__(
         self,
         ask: Callable[[Sequence[Mapping[str, Any]], Mapping[str, str]], Any],
-        gone: Iterable[str],
+        gone_roots: Iterable[str],
     ) -> None:
         self._ask = ask
-        self._changes: list[Mapping[str, Any]] = [{"remove_tree": root} for root in gone]
+        self._changes: list[Mapping[str, Any]] = [{"remove_tree": root} for root in gone_roots]
 
     def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
         """Return the root that takes what is asked for, and give it that; else None and why."""
@@ -133,9 +133,9 @@ class PlacementHosts:
     Each consumer is asked about as if it were the only one.
     """
 
-    def __init__(self, placement: PlacementApi, gone: Collection[str]) -> None:
+    def __init__(self, placement: PlacementApi, gone_roots: Collection[str]) -> None:
         self._placement = placement
-        self._gone = frozenset(gone)
+        self._gone_roots = frozenset(gone_roots)
 
     def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
         """Return a root with room for what is asked for, else None and why."""
@@ -150,7 +150,7 @@ class PlacementHosts:
         )
         for request in answer.allocation_requests:
             root = _host_of(answer.provider_summaries, request)
-            if root not in self._gone:
+            if root not in self._gone_roots:
                 return root, ""
         return None, "no other host has room for it"
 
@@ -239,7 +239,7 @@ def holder_of(
 def moves(
     fleet: RemainingHosts,
     roots: Collection[str],
-    held: Iterable[Holder],
+    holders: Iterable[Holder],
     name_of: Callable[[str], str],
     added: Parameters = (),
 ) -> Iterator[ConsumerMove]:
@@ -251,7 +251,7 @@ def moves(
     """
     names: dict[str, str] = {}
     for holder in sorted(
-        held, key=lambda holder: (_size(holder.held), holder.consumer), reverse=True
+        holders, key=lambda holder: (_size(holder.held), holder.consumer), reverse=True
     ):
         root, reason = (
             fleet.place(_enabled_only([*query_for(holder.held, roots), *added]))
@@ -264,19 +264,19 @@ def moves(
         yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held), to, reason)
 
 
-def query_for(held: Held, roots: Collection[str]) -> list[tuple[str, str]]:
+def query_for(holding: Held, roots: Collection[str]) -> list[tuple[str, str]]:
     """Return the parameters of a query for as much, in as many parts.
 
     What is held of roots is one group, which may be spread; what is held of a provider below them
     is a group of its own.
     """
     query: list[tuple[str, str]] = []
-    at_roots = _sums({provider: held[provider] for provider in held if provider in roots})
+    at_roots = _sums({provider: holding[provider] for provider in holding if provider in roots})
     if at_roots:
         query.append(("resources", _text(at_roots)))
-    nested = [provider for provider in held if provider not in roots]
+    nested = [provider for provider in holding if provider not in roots]
     for number, provider in enumerate(nested, 1):
-        query.append((f"resources_{number}", _text(held[provider])))
+        query.append((f"resources_{number}", _text(holding[provider])))
     if len(nested) > 1:
         query.append(("group_policy", "none"))
     return query
@@ -306,15 +306,15 @@ def _text(resources: Mapping[str, int]) -> str:
     return ",".join(f"{name}:{amount}" for name, amount in sorted(resources.items()))
 
 
-def _sums(held: Held) -> dict[str, int]:
+def _sums(holding: Held) -> dict[str, int]:
     sums: dict[str, int] = {}
-    for resources in held.values():
+    for resources in holding.values():
         for name, amount in resources.items():
             sums[name] = sums.get(name, 0) + amount
     return sums
 
 
-def _size(held: Held) -> tuple[int, ...]:
+def _size(holding: Held) -> tuple[int, ...]:
     """Return what consumers are ordered by: those that are hard to place are the largest."""
-    sums = _sums(held)
-    return len(held), sums.get("MEMORY_MB", 0), sums.get("VCPU", 0), sum(sums.values())
+    sums = _sums(holding)
+    return len(holding), sums.get("MEMORY_MB", 0), sums.get("VCPU", 0), sum(sums.values())

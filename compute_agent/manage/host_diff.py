@@ -43,22 +43,22 @@ class HostDifference:
     second: Any
 
 
-def read_host(report: ReportClient, named: str) -> HostTree:
+def read_host(report: ReportClient, name_or_uuid: str) -> HostTree:
     """Read the tree of a host, by its name or its root provider's uuid.
 
     :raises ComputeHostNotFound: placement has no such host.
     """
-    provider = report.find_provider_by_name(named)
-    if provider is None and (uuid := _uuid(named)) is not None:
+    provider = report.find_provider_by_name(name_or_uuid)
+    if provider is None and (uuid := _uuid(name_or_uuid)) is not None:
         provider = report.find_provider(uuid)
     if provider is None:
         raise errors.ComputeHostNotFound(
-            f"Placement has no resource provider named {named!r}. Name a host as its root provider "
-            "is named; `openstack resource provider list` shows the names."
+            f"Placement has no resource provider named {name_or_uuid!r}. Name a host as its root "
+            "provider is named; `openstack resource provider list` shows the names."
         )
     if provider.parent_uuid is not None:
         raise errors.ComputeHostNotFound(
-            f"The resource provider {named!r} is not a host: it has the parent "
+            f"The resource provider {name_or_uuid!r} is not a host: it has the parent "
             f"{provider.parent_uuid}. Name the host at the root of its tree."
         )
     return tree_of_host(report.get_provider_tree(provider.uuid), provider.uuid)

@@ -89,9 +89,9 @@ class Service:
             # the link may name a host that cannot be reached from here: only its query is used
             target = f"{path}?{following[0].partition('?')[2]}"
 
-    def _objects(self, listed: Any, key: str, doing: str) -> list[dict[str, Any]]:
-        if isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed):
-            return listed
+    def _objects(self, answer: Any, key: str, doing: str) -> list[dict[str, Any]]:
+        if isinstance(answer, list) and all(isinstance(entry, dict) for entry in answer):
+            return answer
         raise ServiceUnusable(
             f"{doing} failed: the answer of {self._title} has no list {key!r} of objects. Check "
             f"what answers at the endpoint of group [{self._group}]."

@@ -304,14 +304,14 @@ class Providers:
         return AtGeneration(written["resource_provider_generation"], None)
 
     def _adopt(
-        self, found: PlacementProvider, name: str, parent_uuid: str | None, doing: str
+        self, provider: PlacementProvider, name: str, parent_uuid: str | None, doing: str
     ) -> AtGeneration[bool]:
-        if found["name"] == name and found.get("parent_provider_uuid") == parent_uuid:
-            return AtGeneration(found["generation"], False)
+        if provider["name"] == name and provider.get("parent_provider_uuid") == parent_uuid:
+            return AtGeneration(provider["generation"], False)
         raise errors.ResourceProviderCreationFailed(
             f"{doing} under {parent_uuid} failed: placement has a provider of this uuid, named "
-            f"{found['name']}, under {found.get('parent_provider_uuid')}. Rename or move it there, "
-            "or delete it if it has no allocations"
+            f"{provider['name']}, under {provider.get('parent_provider_uuid')}. Rename or move it "
+            "there, or delete it if it has no allocations"
         )
 
     def _name_holder(self, failure: errors.ResourceProviderUpdateFailed, name: str) -> None:

@@ -88,7 +88,7 @@ def merge(
     *,
     remembered: Mapping[str, Mapping[str, Sequence[str]]],
     base: ProviderTree | None = None,
-    held: HeldAmounts | None = None,
+    held_amounts: HeldAmounts | None = None,
 ) -> MergeResult:
     """Add what the files name to a tree, and remove what they no longer name. Edits `tree`.
 
@@ -97,8 +97,8 @@ def merge(
     :param remembered: the additions of earlier merges. Those of providers that are not in the tree
         are carried over.
     :param base: the tree as placement has it; gives back a class that must stay.
-    :param held: amounts that consumers hold; called only for classes that left the files. `None`:
-        unknown, placement itself refuses to drop what is in use.
+    :param held_amounts: amounts that consumers hold; called only for classes that left the
+        files. `None`: unknown, placement itself refuses to drop what is in use.
     """
     assigned, absent, problems = _assign(configs, tree)
     additions: Additions = {
@@ -117,7 +117,7 @@ def merge(
         problems.extend(refused)
         traits = set(config.traits) if config else set()
         dropped = earlier_classes - classes
-        staying = _take_back_classes(tree, uuid, dropped, base, held)
+        staying = _take_back_classes(tree, uuid, dropped, base, held_amounts)
         kept_sentences.extend(
             f"{rc} on provider {tree.data(uuid).name} is in no provider config file any more, but "
             f"{amount} of it are allocated: it stays until they are released"
@@ -139,24 +139,24 @@ class LoggedStates:
 
     def __init__(self) -> None:
         self._absent: frozenset[str] = frozenset()
-        self._kept: frozenset[str] = frozenset()
+        self._kept_sentences: frozenset[str] = frozenset()
 
-    def announce(self, absent: Iterable[str], kept: Iterable[str]) -> None:
+    def announce(self, absent: Iterable[str], kept_sentences: Iterable[str]) -> None:
         """Log what is new.
 
         :param absent: providers that are in none of the agent's trees.
-        :param kept: as in `MergeResult`.
+        :param kept_sentences: as in `MergeResult`.
         """
-        absent, kept = frozenset(absent), frozenset(kept)
+        absent, kept_sentences = frozenset(absent), frozenset(kept_sentences)
         for written in sorted(absent - self._absent):
             LOG.warning(
                 "A provider config file names the provider with %s, which is not in any tree of "
                 "this agent: its additions wait until it is. Correct the entry if it is misspelt.",
                 written,
             )
-        for sentence in sorted(kept - self._kept):
+        for sentence in sorted(kept_sentences - self._kept_sentences):
             LOG.error("%s.", sentence)
-        self._absent, self._kept = absent, kept
+        self._absent, self._kept_sentences = absent, kept_sentences
 
 
 def _assign(
@@ -230,12 +230,12 @@ def _take_back_classes(
     uuid: str,
     leaving: Collection[str],
     base: ProviderTree | None,
-    held: HeldAmounts | None,
+    held_amounts: HeldAmounts | None,
 ) -> dict[str, int]:
     """Drop classes that left the files; return the amounts held of those that stay."""
     if not leaving:
         return {}
-    in_use = held(uuid) if held is not None else {}
+    in_use = held_amounts(uuid) if held_amounts is not None else {}
     staying = {rc: in_use[rc] for rc in leaving if in_use.get(rc)}
     inventory = {
         rc: record for rc, record in tree.data(uuid).inventory.items() if rc not in leaving

@@ -41,18 +41,18 @@ class ProviderConfigMerger:
 
     :param directory: where the files are.
     :param ledger: remembers what was added, so that what leaves the files is taken back.
-    :param held: provider uuid to the amounts that consumers hold of it, by class.
+    :param amounts_of: provider uuid to the amounts that consumers hold of it, by class.
     """
 
     def __init__(
         self,
         directory: Path,
         ledger: Ledger,
-        held: Callable[[str], Mapping[str, int]] | None = None,
+        amounts_of: Callable[[str], Mapping[str, int]] | None = None,
     ) -> None:
         self._directory = directory
         self._ledger = ledger
-        self._held = held
+        self._amounts_of = amounts_of
         self._mutex = threading.Lock()
         self._seen: _Fingerprint | None = None
         self._configs = provider_config.ProviderConfigs()
@@ -73,7 +73,11 @@ class ProviderConfigMerger:
         """Edit the wanted `tree` of one node; what placement has is `base`."""
         self._notice_changes()
         result = provider_config.merge(
-            self._configs, tree, remembered=self._ledger.additions(), base=base, held=self._held
+            self._configs,
+            tree,
+            remembered=self._ledger.additions(),
+            base=base,
+            held_amounts=self._amounts_of,
         )
         self._announce(root_uuid, result)
         uuids = frozenset(tree.get_provider_uuids())

@@ -265,11 +265,11 @@ class ProviderTree(ProviderForest):
     # -- inside ----------------------------------------------------------------------------------
 
     def _store(
-        self, provider: ProviderData, changed: bool, generation: int | None, **content: Any
+        self, provider: ProviderData, has_changed: bool, generation: int | None, **content: Any
     ) -> bool:
-        updates = content if changed else {}
+        updates = content if has_changed else {}
         if generation is not None and generation != provider.generation:
             updates = {**updates, "generation": generation}
         if updates:
             self._by_uuid[provider.uuid] = replace(provider, **updates)
-        return changed
+        return has_changed

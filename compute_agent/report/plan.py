@@ -53,7 +53,7 @@ BULK_FROM: Final = 9
 
 def plan(
     base: ProviderTree,
-    wanted: ProviderTree,
+    wanted_tree: ProviderTree,
     *,
     owned: Callable[[ProviderData], bool] = lambda _provider: True,
     allocations: Mapping[str, Mapping[str, Any]] | None = None,
@@ -62,7 +62,7 @@ def plan(
     known_traits: Collection[str] = (),
     known_classes: Collection[str] = (),
 ) -> list[Operation]:
-    """Return the operations from ``base`` to ``wanted``, in order; empty without a difference.
+    """Return the operations from ``base`` to ``wanted_tree``, in order; empty without a difference.
 
     :param owned: whether a provider of ``base`` may be deleted by this agent.
     :param allocations: consumer uuid -> record, as they shall be; with them, inventories and
@@ -72,7 +72,7 @@ def plan(
     :param bulk: whether many inventories may be written with one request.
     :param known_traits, known_classes: names that need not be ensured.
     """
-    changes = diff(base, wanted)
+    changes = diff(base, wanted_tree)
     owners = {d.uuid: owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
     created = {operation.uuid for operation in changes.create}
@@ -93,7 +93,7 @@ def plan(
     ]
     if allocations is not None and (changes.inventories or emptied):
         moved = (*changes.inventories, *emptied)
-        involved = _involved(moved, allocations, original_allocations, base, wanted)
+        involved = _involved(moved, allocations, original_allocations, base, wanted_tree)
         operations.append(Reshape(moved, involved))
     else:
         operations += _inventories(changes.inventories, emptied, bulk=bulk)
@@ -213,7 +213,7 @@ def _involved(
     allocations: Mapping[str, Mapping[str, Any]],
     original: Mapping[str, Mapping[str, Any]] | None,
     base: ProviderTree,
-    wanted: ProviderTree,
+    wanted_tree: ProviderTree,
 ) -> dict[str, Mapping[str, Any]]:
     """Return the consumers that differ: others cannot make it conflict, nor be refused in it.
 
@@ -226,7 +226,7 @@ def _involved(
             if of_record(original.get(consumer, {})) != of_record(record)
         }
     classes = {rc for change in changes for rc in _changed_classes(change)}
-    members = {*base.get_provider_uuids(), *wanted.get_provider_uuids()}
+    members = {*base.get_provider_uuids(), *wanted_tree.get_provider_uuids()}
 
     def involved(record: Mapping[str, Any]) -> bool:
         return any(

@@ -111,7 +111,7 @@ class TreeReader:
         has_changed = tree is not cache.tree and (
             not isinstance(answer, Unchanged) or _outline(tree) != _outline(cache.tree)
         )
-        self._commit(cache, tree, refresh, changed=has_changed, etag=etag)
+        self._commit(cache, tree, refresh, has_changed=has_changed, etag=etag)
         cache.allocations = allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
@@ -119,7 +119,7 @@ class TreeReader:
         refresh = self._refresh_is_due(cache)
         stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
         if not (refresh or stale or cache.sharing_due) and _is_as_known(cache, providers):
-            self._commit(cache, cache.tree, refresh, changed=False)
+            self._commit(cache, cache.tree, refresh, has_changed=False)
             return
         tree = cache.tree.snapshot()
         before = _outline(tree)
@@ -144,7 +144,9 @@ class TreeReader:
         self._read_into(tree, sorted(needed_uuids, key=lambda pair: (order[pair[0]], pair[1])))
         if refresh or cache.sharing_due:
             self._read_sharing(tree, set(own))
-        self._commit(cache, tree, refresh, changed=bool(needed_uuids) or _outline(tree) != before)
+        self._commit(
+            cache, tree, refresh, has_changed=bool(needed_uuids) or _outline(tree) != before
+        )
 
     def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
         aggregates = {aggregate for uuid in own for aggregate in tree.data(uuid).aggregates}
@@ -202,7 +204,7 @@ class TreeReader:
         tree: ProviderTree,
         refresh: bool,
         *,
-        changed: bool,
+        has_changed: bool,
         etag: str | None = None,
     ) -> None:
         interval = self._interval()
@@ -213,7 +215,7 @@ class TreeReader:
         if tree is not cache.tree or etag != cache.etag:
             cache.store(tree, etag)
         cache.known, cache.hint, cache.sharing_due = True, False, False
-        cache.dirty = cache.dirty or changed
+        cache.dirty = cache.dirty or has_changed
 
 
 def _with_whole(cache: TreeCache, whole: WholeTree) -> ProviderTree:
@@ -234,23 +236,23 @@ def _no_tree(root_uuid: str, why: ValueError) -> errors.ResourceProviderRetrieva
     )
 
 
-def _tree_of(listed: list[PlacementProvider], root_uuid: str) -> ProviderTree:
+def _tree_of(providers: list[PlacementProvider], root_uuid: str) -> ProviderTree:
     tree = ProviderTree()
     try:
-        tree.populate_from_iterable(listed)
+        tree.populate_from_iterable(providers)
     except ValueError as exc:
         raise _no_tree(root_uuid, exc) from exc
     return tree
 
 
-def _is_as_known(cache: TreeCache, listed: list[PlacementProvider]) -> bool:
+def _is_as_known(cache: TreeCache, providers: list[PlacementProvider]) -> bool:
     """Return whether the probe shows nothing new: the quiet case, which must be cheap."""
     tree = cache.tree
     if not tree.exists(cache.root_uuid):
-        return not listed
-    if len(listed) != len(tree.get_provider_uuids_in_tree(cache.root_uuid)):
+        return not providers
+    if len(providers) != len(tree.get_provider_uuids_in_tree(cache.root_uuid)):
         return False
-    for provider in listed:
+    for provider in providers:
         if not tree.exists(provider["uuid"]):
             return False
         cached = tree.data(provider["uuid"])

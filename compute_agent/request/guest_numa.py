@@ -153,12 +153,12 @@ def _equal(total: int, count: int) -> list[int]:
     return [share + (i < rest) for i in range(count)]
 
 
-def _page_traits(spec: RequestSpec, known: Collection[str]) -> frozenset[str]:
+def _page_traits(spec: RequestSpec, known_traits: Collection[str]) -> frozenset[str]:
     text = spec.setting("hw:mem_page_size")
     if text is None or text in ("small", "any"):
         return frozenset()
     if text == "large":
-        return frozenset(known) or frozenset((f"{PAGE_SIZE_PREFIX}2048",))
+        return frozenset(known_traits) or frozenset((f"{PAGE_SIZE_PREFIX}2048",))
     match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
     size = whole_number(match[1]) if match else None
     if not match or match[2].upper() not in _UNITS or not size:

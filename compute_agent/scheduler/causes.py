@@ -140,9 +140,9 @@ class Causes:
     remark: str = ""
     request_id: str = ""
 
-    def with_claims_lost(self, lost: tuple[LostClaim, ...]) -> Causes:
+    def with_claims_lost(self, lost_claims: tuple[LostClaim, ...]) -> Causes:
         """Return these causes with the claims that were lost on the way."""
-        return replace(self, claims_lost=self.claims_lost + lost)
+        return replace(self, claims_lost=self.claims_lost + lost_claims)
 
     def with_filter(self, cause: FilterCause | None) -> Causes:
         """Return these causes with those of one more filter, if it rejected any host."""

@@ -175,13 +175,13 @@ def _wishes(request: CandidateRequest, suffix: str) -> object:
 
 
 def _without_names(
-    parts: Sequence[Binding], nodes: Sequence[GuestNode], named: Collection[str]
+    parts: Sequence[Binding], nodes: Sequence[GuestNode], names: Collection[str]
 ) -> object:
     """Return what is left of a way when equal devices, and equal nodes, have no names."""
     loads = [
         (
             *(node.vcpu, node.pcpu, node.memory_mb),
-            index if f"_NUMA{index}" in named else -1,
+            index if f"_NUMA{index}" in names else -1,
             *(sum(bound == index for bound in part.values()) for part in parts),
         )
         for index, node in enumerate(nodes)

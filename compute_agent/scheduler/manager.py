@@ -205,16 +205,16 @@ class Scheduler:
         instance: str,
         hosts: Sequence[HostState],
         found_hosts: SearchResult,
-        held: HeldClaims,
+        held_claims: HeldClaims,
         claims: Claims,
     ) -> tuple[PlacedInstance, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
 
-        `held` gets what the instance holds, or may hold if the answer to its claim was lost.
+        `held_claims` gets what the instance holds, or may hold if the answer to its claim was lost.
         """
         causes, lost_claims = found_hosts.causes, list[LostClaim]()
         passed = list(hosts)
-        if held.candidates:
+        if held_claims.candidates:
             passed, dropped = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
@@ -232,7 +232,9 @@ class Scheduler:
                 if members.crowding(first_host, instance):
                     claim_order.leave_out(first_host)
                     continue
-            answer = self._claim(spec, instance, offers, found_hosts, lost_claims, held, claims)
+            answer = self._claim(
+                spec, instance, offers, found_hosts, lost_claims, held_claims, claims
+            )
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):
                     self._lost(offers[position], refusal, lost_claims)
@@ -240,7 +242,7 @@ class Scheduler:
                 offer = offers[answer.chosen]
                 others = self._crowding(members, instance, offer, claims)
                 if not others:
-                    claimed = self._won(instance, offer, lost_claims, held)
+                    claimed = self._won(instance, offer, lost_claims, held_claims)
                     return claimed, [
                         other.using(claimed.candidate, claimed=int(other.uuid == offer[0].uuid))
                         for other in hosts
@@ -250,9 +252,9 @@ class Scheduler:
                 if offer[0].uuid in crowded or any(rival < instance for rival in rivals):
                     claim_order.leave_out(offer[0])
                 crowded.add(offer[0].uuid)
-                held.lost(instance)
+                held_claims.lost(instance)
                 continue
-            held.lost(instance)
+            held_claims.lost(instance)
             most = min(most * _GROWTH, _MOST) if most > 1 else 1
         causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
@@ -263,29 +265,29 @@ class Scheduler:
         instance: str,
         offers: Sequence[Offer],
         found_hosts: SearchResult,
-        lost: Sequence[LostClaim],
-        held: HeldClaims,
+        lost_claims: Sequence[LostClaim],
+        held_claims: HeldClaims,
         claims: Claims,
     ) -> ClaimAnswer:
         candidates = [candidate for _, candidate in offers]
-        held.trying(instance, candidates)
+        held_claims.trying(instance, candidates)
         try:
             return claims.claim(instance, candidates, spec, found_hosts.microversion)
         except AllocationUpdateFailed:
             # what the instance holds is somebody else's claim, not ours to give back
-            held.lost(instance)
-            self._observer.claimed(ClaimOutcome.CONSUMER, again=bool(lost))
+            held_claims.lost(instance)
+            self._observer.claimed(ClaimOutcome.CONSUMER, again=bool(lost_claims))
             raise
         except BaseException:
-            self._observer.claimed(ClaimOutcome.FAILED, again=bool(lost))
+            self._observer.claimed(ClaimOutcome.FAILED, again=bool(lost_claims))
             raise
 
-    def _lost(self, offer: Offer, refusal: ClaimRefusal, lost: list[LostClaim]) -> None:
+    def _lost(self, offer: Offer, refusal: ClaimRefusal, lost_claims: list[LostClaim]) -> None:
         host, candidate = offer
         outcome = ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
-        self._observer.claimed(outcome, again=bool(lost))
-        lost.append(lost_claim(host.name, candidate, refusal))
-        LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
+        self._observer.claimed(outcome, again=bool(lost_claims))
+        lost_claims.append(lost_claim(host.name, candidate, refusal))
+        LOG.info("A claim on host %s was refused. %s", host.name, lost_claims[-1].sentence())
 
     def _crowding(
         self, members: GroupMembers, instance: str, offer: Offer, claims: Claims
@@ -300,19 +302,19 @@ class Scheduler:
         return others if others and claims.take_back(instance, candidate) else frozenset()
 
     def _lost_to_the_group(
-        self, offer: Offer, others: frozenset[str], lost: list[LostClaim]
+        self, offer: Offer, others: frozenset[str], lost_claims: list[LostClaim]
     ) -> None:
         host, _ = offer
-        self._observer.claimed(ClaimOutcome.GROUP, again=bool(lost))
-        lost.append(lost_to_the_group(host.name, others))
-        LOG.info("A claim on host %s was taken back. %s", host.name, lost[-1].sentence())
+        self._observer.claimed(ClaimOutcome.GROUP, again=bool(lost_claims))
+        lost_claims.append(lost_to_the_group(host.name, others))
+        LOG.info("A claim on host %s was taken back. %s", host.name, lost_claims[-1].sentence())
 
     def _won(
-        self, instance: str, offer: Offer, lost: Sequence[LostClaim], held: HeldClaims
+        self, instance: str, offer: Offer, lost_claims: Sequence[LostClaim], held_claims: HeldClaims
     ) -> PlacedInstance:
         host, candidate = offer
-        held.won(instance, candidate)
-        self._observer.claimed(ClaimOutcome.WON, again=bool(lost))
+        held_claims.won(instance, candidate)
+        self._observer.claimed(ClaimOutcome.WON, again=bool(lost_claims))
         LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
         return PlacedInstance(host, candidate)
 
@@ -335,11 +337,11 @@ class Scheduler:
         self,
         spec: RequestSpec,
         hosts: Sequence[HostState],
-        chosen: Sequence[PlacedInstance],
+        chosen_hosts: Sequence[PlacedInstance],
         instance: str,
         members: GroupMembers,
     ) -> list[HostState]:
-        taken_hosts = {claimed.host.uuid for claimed in chosen}
+        taken_hosts = {claimed.host.uuid for claimed in chosen_hosts}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken_hosts and host.candidates]
         return self._ordered(spec, spare, instance, members)

@@ -153,7 +153,7 @@ class Placement(Protocol):
     def release_exactly(self, consumer: str, holding: Holding) -> None:
         """Give back a consumer's allocations if nobody changed them since they were read."""
 
-    def exchange(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
+    def exchange(self, wanted_holdings: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
         """Let every consumer hold what is wanted, all or none; return why not, `None` if done.
 
         :raises AllocationMoveFailed: one of them was changed since it was read.

@@ -252,11 +252,11 @@ class PlacementClient:
         """See `placement.Placement`."""
         self._placement.allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
 
-    def exchange(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
+    def exchange(self, wanted_holdings: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
         """See `placement.Placement`."""
         try:
             shortage = self._placement.exchange.write(
-                {c: _record(wanted_holding) for c, wanted_holding in wanted.items()}
+                {c: _record(wanted_holding) for c, wanted_holding in wanted_holdings.items()}
             )
         except errors.AllocationMoveFailed as error:
             return _refusal(error)
@@ -344,8 +344,8 @@ def _names_the_unknown(error: errors.PlacementError) -> bool:
     return error.status == 400 and any(text in error.detail for text in _UNKNOWN)
 
 
-def _shortage(lacking: NoCapacity) -> ClaimRefusal:
-    return ClaimRefusal(lacking.provider or "", lacking.resource_class or "", lacking.detail)
+def _shortage(shortage: NoCapacity) -> ClaimRefusal:
+    return ClaimRefusal(shortage.provider or "", shortage.resource_class or "", shortage.detail)
 
 
 def _refusal(error: errors.PlacementError) -> ClaimRefusal:

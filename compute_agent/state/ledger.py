@@ -177,7 +177,7 @@ class Ledger:
         self,
         *,
         reserved: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
-        seen: Mapping[str, str] = MappingProxyType({}),
+        seen_faults: Mapping[str, str] = MappingProxyType({}),
         cleared: Iterable[str] = (),
         forgotten: Iterable[str] = (),
     ) -> None:
@@ -188,7 +188,7 @@ class Ledger:
         with self._mutex:
             forgotten_uuids = frozenset(forgotten)
             faults = {u: boot for u, boot in self._faults.items() if u not in forgotten_uuids}
-            faults |= {**seen, **dict.fromkeys(cleared, "")}
+            faults |= {**seen_faults, **dict.fromkeys(cleared, "")}
             reserves = {
                 u: amounts for u, amounts in self._reserves.items() if u not in forgotten_uuids
             }

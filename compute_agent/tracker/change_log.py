@@ -17,10 +17,10 @@ LOG = logging.getLogger(__name__)
 _NOTHING: Final[Inventory] = {}
 
 
-def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None) -> None:
+def log_changes(node: str, done: Sequence[Operation], tree_left: ProviderTree | None) -> None:
     """Log what was written for a node.
 
-    :param left: the tree as the pass before left it, None when there was none. Where placement
+    :param tree_left: the tree as the pass before left it, None when there was none. Where placement
         had something else in the meantime, somebody changed it by hand: that is told as a
         warning, once for each time, because it is undone.
     """
@@ -32,8 +32,12 @@ def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None)
     for operation in done:
         LOG.debug("Node %s: %s", node, describe(operation))
     for change in _inventory_changes(done):
-        was_known = left is not None and left.exists(change.uuid)
-        before = left.data(change.uuid).inventory if left is not None and was_known else _NOTHING
+        was_known = tree_left is not None and tree_left.exists(change.uuid)
+        before = (
+            tree_left.data(change.uuid).inventory
+            if tree_left is not None and was_known
+            else _NOTHING
+        )
         for overwritten_class in _overwritten(before, change.before, change.after):
             LOG.warning(
                 "Node %s: another client changed the inventory of %s (%s) in placement: %s. The "
@@ -56,10 +60,12 @@ def _inventory_changes(done: Sequence[Operation]) -> Iterator[SetInventory]:
             yield from operation.changes
 
 
-def _overwritten(left: Inventory, found: Inventory, after: Inventory) -> Iterator[str]:
+def _overwritten(
+    written_inventory: Inventory, found_inventory: Inventory, after: Inventory
+) -> Iterator[str]:
     """Yield what was found to differ from what was left, and is as it was left again."""
-    for resource_class in sorted(left.keys() & after.keys()):
-        ours, theirs = left[resource_class], found.get(resource_class)
+    for resource_class in sorted(written_inventory.keys() & after.keys()):
+        ours, theirs = written_inventory[resource_class], found_inventory.get(resource_class)
         if not equal_records(ours, after[resource_class]):
             # the host has changed as well, so nothing is undone
             continue

@@ -39,32 +39,32 @@ class SearchGaveUp(CandidatesError):
 
     retry_after: int | None = None
 
-    def __init__(self, message: str, found: int = 0) -> None:
+    def __init__(self, message: str, found_count: int = 0) -> None:
         super().__init__(message)
-        self.found = found
+        self.found = found_count
 
 
 class OutOfTime(SearchGaveUp):
     """The deadline of the search passed."""
 
-    def __init__(self, seconds: float, found: int) -> None:
+    def __init__(self, seconds: float, found_count: int) -> None:
         super().__init__(
             f"The search for allocation candidates gave up after {seconds:g} seconds with "
-            f"{_candidates(found)} found, and more may exist. Ask with a smaller limit or with "
-            "fewer interchangeable groups, or have [placement_server]search_deadline raised.",
-            found,
+            f"{_candidates(found_count)} found, and more may exist. Ask with a smaller limit or "
+            "with fewer interchangeable groups, or have [placement_server]search_deadline raised.",
+            found_count,
         )
 
 
 class TooManyCandidates(SearchGaveUp):
     """The search found more candidates than one answer may hold."""
 
-    def __init__(self, most: int, found: int) -> None:
+    def __init__(self, most: int, found_count: int) -> None:
         super().__init__(
-            f"The search for allocation candidates gave up with {_candidates(found)} found, "
+            f"The search for allocation candidates gave up with {_candidates(found_count)} found, "
             f"because an answer holds {most} at most. Ask with a limit of {most} or less, or have "
             "[placement]max_allocation_candidates set to end every search at that many.",
-            found,
+            found_count,
         )
 
 

@@ -165,16 +165,16 @@ class Renderer:
             may.
         """
         body = _Body(self._account)
-        seen_roots: dict[int, None] = {}
+        seen_slots: dict[int, None] = {}
         body.add(b'{"allocation_requests":[')
         requests: list[str] = []
         written = counted = length = 0
-        for texts in self._requests(candidates, seen_roots):
+        for texts in self._requests(candidates, seen_slots):
             size = sum(map(len, texts))
             self._account.take(
-                size + len(texts) * sizes.TEXT + (len(seen_roots) - counted) * sizes.ENTRY
+                size + len(texts) * sizes.TEXT + (len(seen_slots) - counted) * sizes.ENTRY
             )
-            counted = len(seen_roots)
+            counted = len(seen_slots)
             length += size
             requests += texts
             if length >= _CHUNK:
@@ -188,7 +188,7 @@ class Renderer:
         body.add(separator, ",".join(requests).encode(), b'],"provider_summaries":{')
         del requests
         comma = b","
-        roots = iter(seen_roots)
+        roots = iter(seen_slots)
         while batch := list(islice(roots, _AT_ONCE)):
             summaries = self._summaries(batch)
             summaries[0] = summaries[0].removeprefix(comma)
@@ -200,7 +200,7 @@ class Renderer:
         return body.chunks
 
     def _requests(
-        self, candidates: Iterable[Candidate], seen: dict[int, None]
+        self, candidates: Iterable[Candidate], seen_slots: dict[int, None]
     ) -> Iterator[list[str]]:
         """Yield the texts of the candidates, some at a time."""
         alone: list[str] = []
@@ -210,7 +210,7 @@ class Renderer:
             if placement.form is None:
                 placement.form = _SEEN_ONCE
                 if len(trees) == 1:
-                    alone.append(self._written(placement, trees[0], seen))
+                    alone.append(self._written(placement, trees[0], seen_slots))
                     if len(alone) == _ALONE_AT_ONCE:
                         yield alone
                         alone = []
@@ -223,7 +223,7 @@ class Renderer:
             while trees:
                 for shares, alike in groupby(trees, _shares):
                     roots = [tree.root for tree in alike]
-                    yield self._filled(placement.form, roots, trees[0].size, shares, seen)
+                    yield self._filled(placement.form, roots, trees[0].size, shares, seen_slots)
                 trees = [tree for _, tree in islice(run, _AT_ONCE)]
         yield alone
 
@@ -242,7 +242,7 @@ class Renderer:
         roots: Sequence[int],
         size: int,
         shares: tuple[int, ...],
-        seen: dict[int, None],
+        seen_slots: dict[int, None],
     ) -> list[str]:
         """Write the candidates of one template in trees that may use the same sharing providers."""
         uuid = self.index.columns.uuid
@@ -253,21 +253,21 @@ class Renderer:
         for place in template.contributing:
             if place >= size:
                 foreign = shares[place - size]
-                seen[int(self.index.root[foreign]) if self._nested else foreign] = None
+                seen_slots[int(self.index.root[foreign]) if self._nested else foreign] = None
             elif self._nested:
-                seen.update(dict.fromkeys(roots))
+                seen_slots.update(dict.fromkeys(roots))
             else:
-                seen.update(dict.fromkeys([root + place for root in roots]))
+                seen_slots.update(dict.fromkeys([root + place for root in roots]))
         if len(set(places)) == 1:
             at, pieces = places[0], text.split("%s")
             return [uuid[root + at].join(pieces) for root in roots]
         return [text % tuple([uuid[root + at] for at in places]) for root in roots]
 
-    def _summaries(self, seen: Iterable[int]) -> list[bytes]:
+    def _summaries(self, seen_slots: Iterable[int]) -> list[bytes]:
         if self._nested:
-            return self.summaries.trees(self.index, seen)
+            return self.summaries.trees(self.index, seen_slots)
         requested = {number for item in self.plan.items for number, _ in item.amounts}
-        return self.summaries.providers(self.index, seen, self.microversion, requested)
+        return self.summaries.providers(self.index, seen_slots, self.microversion, requested)
 
     def _items_at(self, placement: Placement) -> dict[int, tuple[int, ...]]:
         """Return the items that take resources at each position."""
@@ -277,18 +277,18 @@ class Renderer:
                 items_at[position] = (*items_at.get(position, ()), item)
         return items_at
 
-    def _written(self, placement: Placement, tree: TreeView, seen: dict[int, None]) -> str:
-        """Write one candidate without a template; add to ``seen`` what it is summarised by."""
+    def _written(self, placement: Placement, tree: TreeView, seen_slots: dict[int, None]) -> str:
+        """Write one candidate without a template; add to ``seen_slots`` the trees or providers to summarise."""
         root, size, shares = tree
         positions = placement.positions
         if self._simple and not shares and len(set(positions)) == len(positions):
-            seen[root] = None
+            seen_slots[root] = None
             return self._written_alone(root, positions)
         parts = []
         texts = self._parts
         for position, items in self._items_at(placement).items():
             slot = root + position if position < size else shares[position - size]
-            seen[self._summarised_by(slot, tree)] = None
+            seen_slots[self._summarised_by(slot, tree)] = None
             key = (slot, *items)
             part = texts.get(key)
             if part is None:

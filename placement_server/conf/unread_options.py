@@ -48,17 +48,17 @@ def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
     return [*files, *sorted(in_directories)]
 
 
-def _unread_of(file: Path, known: Mapping[str, set[str]]) -> Iterator[str]:
+def _unread_of(file: Path, known_options: Mapping[str, set[str]]) -> Iterator[str]:
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(str(file), sections).parse()
     for section, options in sections.items():
         group = section if section == "DEFAULT" else section.lower()
-        if group not in known:
-            for meant in get_close_matches(group, known, 1, _CLOSE_GROUP):
+        if group not in known_options:
+            for meant in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
                 yield f"group [{section}] in {file}, probably [{meant}] is meant"
             continue
-        for option in sorted(options.keys() - known[group]):
-            close = get_close_matches(option, known[group], 1, _CLOSE_OPTION)
+        for option in sorted(options.keys() - known_options[group]):
+            close = get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
             if close:
                 yield f"[{group}]{option} in {file}, probably {close[0]} is meant"
             elif group in OWN_GROUPS:

@@ -181,7 +181,7 @@ def _disable(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
     host: FleetHost,
-    heard: Mapping[str, Any],
+    heard_nodes: Mapping[str, Any],
 ) -> tuple[str, bool]:
     """Disable the host, unless an operator did; the agent's own reasons end by themselves.
 
@@ -190,12 +190,12 @@ def _disable(
     from compute_agent.agent.availability import AUTOMATIC
     from compute_agent.manage import fleet
 
-    by = fleet_commands.setter(host.uuid, None if agents is None else heard)
+    by = fleet_commands.setter(host.uuid, None if agents is None else heard_nodes)
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
     is_wanted = was_disabled and (not namespace.reason or host.reason == reason)
     if not is_wanted and not namespace.dry_run:
-        root, node = (host.uuid, host.name), heard.get(host.uuid)
+        root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
         fleet.set_enabled(placement, agents, root, node, is_enabled=False, reason=reason)
     return by, was_disabled
 
@@ -205,7 +205,7 @@ def _undo(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
     host: FleetHost,
-    heard: Mapping[str, Any],
+    heard_nodes: Mapping[str, Any],
 ) -> int:
     from compute_agent.manage import fleet
     from compute_agent.manage.hosts import CommandRefused
@@ -216,7 +216,7 @@ def _undo(
             f"drain, so nothing was changed. `compute-manage host enable {host.name}` enables it."
         )
     if not host.is_enabled and not namespace.dry_run:
-        root, node = (host.uuid, host.name), heard.get(host.uuid)
+        root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
         fleet.set_enabled(placement, agents, root, node, is_enabled=True)
     would_change = namespace.dry_run and not host.is_enabled
     if namespace.json:

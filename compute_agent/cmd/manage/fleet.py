@@ -277,19 +277,19 @@ def agent_text(host: FleetHost) -> str:
     return f"{host.agent} since {since:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}"
 
 
-def setter(root: str, heard: Mapping[str, Mapping[str, Any]] | None) -> str:
+def setter(root: str, heard_nodes: Mapping[str, Mapping[str, Any]] | None) -> str:
     """Return by what a host is enabled or disabled, and which others with it.
 
-    :param heard: what agents announce, by uuid of the root; None without a message bus.
+    :param heard_nodes: what agents announce, by uuid of the root; None without a message bus.
     """
-    if heard is None:
+    if heard_nodes is None:
         return "in placement alone; an agent that runs there sets it as it was told itself"
-    if root not in heard:
+    if root not in heard_nodes:
         return "in placement alone; no agent of it was heard"
-    service = heard[root]["service"]
+    service = heard_nodes[root]["service"]
     others = sorted(
         str(node["name"])
-        for uuid, node in heard.items()
+        for uuid, node in heard_nodes.items()
         if node["service"] == service and uuid != root
     )
     with_others = f", and with it {', '.join(others)}" if others else ""

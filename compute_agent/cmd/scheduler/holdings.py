@@ -64,11 +64,16 @@ def _list(namespace: argparse.Namespace) -> int:
 _HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "since")
 
 
-def _rows(held: HeldByConsumer) -> Iterator[tuple[str, ...]]:
-    hosts = ",".join(held.hosts) or "(shared)"
-    first = (held.consumer, held.type, held.project_id, hosts)
-    for uuid, amounts in sorted(held.resources.items()):
-        yield (*first, held.names.get(uuid, uuid), _amounts(amounts), _age(held.age))
+def _rows(held_by_consumer: HeldByConsumer) -> Iterator[tuple[str, ...]]:
+    hosts = ",".join(held_by_consumer.hosts) or "(shared)"
+    first = (held_by_consumer.consumer, held_by_consumer.type, held_by_consumer.project_id, hosts)
+    for uuid, amounts in sorted(held_by_consumer.resources.items()):
+        yield (
+            *first,
+            held_by_consumer.names.get(uuid, uuid),
+            _amounts(amounts),
+            _age(held_by_consumer.age),
+        )
         first = ("", "", "", "")
 
 

@@ -121,9 +121,9 @@ def _split(option: str, text: str) -> tuple[str, str]:
     return head, value
 
 
-def _amounts(option: str, text: str, listed: str) -> dict[str, int]:
+def _amounts(option: str, text: str, items: str) -> dict[str, int]:
     amounts: dict[str, int] = {}
-    for item in listed.split(","):
+    for item in items.split(","):
         name, equals, number = item.strip().partition("=")
         amount = whole_number(number)
         if not equals or not extra_specs.RESOURCE_CLASS.match(name) or not amount:
@@ -136,11 +136,11 @@ def _amounts(option: str, text: str, listed: str) -> dict[str, int]:
     return amounts
 
 
-def _requiring(group: RequestGroup, text: str, listed: str) -> RequestGroup:
-    if listed.startswith("in:"):
-        names = [_trait("--required", text, name) for name in listed[3:].split(",")]
+def _requiring(group: RequestGroup, text: str, items: str) -> RequestGroup:
+    if items.startswith("in:"):
+        names = [_trait("--required", text, name) for name in items[3:].split(",")]
         return replace(group, required=group.required | {frozenset(names)})
-    return group.requiring(*(_trait("--required", text, name) for name in listed.split(",")))
+    return group.requiring(*(_trait("--required", text, name) for name in items.split(",")))
 
 
 def _trait(option: str, text: str, name: str) -> str:

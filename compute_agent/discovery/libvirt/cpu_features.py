@@ -111,14 +111,16 @@ def features(document: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(by_policy[True]), frozenset(by_policy[False])
 
 
-def spelled(models: Sequence[str], known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def spelled(
+    models: Sequence[str], known_names: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the models as libvirt spells them, and those that it does not know.
 
-    :param known: names; empty = libvirt does not list them for the architecture.
+    :param known_names: names; empty = libvirt does not list them for the architecture.
     """
-    if not known:
+    if not known_names:
         return tuple(models), ()
-    spelling = {name.lower(): name for name in known}
+    spelling = {name.lower(): name for name in known_names}
     found_models = tuple(spelling[m.lower()] for m in models if m.lower() in spelling)
     return found_models, tuple(m for m in models if m.lower() not in spelling)
 

@@ -53,20 +53,24 @@ class HypervisorEvents:
 
     While there is no connection it opens one: nobody else may ask for one before the next period.
 
-    :param changed: called once per burst, with its first event in words.
+    :param on_change: called once per burst, with its first event in words.
     """
 
     def __init__(
-        self, connection: LibvirtConnection, changed: Callable[[str], None], *, quiet: float = QUIET
+        self,
+        connection: LibvirtConnection,
+        on_change: Callable[[str], None],
+        *,
+        quiet: float = QUIET,
     ) -> None:
         self._connection = connection
-        self._changed = changed
+        self._on_change = on_change
         self._quiet = quiet
         self._events: SimpleQueue[str | None] = SimpleQueue()
         self._registered: dict[libvirt.virConnect, list[Callable[[], object]]] = {}
         self._reason = ""
         """Why the last connection was lost."""
-        self._wanted = threading.Event()
+        self._wanted_events = threading.Event()
         """A connection is to be opened, or this is to end."""
         self._stopping = threading.Event()
         self._threads = [
@@ -79,14 +83,14 @@ class HypervisorEvents:
         self._connection.add_listener(self)
         if not self._connection.is_open():
             self._reason = "it was not there yet"
-        self._wanted.set()
+        self._wanted_events.set()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """End. A thread that waits for libvirt is left behind."""
         self._stopping.set()
-        self._wanted.set()
+        self._wanted_events.set()
         self._events.put(None)
 
     # --- called by the connection ---------------------------------------------------------------
@@ -102,7 +106,7 @@ class HypervisorEvents:
     def lost(self, reason: str) -> None:
         """Have another connection opened."""
         self._reason = reason
-        self._wanted.set()
+        self._wanted_events.set()
 
     def closing(self, connection: libvirt.virConnect) -> None:
         """Take the registrations back."""
@@ -181,7 +185,7 @@ class HypervisorEvents:
     # --- threads --------------------------------------------------------------------------------
 
     def _report(self) -> None:
-        report_bursts(self._next, self._changed, self._quiet)
+        report_bursts(self._next, self._on_change, self._quiet)
 
     def _next(self, timeout: float | None) -> str | None:
         try:
@@ -191,8 +195,8 @@ class HypervisorEvents:
 
     def _stay_connected(self) -> None:
         while True:
-            self._wanted.wait()
-            self._wanted.clear()
+            self._wanted_events.wait()
+            self._wanted_events.clear()
             if self._stopping.is_set():
                 return
             self._connect()

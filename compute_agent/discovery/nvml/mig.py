@@ -38,11 +38,11 @@ def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
 
 
 def instances(
-    nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]
+    nvml: Nvml, gpu: Any, profiles: tuple[MigProfile, ...]
 ) -> tuple[GpuInstance, ...] | None:
     """Return the parts that exist, by placement; None = not reported."""
     parts: list[GpuInstance] = []
-    for profile in known:
+    for profile in profiles:
         # handles, of which the binding has a type but no list
         handles = (ctypes.c_void_p * max(profile.max_instances, 1))()
         count = ctypes.c_uint(len(handles))
@@ -59,14 +59,16 @@ def instances(
     return tuple(sorted(set(parts)))
 
 
-def remaining(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[tuple[str, int], ...]:
+def remaining(
+    nvml: Nvml, gpu: Any, profiles: tuple[MigProfile, ...]
+) -> tuple[tuple[str, int], ...]:
     """Return how many more of each profile could be made now; those not reported are left out."""
     counts = (
         (
             profile.name,
             nvml.ask("nvmlDeviceGetGpuInstanceRemainingCapacity", gpu, profile.profile_id),
         )
-        for profile in known
+        for profile in profiles
     )
     return tuple((name, count) for name, count in counts if count is not None)
 
@@ -74,7 +76,7 @@ def remaining(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[tupl
 def devices(
     nvml: Nvml,
     gpu: Any,
-    known: tuple[MigProfile, ...],
+    profiles: tuple[MigProfile, ...],
     parts: Sequence[GpuInstance] = (),
 ) -> tuple[MigDevice, ...]:
     """Return the pieces that exist, by GPU instance and compute instance.
@@ -85,14 +87,14 @@ def devices(
     pieces = []
     for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
         handle = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
-        device = None if handle is None else _device(nvml, handle, known)
+        device = None if handle is None else _device(nvml, handle, profiles)
         if device is not None:
             place = place_of.get(device.gpu_instance)
             pieces.append(replace(device, start=place.start, size=place.size) if place else device)
     return tuple(sorted(pieces, key=lambda piece: (piece.gpu_instance, piece.compute_instance)))
 
 
-def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice | None:
+def _device(nvml: Nvml, handle: Any, profiles: tuple[MigProfile, ...]) -> MigDevice | None:
     uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
     gpu_instance = nvml.ask("nvmlDeviceGetGpuInstanceId", handle)
     compute_instance = nvml.ask("nvmlDeviceGetComputeInstanceId", handle)
@@ -102,18 +104,18 @@ def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice
     _, marked, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
     return MigDevice(
         uuid=uuid,
-        profile=name if marked else _profile_name(shape, known),
+        profile=name if marked else _profile_name(shape, profiles),
         gpu_instance=gpu_instance,
         compute_instance=compute_instance,
     )
 
 
-def _profile_name(shape: Any, known: tuple[MigProfile, ...]) -> str:
+def _profile_name(shape: Any, profiles: tuple[MigProfile, ...]) -> str:
     """Derive the profile's name from its shape, for drivers that leave it out of the device's."""
     if shape is None:
         return "unknown"
     slices, memory = shape.gpuInstanceSliceCount, shape.memorySizeMB
-    fitting = [profile for profile in known if profile.slices == slices]
+    fitting = [profile for profile in profiles if profile.slices == slices]
     nearest = min(
         fitting, key=lambda profile: (abs(profile.memory_mib - memory), profile.name), default=None
     )

@@ -179,7 +179,7 @@ def _physfn(machine: Machine, here: str) -> PciAddress | None:
 
 
 def _with_vfs(
-    machine: Machine, function: PciFunction, found: Mapping[PciAddress, PciFunction]
+    machine: Machine, function: PciFunction, functions: Mapping[PciAddress, PciFunction]
 ) -> PciFunction:
     """Return the function with its VFs: the links that resolve, not `sriov_numvfs`.
 
@@ -197,7 +197,7 @@ def _with_vfs(
         except ValueError as error:
             machine.warn(f"{machine.sys.path(link)}: {error}; VF {number} left out")
             continue
-        if address in found:
+        if address in functions:
             vfs[number] = address
         else:
             machine.warn(

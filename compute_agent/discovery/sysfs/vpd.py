@@ -63,12 +63,12 @@ def serial_number(data: bytes) -> str | None:
     return None
 
 
-def _keyword(content: bytes, wanted: bytes) -> str | None:
+def _keyword(content: bytes, name: bytes) -> str | None:
     position = 0
     while position + 3 <= len(content):
         length = content[position + 2]
         value = content[position + 3 : position + 3 + length]
-        if content[position : position + 2] == wanted:
+        if content[position : position + 2] == name:
             text = value.decode("ascii", "replace").strip(" \0")
             return text if text.isprintable() and text.strip("0") else None
         position += 3 + length

@@ -36,19 +36,20 @@ class Coverage:
 
 def cover(
     need: CandidateRequest,
-    held: Amounts,
+    held_amounts: Amounts,
     *,
     fixed: Mapping[str, str] | None = None,
     may_serve: Callable[[str, RequestGroup], bool] = lambda _provider, _group: True,
 ) -> Coverage:
     """Set what is held against what is needed.
 
-    :param held: on the tree where the instance runs, and on providers that several hosts share.
+    :param held_amounts: on the tree where the instance runs, and on providers that several
+        hosts share.
     :param fixed: suffix of a group to the only provider that may serve it.
     :param may_serve: whether a provider has the traits that a group asks for; of several that
         could give it, one that has them is taken.
     """
-    remaining_amounts = copy_of(held)
+    remaining_amounts = copy_of(held_amounts)
     mappings: dict[str, str] = {}
     ordered = list(_hardest_first(need))
     # what nothing else asks for is a group's even where the provider has lost a trait since
@@ -68,7 +69,7 @@ def cover(
     lacking_amounts = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
     partly = lacking_amounts != dict(need.group(UNSUFFIXED).resources)
     return Coverage(
-        kept=subtract(held, remaining_amounts),
+        kept=subtract(held_amounts, remaining_amounts),
         surplus=without_zeros(remaining_amounts),
         mappings=mappings,
         missing=_missing(need, mappings, lacking_amounts, partly=partly),
@@ -93,20 +94,24 @@ def _has(amounts: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
     return all(amounts.get(name, 0) >= amount for name, amount in wanted.items())
 
 
-def _take(provider: str, amounts: Mapping[str, int], left: MutableAmounts) -> None:
+def _take(provider: str, amounts: Mapping[str, int], remaining_amounts: MutableAmounts) -> None:
     for name, amount in amounts.items():
-        left[provider][name] -= amount
+        remaining_amounts[provider][name] -= amount
 
 
-def _cover_unsuffixed(wanted: Mapping[str, int], left: MutableAmounts) -> dict[str, int]:
+def _cover_unsuffixed(
+    amounts: Mapping[str, int], remaining_amounts: MutableAmounts
+) -> dict[str, int]:
     """Take what there is of each class, from several providers if need be; what is lacking."""
     lacking_amounts = {}
-    for name, amount in wanted.items():
+    for name, amount in amounts.items():
         short = amount
-        for provider in sorted(left, key=lambda uuid: (-left[uuid].get(name, 0), uuid)):
-            part = min(short, left[provider].get(name, 0))
+        for provider in sorted(
+            remaining_amounts, key=lambda uuid: (-remaining_amounts[uuid].get(name, 0), uuid)
+        ):
+            part = min(short, remaining_amounts[provider].get(name, 0))
             if part:
-                _take(provider, {name: part}, left)
+                _take(provider, {name: part}, remaining_amounts)
                 short -= part
         if short:
             lacking_amounts[name] = short
@@ -114,15 +119,19 @@ def _cover_unsuffixed(wanted: Mapping[str, int], left: MutableAmounts) -> dict[s
 
 
 def _missing(
-    need: CandidateRequest, mapped: Mapping[str, str], lacking: dict[str, int], *, partly: bool
+    need: CandidateRequest,
+    mapped: Mapping[str, str],
+    lacking_amounts: dict[str, int],
+    *,
+    partly: bool,
 ) -> CandidateRequest | None:
     groups = {
         suffix: group
         for suffix, group in need.groups.items()
         if suffix != UNSUFFIXED and suffix not in mapped and group.resources
     }
-    if lacking:
-        group = need.group(UNSUFFIXED).with_resources(lacking)
+    if lacking_amounts:
+        group = need.group(UNSUFFIXED).with_resources(lacking_amounts)
         # the part that is there has met the traits; what is added may be on another provider
         groups[UNSUFFIXED] = _only_storage_traits(group) if partly else group
     if not groups:

@@ -175,42 +175,42 @@ class Healer:
                 break
         return outcome
 
-    def _settle(self, found: _ReadInstance, placed: PlacedResources, *, dry_run: bool) -> Outcome:
+    def _settle(self, reading: _ReadInstance, placed: PlacedResources, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
-        rest = {} if self._options.force else found.surplus
-        after = without_zeros(add(found.covered.kept, rest, placed.amounts))
-        profiles = self._profiles(found, {**found.covered.mappings, **placed.mappings})
+        rest = {} if self._options.force else reading.surplus
+        after = without_zeros(add(reading.covered.kept, rest, placed.amounts))
+        profiles = self._profiles(reading, {**reading.covered.mappings, **placed.mappings})
         outcome = Outcome(
-            found.instance,
+            reading.instance,
             State.HEALED,
-            before=found.held,
+            before=reading.held,
             after=after,
-            surplus=found.surplus,
+            surplus=reading.surplus,
             bindings={port.uuid: profile[PORT_ALLOCATION] for port, profile in profiles},
-            owner_changed=found.owner_changed,
+            owner_changed=reading.owner_changed,
         )
-        has_changed = after != found.held or found.owner_changed
+        has_changed = after != reading.held or reading.owner_changed
         unbound = profiles if self._ports.writable else ()
         if not has_changed and not unbound:
             return replace(outcome, state=State.WHOLE, bindings={})
         if dry_run:
             return outcome
-        return self._write(found, outcome, unbound, changed=has_changed)
+        return self._write(reading, outcome, unbound, has_changed=has_changed)
 
     def _write(
         self,
-        found: _ReadInstance,
+        reading: _ReadInstance,
         outcome: Outcome,
         profiles: Sequence[tuple[Port, Mapping[str, Any]]],
         *,
-        changed: bool,
+        has_changed: bool,
     ) -> Outcome:
         written: list[Port] = []
         try:
             for port, profile in profiles:
                 self._ports.bind(port, profile)
                 written.append(port)
-            refusal = self._put(found, outcome.after) if changed else None
+            refusal = self._put(reading, outcome.after) if has_changed else None
         except PortNotWritten as error:
             return self._rolled_back(outcome, State.PORT_FAILED, str(error), written)
         except errors.PlacementError as error:
@@ -222,17 +222,17 @@ class Healer:
             return self._rolled_back(outcome, State.FAILED, refusal, written)
         return outcome
 
-    def _put(self, found: _ReadInstance, after: Amounts) -> str | None:
+    def _put(self, reading: _ReadInstance, after: Amounts) -> str | None:
         """Write the allocations; why placement has no room for them, None where it has."""
         record = {
-            **found.record,
+            **reading.record,
             "allocations": as_request(after),
-            "project_id": found.instance.spec.project_id,
-            "user_id": found.instance.spec.user_id,
+            "project_id": reading.instance.spec.project_id,
+            "user_id": reading.instance.spec.user_id,
         }
         if self._placing.knows_types and record.get("consumer_type", UNTYPED) == UNTYPED:
             record["consumer_type"] = INSTANCE
-        answer = self._report.placement.allocations.put_allocations(found.instance.uuid, record)
+        answer = self._report.placement.allocations.put_allocations(reading.instance.uuid, record)
         if not isinstance(answer, NoCapacity):
             return None
         where = self._directory.name(answer.provider) if answer.provider else "a provider"
@@ -262,12 +262,12 @@ class Healer:
         return replace(failed, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept_bindings)
 
     def _profiles(
-        self, found: _ReadInstance, mappings: Mapping[str, str]
+        self, reading: _ReadInstance, mappings: Mapping[str, str]
     ) -> list[tuple[Port, dict[str, Any]]]:
         """Return the ports whose profile does not name their providers, with one that does."""
         providers_of = {suffix: [uuid] for suffix, uuid in mappings.items()}
         profiles = []
-        for port in found.ports:
+        for port in reading.ports:
             allocation = binding_allocation(port.uuid, port.resource_request, providers_of)
             if port.profile.get(PORT_ALLOCATION) != allocation:
                 profiles.append((port, {**port.profile, PORT_ALLOCATION: allocation}))

@@ -144,14 +144,14 @@ class Placing:
         instance: Instance,
         missing: CandidateRequest,
         best: Roomiest,
-        found: list[Candidate],
+        candidates: list[Candidate],
         facts: GuestFacts | None,
         fixed: Mapping[str, str],
     ) -> str:
         begin = f"host {instance.provider_name} cannot give it {resources(missing.resources)}"
         if best.obstacles:
             return f"{begin}: {'; '.join(best.obstacles)}"
-        if found and facts is not None:
+        if candidates and facts is not None:
             return f"{begin} where the guest is ({facts.described()}): there is no room on those"
         if bound := sorted(set(fixed) & set(missing.groups)):
             named = ", ".join(f"{suffix} on {fixed[suffix]}" for suffix in bound)

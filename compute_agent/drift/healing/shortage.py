@@ -58,13 +58,13 @@ class _ProviderSearch:
         self.obstacles: list[str] = []
         self.complete = True
 
-    def place(self, suffix: str, group: RequestGroup, wanted: dict[str, int]) -> None:
+    def place(self, suffix: str, group: RequestGroup, amounts: dict[str, int]) -> None:
         having = [
             provider
             for provider in self._providers
-            if all(name in provider.capacity for name in wanted)
+            if all(name in provider.capacity for name in amounts)
         ]
-        classes = " and ".join(sorted(wanted))
+        classes = " and ".join(sorted(amounts))
         if not having:
             self.complete = False
             self.obstacles.append(f"no provider of the host has {classes}")
@@ -78,19 +78,21 @@ class _ProviderSearch:
                 sorted(" or ".join(sorted(alternatives)) for alternatives in group.required)
             )
             self.obstacles.append(f"no provider that has {classes} has the traits {traits}")
-        best = max(able, key=lambda provider: (min(self._room(provider, wanted)), provider.uuid))
-        self.obstacles.extend(self._lacks(best, wanted))
-        self.amounts = add(self.amounts, {best.uuid: wanted})
+        best = max(able, key=lambda provider: (min(self._room(provider, amounts)), provider.uuid))
+        self.obstacles.extend(self._lacks(best, amounts))
+        self.amounts = add(self.amounts, {best.uuid: amounts})
         if suffix:
             self.mappings[suffix] = best.uuid
 
-    def _room(self, provider: HostProvider, wanted: Mapping[str, int]) -> Iterator[int]:
+    def _room(self, provider: HostProvider, amounts: Mapping[str, int]) -> Iterator[int]:
         taken_amounts = self.amounts.get(provider.uuid, {})
-        for name, amount in wanted.items():
+        for name, amount in amounts.items():
             yield provider.free(name) - taken_amounts.get(name, 0) - amount
 
-    def _lacks(self, provider: HostProvider, wanted: Mapping[str, int]) -> Iterator[str]:
-        for (name, amount), room in zip(wanted.items(), self._room(provider, wanted), strict=True):
+    def _lacks(self, provider: HostProvider, amounts: Mapping[str, int]) -> Iterator[str]:
+        for (name, amount), room in zip(
+            amounts.items(), self._room(provider, amounts), strict=True
+        ):
             if room < 0:
                 yield (
                     f"provider {provider.name} ({provider.uuid}) has {max(room + amount, 0)} of "

@@ -69,26 +69,26 @@ class AgentsOnBus:
             version_cap=message_bus.version_cap(conf, "compute"),
         )
 
-    def hosts(self, wanted: Collection[str]) -> Mapping[str, frozenset[str]]:
+    def hosts(self, roots: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Host to its root providers, of all that announce themselves from now on.
 
-        Ends as soon as every one of `wanted` was announced.
+        Ends as soon as every one of `roots` was announced.
         """
-        return {host: frozenset(nodes) for host, nodes in self._reporting(wanted).items()}
+        return {host: frozenset(nodes) for host, nodes in self._reporting(roots).items()}
 
     def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
         heard = self._heard.collect(lambda heard: set(hosts).issubset(heard), self.patience)
         return {host: frozenset(nodes) for host, nodes in heard.items()}
 
-    def nodes(self, wanted: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    def nodes(self, roots: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """Root provider to what is announced of its node and, as ``service``, by which host.
 
-        Ends as soon as every root of `wanted` was announced.
+        Ends as soon as every root of `roots` was announced.
         """
         return {
             root: {**node, "service": host}
-            for host, nodes in self._reporting(wanted).items()
+            for host, nodes in self._reporting(roots).items()
             for root, node in nodes.items()
         }
 

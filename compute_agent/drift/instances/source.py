@@ -93,10 +93,10 @@ class Answers:
 class Agents(Protocol):
     """The agents, on whatever bus."""
 
-    def hosts(self, wanted: Collection[str]) -> Mapping[str, frozenset[str]]:
+    def hosts(self, roots: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Host to its root providers, of all that announce themselves.
 
-        :param wanted: roots that are waited for, within a bound.
+        :param roots: roots that are waited for, within a bound.
         """
 
     def instances(self, hosts: Collection[str]) -> Answers:

@@ -141,28 +141,32 @@ class Reshaper:
         self,
         live: ProviderTree,
         before: Mapping[str, Inventory],
-        wanted: Mapping[str, Inventory],
-        lost: errors.PlacementUnavailable,
+        wanted_inventories: Mapping[str, Inventory],
+        failure: errors.PlacementUnavailable,
     ) -> None:
         """Find out, after a lost answer, which of the two states placement has."""
         # the pass schedule warns of an outage once; this is logged with every try
-        LOG.info("The reshape was not answered: %s. Its outcome is read from placement.", lost)
+        LOG.info("The reshape was not answered: %s. Its outcome is read from placement.", failure)
         tasks = [
-            partial(self._providers.inventories, uuid, live.data(uuid).name) for uuid in wanted
+            partial(self._providers.inventories, uuid, live.data(uuid).name)
+            for uuid in wanted_inventories
         ]
-        now = dict(zip(wanted, self._workers.results(tasks), strict=True))
-        if all(equal_inventories(now[uuid].content, wanted[uuid]) for uuid in wanted):
+        now = dict(zip(wanted_inventories, self._workers.results(tasks), strict=True))
+        if all(
+            equal_inventories(now[uuid].content, wanted_inventories[uuid])
+            for uuid in wanted_inventories
+        ):
             return
-        if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted):
-            raise not_reshaped(lost) from lost
+        if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted_inventories):
+            raise not_reshaped(failure) from failure
         raise errors.ReshapeFailed(
-            f"it was not answered, and placement has neither the old nor the new layout: {lost}"
-        ) from lost
+            f"it was not answered, and placement has neither the old nor the new layout: {failure}"
+        ) from failure
 
     def _absorb(
         self,
         live: ProviderTree,
-        wanted: Mapping[str, Inventory],
+        wanted_inventories: Mapping[str, Inventory],
         consumers: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """Store what was written; one read returns the generations.
@@ -170,16 +174,16 @@ class Reshaper:
         A generation other than the one the reshape leads to shows another writer.
         """
         allocated = {uuid for record in consumers.values() for uuid in record["allocations"]}
-        for uuid in allocated.union(wanted):
+        for uuid in allocated.union(wanted_inventories):
             if not live.exists(uuid):
                 continue
             generation = live.data(uuid).generation or 0
-            if uuid in wanted:
-                live.update_inventory(uuid, wanted[uuid], operator_keys=())
+            if uuid in wanted_inventories:
+                live.update_inventory(uuid, wanted_inventories[uuid], operator_keys=())
                 live.mark_fresh(uuid, ["inventories"])
-                generation += 2 if wanted[uuid] else 1
+                generation += 2 if wanted_inventories[uuid] else 1
             live.set_generation(uuid, generation + (uuid in allocated))
-        root = live.root_of(next(iter(wanted))).uuid
+        root = live.root_of(next(iter(wanted_inventories))).uuid
         for provider in self._providers.in_tree(root):
             uuid = provider["uuid"]
             if not live.exists(uuid):
@@ -189,20 +193,20 @@ class Reshaper:
                 live.mark_stale(uuid, ASPECTS)
 
 
-def not_reshaped(lost: errors.PlacementUnavailable) -> errors.PlacementUnavailable:
+def not_reshaped(failure: errors.PlacementUnavailable) -> errors.PlacementUnavailable:
     """Make the error for a reshape that had no answer and was not done.
 
     No other writer was there, so this is not a conflict: it lasts as long as the outage.
     """
     return errors.PlacementUnavailable(
-        f"the reshape did not happen, the layout is still the old one: {lost}",
-        status=lost.status,
-        code=lost.code,
-        detail=lost.detail,
-        request_id=lost.request_id,
-        method=lost.method,
-        path=lost.path,
-        retry_after=lost.retry_after,
+        f"the reshape did not happen, the layout is still the old one: {failure}",
+        status=failure.status,
+        code=failure.code,
+        detail=failure.detail,
+        request_id=failure.request_id,
+        method=failure.method,
+        path=failure.path,
+        retry_after=failure.retry_after,
     )
 
 
@@ -228,8 +232,8 @@ def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _bodies(live: ProviderTree, wanted: Mapping[str, Inventory]) -> dict[str, Any]:
+def _bodies(live: ProviderTree, wanted_inventories: Mapping[str, Inventory]) -> dict[str, Any]:
     return {
         uuid: inventory_body(live.data(uuid).generation or 0, inventory)
-        for uuid, inventory in wanted.items()
+        for uuid, inventory in wanted_inventories.items()
     }

@@ -127,7 +127,7 @@ class TreeFlush:
 
     def _settle(
         self,
-        lost: errors.PlacementUnavailable,
+        failure: errors.PlacementUnavailable,
         cache: TreeCache,
         operations: Sequence[Operation],
     ) -> None:
@@ -136,10 +136,10 @@ class TreeFlush:
         :raises errors.PlacementUnavailable: it was not, or that cannot be found out.
         """
         # the pass schedule warns of an outage once; this is logged with every try
-        LOG.info("The reshape was not answered: %s. Its outcome is read from placement.", lost)
+        LOG.info("The reshape was not answered: %s. Its outcome is read from placement.", failure)
         self._reader.read(cache)
         if self._change(cache, operations).reshapes:
-            raise not_reshaped(lost) from lost
+            raise not_reshaped(failure) from failure
 
     def _read_after(
         self,

@@ -108,7 +108,7 @@ class ClaimsTogether:
         instances: Sequence[str],
         hosts: Sequence[HostState],
         found_hosts: SearchResult,
-        lost: Sequence[LostClaim],
+        lost_claims: Sequence[LostClaim],
     ) -> tuple[list[PlacedInstance], list[HostState]]:
         placed: list[PlacedInstance] = []
         remaining_hosts, causes = list(hosts), found_hosts.causes
@@ -121,7 +121,7 @@ class ClaimsTogether:
             with_room = found_hosts.members.from_first_with_room(usable)
             if not with_room:
                 causes = causes.with_filter(found_hosts.members.cause(usable))
-                causes = causes.with_claims_lost(tuple(lost))
+                causes = causes.with_claims_lost(tuple(lost_claims))
                 raise NoValidHost(causes.sentence(), causes)
             host, candidate = with_room[0], with_room[0].candidates[0]
             placed.append(PlacedInstance(host, candidate))

@@ -61,20 +61,20 @@ class Attempt:
         placement: Placement,
         search: Search,
         spec: RequestSpec,
-        asked: Asked,
+        request: Asked,
         effort: Effort,
         clock: Callable[[], float],
     ) -> None:
         self._placement = placement
         self._search = search
         self._spec = spec
-        self._asked = asked
+        self._request = request
         self._clock = clock
         self._until = clock() + effort.seconds
         self._questions_left = effort.questions
         self._gave_up = False
         self._closest: dict[str, tuple[float, ClosestHost]] = {}
-        self.base = self._search.try_out(spec, asked)
+        self.base = self._search.try_out(spec, request)
         self._questions_left -= len(self.base.causes.queries)
 
     def causes(self) -> Causes:
@@ -108,14 +108,14 @@ class Attempt:
             yield replace(query, constraints=constraints)
 
     def _fitting(self) -> list[FittingChange]:
-        singles = [*self._filter_changes(), *single_changes(self._asked.request)]
+        singles = [*self._filter_changes(), *single_changes(self._request.request)]
         fitting = list(self._tried(self._named(singles)))
         if not fitting:
             fitting = list(self._tried((change,) for change in singles))
         if not fitting:
             fitting = list(self._tried(combinations(singles, 2), most=SHOWN_CHANGES))
         if not fitting:
-            fitting = list(self._tried((change,) for change in omissions(self._asked.request)))
+            fitting = list(self._tried((change,) for change in omissions(self._request.request)))
         return sorted(fitting, key=lambda change: (len(change.changes), -change.hosts, change.text))
 
     def _filter_changes(self) -> Iterator[RequestChange]:
@@ -188,9 +188,9 @@ class Attempt:
         skipped = {change.name for change in changes if change.kind is ChangeKind.FILTER}
         kinds = {change.kind for change in changes}
         changed_request = replace(
-            self._asked,
-            request=apply_all(changes, self._asked.request),
-            target=Target() if ChangeKind.TARGET in kinds else self._asked.target,
+            self._request,
+            request=apply_all(changes, self._request.request),
+            target=Target() if ChangeKind.TARGET in kinds else self._request.target,
         )
         if not changed_request.request.resources:
             return None
@@ -222,7 +222,7 @@ class Attempt:
         if change.kind not in aggregates:
             return change.text
         text = change.text
-        for aggregate in self._asked.aggregates.all:
+        for aggregate in self._request.aggregates.all:
             if aggregate.name:
                 text = text.replace(aggregate.uuid, f"{aggregate.name} ({aggregate.uuid})")
         return text
@@ -255,7 +255,7 @@ class Attempt:
 
     def _text_of_lack(self, change: RequestChange) -> str:
         text = change.lack
-        for aggregate in self._asked.aggregates.all:
+        for aggregate in self._request.aggregates.all:
             if aggregate.name:
                 text = text.replace(aggregate.uuid, aggregate.name)
         return text

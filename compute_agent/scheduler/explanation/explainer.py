@@ -133,12 +133,12 @@ class Explainer:
 
 
 def _with_constraints(
-    asked: Sequence[QueryCause], explained: Sequence[QueryCause]
+    query_causes: Sequence[QueryCause], explained: Sequence[QueryCause]
 ) -> tuple[QueryCause, ...]:
     constraints = {query.query: query.constraints for query in explained}
     return tuple(
         replace(query, constraints=constraints.get(query.query, query.constraints))
-        for query in asked
+        for query in query_causes
     )
 
 

@@ -30,17 +30,17 @@ def named_changes(
             yield known_changes
 
 
-def _change_of(named: Mapping[str, Any], singles: Sequence[RequestChange]) -> RequestChange | None:
-    group = named.get("group")
+def _change_of(entry: Mapping[str, Any], singles: Sequence[RequestChange]) -> RequestChange | None:
+    group = entry.get("group")
     if group is not None and GUEST_CELL_SUFFIX.fullmatch(group):
         group = UNSUFFIXED
     for change in singles:
-        if str(change.kind) not in named or change.group not in (group, None):
+        if str(change.kind) not in entry or change.group not in (group, None):
             continue
-        if named[str(change.kind)] != change.name:
+        if entry[str(change.kind)] != change.name:
             continue
         if change.kind is not ChangeKind.AMOUNT:
             return change
-        if named.get("from") == change.before:
-            return change.to(int(named["to"]))
+        if entry.get("from") == change.before:
+            return change.to(int(entry["to"]))
     return None

@@ -61,10 +61,10 @@ class Progress:
             entry["generation"] = generation
         self._journal.update(self.line, entry)
 
-    def write(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
+    def write(self, wanted_holdings: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
         try:
-            refusal = self._placement.exchange(wanted)
+            refusal = self._placement.exchange(wanted_holdings)
         except AllocationMoveFailed:
             raise
         except BaseException:

@@ -69,21 +69,25 @@ def begun_before(
     )
 
 
-def _source(left: Amounts, held: Amounts, sharing: Collection[str]) -> MutableAmounts:
+def _source(
+    remaining_amounts: Amounts, held_amounts: Amounts, sharing: Collection[str]
+) -> MutableAmounts:
     """Return what the instance held, whose sizes have not changed, from what is left of it.
 
     Instance and migration together hold an amount on a shared provider once.
     """
-    source = copy_of(left)
-    local = {name for uuid, n in left.items() if uuid not in sharing for name in n}
+    source = copy_of(remaining_amounts)
+    local = {name for uuid, n in remaining_amounts.items() if uuid not in sharing for name in n}
     for pool in sharing:
-        for name, amount in held[pool].items():
+        for name, amount in held_amounts[pool].items():
             if name not in local:
                 pooled = source.setdefault(pool, {})
                 pooled[name] = pooled.get(name, 0) + amount
     return source
 
 
-def _is_ambiguous(left: Amounts, held: Amounts, sharing: Collection[str]) -> bool:
-    classes = {name for amounts in left.values() for name in amounts}
-    return any(name not in classes for pool in sharing for name in held[pool])
+def _is_ambiguous(
+    remaining_amounts: Amounts, held_amounts: Amounts, sharing: Collection[str]
+) -> bool:
+    classes = {name for amounts in remaining_amounts.values() for name in amounts}
+    return any(name not in classes for pool in sharing for name in held_amounts[pool])

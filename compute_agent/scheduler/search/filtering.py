@@ -86,12 +86,12 @@ def _in_cell(host: HostState, destination: Destination) -> bool:
 def _rejected(
     host_filter: HostFilter,
     before: Sequence[HostState],
-    left: Sequence[HostState],
+    remaining_hosts: Sequence[HostState],
     spec: RequestSpec,
 ) -> tuple[RejectedHost, ...]:
-    if len(before) == len(left):
+    if len(before) == len(remaining_hosts):
         return ()
-    left_roots = {host.uuid for host in left}
+    left_roots = {host.uuid for host in remaining_hosts}
     rejected = (host for host in before if host.uuid not in left_roots)
     return tuple(
         RejectedHost(host.name, host_filter.reason(host, spec))

@@ -16,7 +16,7 @@ from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 
 
 def mappings_of(
-    request: CandidateRequest, held: Amounts, traits: Mapping[str, frozenset[str]]
+    request: CandidateRequest, held_amounts: Amounts, traits: Mapping[str, frozenset[str]]
 ) -> dict[str, tuple[str, ...]] | None:
     """Return which providers serve which group, for a claim whose mappings are not at hand.
 
@@ -32,19 +32,19 @@ def mappings_of(
         if suffix != UNSUFFIXED and group.resources
     ]
     requested_amounts = _sums(request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED])
-    if _sums(held.values()) != requested_amounts:
+    if _sums(held_amounts.values()) != requested_amounts:
         return None
     admitted = {
         suffix: tuple(
             provider
-            for provider in sorted(held)
+            for provider in sorted(held_amounts)
             if _admits(request.group(suffix), traits.get(provider, frozenset()))
         )
         for suffix in suffixes
     }
     # those with the least choice first, so that little is tried in vain
     suffixes.sort(key=lambda suffix: len(admitted[suffix]))
-    assigned = _assigned(request, suffixes, copy_of(held), admitted, set())
+    assigned = _assigned(request, suffixes, copy_of(held_amounts), admitted, set())
     if assigned is None:
         return None
     mappings, rest = assigned
@@ -54,7 +54,7 @@ def mappings_of(
 def _assigned(
     request: CandidateRequest,
     suffixes: Sequence[str],
-    left: MutableAmounts,
+    remaining_amounts: MutableAmounts,
     admitted: Mapping[str, Sequence[str]],
     dead_ends: set[tuple[int, str]],
 ) -> tuple[dict[str, tuple[str, ...]], MutableAmounts] | None:
@@ -63,17 +63,20 @@ def _assigned(
     :param dead_ends: how many groups could not be served from what; added to.
     """
     if not suffixes:
-        return {}, left
-    state = len(suffixes), repr(sorted((uuid, sorted(n.items())) for uuid, n in left.items()))
+        return {}, remaining_amounts
+    state = (
+        len(suffixes),
+        repr(sorted((uuid, sorted(n.items())) for uuid, n in remaining_amounts.items())),
+    )
     if state in dead_ends:
         return None
     suffix, *others = suffixes
     resources = request.group(suffix).resources
     for provider in admitted[suffix]:
         part = {provider: resources}
-        if not covers(left, part):
+        if not covers(remaining_amounts, part):
             continue
-        rest = without_zeros(subtract(left, part))
+        rest = without_zeros(subtract(remaining_amounts, part))
         assigned = _assigned(request, others, rest, admitted, dead_ends)
         if assigned is not None:
             mappings, remaining = assigned

@@ -185,17 +185,17 @@ class Search:
         yield request
 
     def try_out(
-        self, spec: RequestSpec, asked: Asked, skipped: Collection[str] = frozenset()
+        self, spec: RequestSpec, request: Asked, skipped: Collection[str] = frozenset()
     ) -> Trial:
-        """Return what a search for `asked` finds, without a word to the observer.
+        """Return what a search for `request` finds, without a word to the observer.
 
-        :param asked: what `asked` returned for `spec`, changed or not.
+        :param request: what `request` returned for `spec`, changed or not.
         :param skipped: names of filters, or of exclusions by the request, to leave out.
         :raises InvalidRequest: the change makes it contradict itself.
         :raises PlacementError: placement cannot be asked, or refuses the changed question.
         """
-        answer, questions, _ = self._inquiry.ask(spec, asked.request)
-        admitted_hosts, excluded = self._admitted(spec, asked, answer, skipped)
+        answer, questions, _ = self._inquiry.ask(spec, request.request)
+        admitted_hosts, excluded = self._admitted(spec, request, answer, skipped)
         filters = () if _is_forced(spec) else self._options.filters
         filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
         passed, dropped = run_filters(filters, admitted_hosts, spec)
@@ -204,19 +204,19 @@ class Search:
         )
         with_room: Sequence[HostState] = passed
         if ServerGroupAntiAffinityFilter.__name__ not in skipped:
-            with_room = asked.members.from_first_with_room(passed)
-            causes = causes.with_filter(asked.members.cause(passed))
+            with_room = request.members.from_first_with_room(passed)
+            causes = causes.with_filter(request.members.cause(passed))
         return Trial(tuple(admitted_hosts), tuple(with_room), causes)
 
     def _admitted(
         self,
         spec: RequestSpec,
-        asked: Asked,
+        request: Asked,
         answer: Answer,
         skipped: Collection[str] = frozenset(),
     ) -> tuple[list[HostState], list[FilterCause]]:
-        hosts = self._host_states(spec, answer, asked)
-        return run_exclusions(spec, asked.target, hosts, skipped)
+        hosts = self._host_states(spec, answer, request)
+        return run_exclusions(spec, request.target, hosts, skipped)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
         """Return the host that an instance is on and what it holds, if it may be rebuilt there.
@@ -272,11 +272,11 @@ class Search:
         self._observer.filtered(dropped)
         return passed, dropped
 
-    def _host_states(self, spec: RequestSpec, answer: Answer, asked: Asked) -> list[HostState]:
+    def _host_states(self, spec: RequestSpec, answer: Answer, request: Asked) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         living = roots_of_named(self._placement, spec)
-        policy_of = self._inquiry.policies(spec, asked.request)
+        policy_of = self._inquiry.policies(spec, request.request)
         states = []
         for root, candidates in by_root.items():
             providers = {provider.uuid: provider for provider in answer.tree(root)}
@@ -291,7 +291,7 @@ class Search:
                     name=name,
                     providers=providers,
                     candidates=candidate_order.in_order(candidates, providers, policy_of),
-                    aggregates=asked.aggregates.of_host(name),
+                    aggregates=request.aggregates.of_host(name),
                     instances=frozenset(i for i, roots in living.items() if root in roots),
                     announcement=announced,
                     alive=alive,

@@ -79,12 +79,12 @@ def _choices(
     return combinations(usable, count)
 
 
-def _parts(chosen: Sequence[ProviderSummary], needs: dict[str, int]) -> MutableAmounts:
-    parts: MutableAmounts = {cell.uuid: {} for cell in chosen}
+def _parts(providers: Sequence[ProviderSummary], needs: dict[str, int]) -> MutableAmounts:
+    parts: MutableAmounts = {cell.uuid: {} for cell in providers}
     for name, amount in needs.items():
         remaining_amount = amount
-        for index, cell in enumerate(chosen):
-            later = len(chosen) - index - 1
+        for index, cell in enumerate(providers):
+            later = len(providers) - index - 1
             part = min(cell.free(name), remaining_amount - later)
             parts[cell.uuid][name] = part
             remaining_amount -= part

@@ -99,7 +99,9 @@ class DeviceFaults:
         members = tree.get_provider_uuids(root_uuid)
         marked = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
         self._ledger.change_faults(
-            seen={uuid: self._boot for uuid in marked if uuid not in marks or uuid in taken_off},
+            seen_faults={
+                uuid: self._boot for uuid in marked if uuid not in marks or uuid in taken_off
+            },
             forgotten=[uuid for uuid in members if uuid in known_uuids and uuid not in marked],
         )
 

@@ -264,9 +264,9 @@ class NodePass:
             self._ledger.remember_providers(added=(), removed=[target.uuid])
             raise
 
-    def _follow_name(self, wanted: ProviderTree, target: PassTarget) -> None:
+    def _follow_name(self, wanted_tree: ProviderTree, target: PassTarget) -> None:
         """Rename the root and what is named after it when the host has another name now."""
-        known_as = wanted.data(target.uuid).name
+        known_as = wanted_tree.data(target.uuid).name
         if known_as == target.name:
             return
         if not target.rename_allowed:
@@ -279,27 +279,30 @@ class NodePass:
         if holder is not None:
             # placement would refuse the root and take its children, whose names are free
             raise self._name_taken(target.name, target.uuid, holder.uuid)
-        names = {uuid: wanted.data(uuid).name for uuid in wanted.get_provider_uuids(target.uuid)}
+        names = {
+            uuid: wanted_tree.data(uuid).name
+            for uuid in wanted_tree.get_provider_uuids(target.uuid)
+        }
         LOG.info(
             "The host %s is named %s now; its resource providers are renamed.",
             known_as,
             target.name,
         )
         for uuid, name in identity.renamed(names, known_as, target.name).items():
-            wanted.rename(uuid, name)
+            wanted_tree.rename(uuid, name)
 
     def _ask_driver(
         self,
-        wanted: ProviderTree,
+        wanted_tree: ProviderTree,
         target: PassTarget,
         allocations: reshape_check.Allocations | None,
     ) -> None:
         try:
             if allocations is None:
                 # an out-of-tree driver may not know the third argument
-                self._driver.update_provider_tree(wanted, target.name)
+                self._driver.update_provider_tree(wanted_tree, target.name)
             else:
-                self._driver.update_provider_tree(wanted, target.name, allocations=allocations)
+                self._driver.update_provider_tree(wanted_tree, target.name, allocations=allocations)
         except errors.ReshapeNeeded as error:
             if allocations is None:
                 raise
@@ -307,38 +310,38 @@ class NodePass:
                 f"The driver asked for a reshape of node {target.name} while it was doing one: "
                 f"{error}. This is a defect of the driver; nothing was sent to placement."
             ) from error
-        if not wanted.exists(target.uuid) or wanted.data(target.uuid).name != target.name:
+        if not wanted_tree.exists(target.uuid) or wanted_tree.data(target.uuid).name != target.name:
             raise errors.InvalidInput(
                 f"The driver removed or renamed the root of node {target.name}, which is not its "
                 "to change. This is a defect of the driver; nothing was sent to placement."
             )
 
     def _add_what_is_ours(
-        self, base: ProviderTree, wanted: ProviderTree, target: PassTarget
+        self, base: ProviderTree, wanted_tree: ProviderTree, target: PassTarget
     ) -> None:
         is_ours = self._owner_of(base)
-        made = {uuid for uuid in wanted.get_provider_uuids() if not base.exists(uuid)}
+        made = {uuid for uuid in wanted_tree.get_provider_uuids() if not base.exists(uuid)}
         kept_uuids = {
             uuid
-            for uuid in wanted.get_provider_uuids(target.uuid)
+            for uuid in wanted_tree.get_provider_uuids(target.uuid)
             if base.exists(uuid) and is_ours(uuid)
         }
         agent_traits.synchronise(
-            wanted,
+            wanted_tree,
             target.uuid,
             capabilities=self._driver.capabilities_as_traits(),
             enabled=target.enabled,
             owned=made | kept_uuids | {target.uuid},
         )
 
-    def _normalised(self, wanted: ProviderTree, target: PassTarget) -> list[Exception]:
+    def _normalised(self, wanted_tree: ProviderTree, target: PassTarget) -> list[Exception]:
         own = [
             uuid
-            for uuid in wanted.get_provider_uuids(target.uuid)
-            if SHARING_TRAIT not in wanted.data(uuid).traits
+            for uuid in wanted_tree.get_provider_uuids(target.uuid)
+            if SHARING_TRAIT not in wanted_tree.data(uuid).traits
         ]
         problems: list[Exception] = []
-        for corrected in normalise(wanted, own):
+        for corrected in normalise(wanted_tree, own):
             if corrected.kind is Correction.RESERVE_CLAMPED:
                 problems.append(errors.InvalidConfiguration(corrected.message))
             else:

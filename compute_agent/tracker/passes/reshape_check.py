@@ -31,7 +31,7 @@ def editable(allocations: Mapping[str, Mapping[str, Any]]) -> Allocations:
 
 def check(
     base: ProviderTree,
-    wanted: ProviderTree,
+    wanted_tree: ProviderTree,
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
     root_uuid: str,
@@ -42,26 +42,29 @@ def check(
     :param after: as the driver left them; consumers it dropped are taken as unchanged.
     :raises ReshapeFailed: everything that is wrong, naming consumers, providers and classes.
     """
-    own = {*base.get_provider_uuids(root_uuid), *wanted.get_provider_uuids(root_uuid)}
+    own = {*base.get_provider_uuids(root_uuid), *wanted_tree.get_provider_uuids(root_uuid)}
     complete = {**before, **after}
     faults = [
-        *_sharing_faults(base, wanted),
+        *_sharing_faults(base, wanted_tree),
         *_consumer_faults(
-            before, after, own, Exchanges.of(base, wanted, root_uuid, _newly_counted(base, wanted))
+            before,
+            after,
+            own,
+            Exchanges.of(base, wanted_tree, root_uuid, _newly_counted(base, wanted_tree)),
         ),
-        *_capacity_faults(wanted, before, complete, own),
+        *_capacity_faults(wanted_tree, before, complete, own),
     ]
     if faults:
         raise errors.ReshapeFailed("; ".join(faults))
 
 
-def _sharing_faults(base: ProviderTree, wanted: ProviderTree) -> list[str]:
+def _sharing_faults(base: ProviderTree, wanted_tree: ProviderTree) -> list[str]:
     faults = []
     for root in base.roots:
         if SHARING_TRAIT not in root.traits:
             continue
-        if not wanted.exists(root.uuid) or not equal_inventories(
-            root.inventory, wanted.data(root.uuid).inventory
+        if not wanted_tree.exists(root.uuid) or not equal_inventories(
+            root.inventory, wanted_tree.data(root.uuid).inventory
         ):
             faults.append(
                 f"inventory of the sharing provider {root.name} ({root.uuid}) would move; its "
@@ -95,22 +98,22 @@ def _consumer_faults(
     return faults
 
 
-def _newly_counted(base: ProviderTree, wanted: ProviderTree) -> Units:
+def _newly_counted(base: ProviderTree, wanted_tree: ProviderTree) -> Units:
     """Return the PCI devices, as provider and class, that placement did not count until now.
 
     Guests may hold some already; they get allocations, where nothing else about them changes.
     """
     return frozenset(
         (uuid, resource_class)
-        for uuid in wanted.get_provider_uuids()
-        if MANAGED in wanted.data(uuid).traits
-        for resource_class in wanted.data(uuid).inventory
+        for uuid in wanted_tree.get_provider_uuids()
+        if MANAGED in wanted_tree.data(uuid).traits
+        for resource_class in wanted_tree.data(uuid).inventory
         if not base.exists(uuid) or resource_class not in base.data(uuid).inventory
     )
 
 
 def _capacity_faults(
-    wanted: ProviderTree,
+    wanted_tree: ProviderTree,
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
     own: Collection[str],
@@ -126,20 +129,22 @@ def _capacity_faults(
                 used[uuid, resource_class] += amount
                 if was.get(uuid, {}).get(resource_class) != amount:
                     touched[uuid, resource_class].append((consumer, amount))
-    faults = _lost_inventory(wanted, used)
+    faults = _lost_inventory(wanted_tree, used)
     for (uuid, resource_class), holders in touched.items():
-        if wanted.exists(uuid) and resource_class in wanted.data(uuid).inventory:
+        if wanted_tree.exists(uuid) and resource_class in wanted_tree.data(uuid).inventory:
             faults.extend(
-                _record_faults(wanted, uuid, resource_class, holders, used[uuid, resource_class])
+                _record_faults(
+                    wanted_tree, uuid, resource_class, holders, used[uuid, resource_class]
+                )
             )
     return faults
 
 
-def _lost_inventory(wanted: ProviderTree, used: Counter[tuple[str, str]]) -> list[str]:
+def _lost_inventory(wanted_tree: ProviderTree, used: Counter[tuple[str, str]]) -> list[str]:
     faults = []
     for (uuid, resource_class), amount in used.items():
-        name = wanted.data(uuid).name if wanted.exists(uuid) else uuid
-        if not wanted.exists(uuid) or resource_class not in wanted.data(uuid).inventory:
+        name = wanted_tree.data(uuid).name if wanted_tree.exists(uuid) else uuid
+        if not wanted_tree.exists(uuid) or resource_class not in wanted_tree.data(uuid).inventory:
             faults.append(
                 f"{amount} of {resource_class} are allocated on provider {name}, which would have "
                 "none of it"
@@ -148,13 +153,13 @@ def _lost_inventory(wanted: ProviderTree, used: Counter[tuple[str, str]]) -> lis
 
 
 def _record_faults(
-    wanted: ProviderTree,
+    wanted_tree: ProviderTree,
     uuid: str,
     resource_class: str,
     holders: list[tuple[str, int]],
     used: int,
 ) -> list[str]:
-    provider = wanted.data(uuid)
+    provider = wanted_tree.data(uuid)
     record = provider.inventory[resource_class]
     faults = []
     if used > capacity(record):

@@ -48,10 +48,10 @@ class Exchanges:
 
     @classmethod
     def of(
-        cls, base: ProviderTree, wanted: ProviderTree, root_uuid: str, newly_counted: Units
+        cls, base: ProviderTree, wanted_tree: ProviderTree, root_uuid: str, newly_counted: Units
     ) -> Exchanges:
         """Compare the tree of one root before and after."""
-        before, after = _totals(base, root_uuid), _totals(wanted, root_uuid)
+        before, after = _totals(base, root_uuid), _totals(wanted_tree, root_uuid)
         going, coming = frozenset(before.keys() - after), frozenset(after.keys() - before)
         anywhere = {new for _uuid, new in coming - newly_counted if _is_of_devices(new)}
         links = [CPUS]

@@ -78,28 +78,37 @@ def is_cell(provider: ProviderData, root_name: str) -> bool:
 
 
 def _by_uuid(
-    wanted: WantedProvider, root_uuid: str, _root_name: str, free: Mapping[str, ProviderData]
+    wanted_provider: WantedProvider,
+    root_uuid: str,
+    _root_name: str,
+    free: Mapping[str, ProviderData],
 ) -> str | None:
-    uuid = child_uuid(root_uuid, wanted.key)
+    uuid = child_uuid(root_uuid, wanted_provider.key)
     return uuid if uuid in free else None
 
 
 def _by_name(
-    wanted: WantedProvider, _root_uuid: str, _root_name: str, free: Mapping[str, ProviderData]
+    wanted_provider: WantedProvider,
+    _root_uuid: str,
+    _root_name: str,
+    free: Mapping[str, ProviderData],
 ) -> str | None:
-    return next((uuid for uuid, p in free.items() if p.name == wanted.name), None)
+    return next((uuid for uuid, p in free.items() if p.name == wanted_provider.name), None)
 
 
 def _by_address(
-    wanted: WantedProvider, _root_uuid: str, root_name: str, free: Mapping[str, ProviderData]
+    wanted_provider: WantedProvider,
+    _root_uuid: str,
+    root_name: str,
+    free: Mapping[str, ProviderData],
 ) -> str | None:
-    if wanted.address is None:
+    if wanted_provider.address is None:
         return None
     return next(
         (
             uuid
             for uuid, p in free.items()
-            if names.device_address(root_name, p.name) == wanted.address
+            if names.device_address(root_name, p.name) == wanted_provider.address
         ),
         None,
     )

@@ -85,11 +85,11 @@ def apply_layout(
     layout: HostLayout,
     identities: Identities,
     ratios: Ratios,
-    held: Held,
+    held_units: Held,
 ) -> tuple[KeptInventory, ...]:
     """Edit `tree` in place.
 
-    :param held: what consumers hold of a provider; asked only about what would be taken away.
+    :param held_units: what consumers hold of a provider; asked only about what would be taken away.
     :returns: what stays because it is held, in the order of the tree.
     """
     kept_records: list[KeptInventory] = []
@@ -99,8 +99,8 @@ def apply_layout(
         if not tree.exists(uuid):
             name = _free_name(tree, wanted_provider.name, wanted_provider.key)
             tree.new_child(name, identities.uuids[wanted_provider.parent], uuid=uuid)
-        kept_records.extend(_write(tree, uuid, wanted_provider, ratios, held))
-    kept_records.extend(_take_away(tree, layout, identities, held))
+        kept_records.extend(_write(tree, uuid, wanted_provider, ratios, held_units))
+    kept_records.extend(_take_away(tree, layout, identities, held_units))
     return tuple(kept_records)
 
 
@@ -145,43 +145,45 @@ def _free_name(tree: ProviderTree, name: str, key: str) -> str:
 
 
 def _write(
-    tree: ProviderTree, uuid: str, wanted: WantedProvider, ratios: Ratios, held: Held
+    tree: ProviderTree, uuid: str, wanted_provider: WantedProvider, ratios: Ratios, held_units: Held
 ) -> list[KeptInventory]:
     provider = tree.data(uuid)
-    units = {rc: names for rc, names in wanted.units.items() if rc in wanted.inventory}
+    units = {
+        rc: names for rc, names in wanted_provider.units.items() if rc in wanted_provider.inventory
+    }
     inventory: dict[str, InventoryRecord] = {}
-    is_broken = UNHEALTHY in provider.traits | wanted.traits
-    for resource_class, record in wanted.inventory.items():
-        stored = _stored(provider, resource_class, wanted)
+    is_broken = UNHEALTHY in provider.traits | wanted_provider.traits
+    for resource_class, record in wanted_provider.inventory.items():
+        stored = _stored(provider, resource_class, wanted_provider)
         ratio = ratios.of(resource_class, record, stored)
         inventory[resource_class] = _record(
-            provider, resource_class, record, stored, ratio, held, is_broken=is_broken
+            provider, resource_class, record, stored, ratio, held_units, is_broken=is_broken
         )
     gone_classes = {
         rc: record
         for rc, record in provider.inventory.items()
-        if rc not in inventory and (wanted.address is not None or is_of_layout(rc))
+        if rc not in inventory and (wanted_provider.address is not None or is_of_layout(rc))
     }
-    leftover = _held_records(gone_classes, held(uuid)) if gone_classes else {}
+    leftover = _held_records(gone_classes, held_units(uuid)) if gone_classes else {}
     tree.update_inventory(uuid, {**inventory, **leftover})
     tree.update_resources(
         uuid,
         {
             rc: [
-                Resource(uuid, rc, name, UNMANAGED if name in wanted.unmanaged else None)
+                Resource(uuid, rc, name, UNMANAGED if name in wanted_provider.unmanaged else None)
                 for name in names
             ]
             for rc, names in units.items()
         },
     )
-    absent = {*wanted.absent_traits, MISSING} - wanted.traits
+    absent = {*wanted_provider.absent_traits, MISSING} - wanted_provider.traits
     absent.update(
         trait
-        for trait in provider.traits - wanted.traits
-        if trait.startswith(wanted.absent_prefixes)
+        for trait in provider.traits - wanted_provider.traits
+        if trait.startswith(wanted_provider.absent_prefixes)
     )
-    owner = () if wanted.is_root else (OWNER_NOVA,)
-    tree.add_traits(uuid, *sorted(wanted.traits), *owner)
+    owner = () if wanted_provider.is_root else (OWNER_NOVA,)
+    tree.add_traits(uuid, *sorted(wanted_provider.traits), *owner)
     tree.remove_traits(uuid, *absent)
     return [
         KeptInventory(provider.name, rc, int(record["total"])) for rc, record in leftover.items()
@@ -189,15 +191,17 @@ def _write(
 
 
 def _stored(
-    provider: ProviderData, resource_class: str, wanted: WantedProvider
+    provider: ProviderData, resource_class: str, wanted_provider: WantedProvider
 ) -> InventoryRecord | None:
     """Return what placement has of a class, perhaps under another name (see `reshape.renames`)."""
     for name in (resource_class, other_spelling(resource_class)):
-        if name in provider.inventory and (name == resource_class or name not in wanted.inventory):
+        if name in provider.inventory and (
+            name == resource_class or name not in wanted_provider.inventory
+        ):
             return provider.inventory[name]
-    record = wanted.inventory[resource_class]
+    record = wanted_provider.inventory[resource_class]
     lost_records = [
-        stored for rc, stored in provider.inventory.items() if rc not in wanted.inventory
+        stored for rc, stored in provider.inventory.items() if rc not in wanted_provider.inventory
     ]
     if record.keep_reserved and len(lost_records) == 1 and lost_records[0]["total"] == record.total:
         return lost_records[0]
@@ -207,33 +211,40 @@ def _stored(
 def _record(
     provider: ProviderData,
     resource_class: str,
-    wanted: WantedRecord,
+    wanted_record: WantedRecord,
     stored: InventoryRecord | None,
     ratio: float,
-    held: Held,
+    held_units: Held,
     *,
     is_broken: bool,
 ) -> InventoryRecord:
-    reserved = wanted.reserved
-    used_up = wanted.reserve_when_held
-    if stored and wanted.keep_reserved and (MISSING not in provider.traits or used_up):
+    reserved = wanted_record.reserved
+    used_up = wanted_record.reserve_when_held
+    if stored and wanted_record.keep_reserved and (MISSING not in provider.traits or used_up):
         reserved = int(stored["reserved"])
-    if is_broken and wanted.ratio is not None:
-        reserved = wanted.total
-    if used_up and stored and reserved < wanted.total and held(provider.uuid).get(resource_class):
-        reserved = wanted.total
+    if is_broken and wanted_record.ratio is not None:
+        reserved = wanted_record.total
+    if (
+        used_up
+        and stored
+        and reserved < wanted_record.total
+        and held_units(provider.uuid).get(resource_class)
+    ):
+        reserved = wanted_record.total
     return {
-        "total": wanted.total,
-        "reserved": min(reserved, wanted.total),
-        "min_unit": wanted.min_unit,
-        "max_unit": wanted.total if wanted.max_unit is None else wanted.max_unit,
-        "step_size": wanted.step_size,
+        "total": wanted_record.total,
+        "reserved": min(reserved, wanted_record.total),
+        "min_unit": wanted_record.min_unit,
+        "max_unit": wanted_record.total
+        if wanted_record.max_unit is None
+        else wanted_record.max_unit,
+        "step_size": wanted_record.step_size,
         "allocation_ratio": ratio,
     }
 
 
 def _take_away(
-    tree: ProviderTree, layout: HostLayout, identities: Identities, held: Held
+    tree: ProviderTree, layout: HostLayout, identities: Identities, held_units: Held
 ) -> list[KeptInventory]:
     """Remove owned providers that are no longer wanted, children first."""
     kept_records: list[KeptInventory] = []
@@ -243,7 +254,7 @@ def _take_away(
             continue
         leftover = {}
         if provider.inventory:
-            leftover = _held_records(provider.inventory, held(provider.uuid))
+            leftover = _held_records(provider.inventory, held_units(provider.uuid))
         if not leftover and not tree.children(provider.uuid):
             tree.remove(provider.uuid)
             continue
@@ -257,10 +268,17 @@ def _take_away(
     return kept_records[::-1]
 
 
-def _held_records(records: Inventory, held: Mapping[str, int]) -> dict[str, InventoryRecord]:
+def _held_records(
+    records: Inventory, held_amounts: Mapping[str, int]
+) -> dict[str, InventoryRecord]:
     """Return records shrunk to what is held, all of it reserved."""
     return {
-        rc: {**record, "total": held[rc], "reserved": held[rc], "max_unit": held[rc]}
+        rc: {
+            **record,
+            "total": held_amounts[rc],
+            "reserved": held_amounts[rc],
+            "max_unit": held_amounts[rc],
+        }
         for rc, record in records.items()
-        if held.get(rc)
+        if held_amounts.get(rc)
     }

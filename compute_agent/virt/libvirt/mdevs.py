@@ -146,7 +146,7 @@ def steps(
 
 def _again(
     guest: Guest,
-    gone: list[str],
+    gone_mdevs: list[str],
     own: list[PciAddress | None],
     places: tuple[Place, ...],
     free: dict[PciAddress, int],
@@ -159,7 +159,7 @@ def _again(
     parents = [unit.partition("/")[0] for unit in units if "/" in unit]
     remaining_places = Counter(parents)
     remaining_places.subtract(str(parent) for parent in own)
-    for uuid in gone:
+    for uuid in gone_mdevs:
         candidates = [
             place
             for place in places

@@ -98,11 +98,11 @@ class _GpusOfSituation:
                 stored[address] = provider
         return cls(situation, counting, frozenset({VGPU, *(c for c in classes if c)}), stored)
 
-    def unit(self, wanted: WantedProvider) -> Unit:
-        resource_class = _vgpu_class(wanted)
+    def unit(self, wanted_provider: WantedProvider) -> Unit:
+        resource_class = _vgpu_class(wanted_provider)
         if resource_class is None:
-            raise ValueError(f"{wanted.name} does not count vGPUs")
-        return Unit(self.situation.identities.uuids[wanted.key], resource_class)
+            raise ValueError(f"{wanted_provider.name} does not count vGPUs")
+        return Unit(self.situation.identities.uuids[wanted_provider.key], resource_class)
 
     def wanted_vfs(self, gpu: PhysicalGpu) -> dict[PciAddress, WantedProvider]:
         return {
@@ -139,8 +139,8 @@ class _GpusOfSituation:
         return [uuid for uuid in uuids if not self.situation.tree.exists(uuid)]
 
 
-def _vgpu_class(wanted: WantedProvider) -> str | None:
-    classes = [rc for rc in wanted.inventory if not rc.startswith(_NOT_VGPU)]
+def _vgpu_class(wanted_provider: WantedProvider) -> str | None:
+    classes = [rc for rc in wanted_provider.inventory if not rc.startswith(_NOT_VGPU)]
     return classes[0] if len(classes) == 1 else None
 
 

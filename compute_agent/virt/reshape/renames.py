@@ -82,8 +82,8 @@ def _left_behind(
 
 def _pairs(
     situation: Situation,
-    wanted: WantedProvider,
-    lost: Collection[str],
+    wanted_provider: WantedProvider,
+    lost_classes: Collection[str],
     come: Collection[str],
     stored: Inventory | None = None,
 ) -> Iterator[tuple[str, str]]:
@@ -91,32 +91,34 @@ def _pairs(
 
     :param stored: the records; without them a total cannot differ.
     """
-    spelt = [(old, new) for old in lost if (new := other_spelling(old)) in come]
+    spelt = [(old, new) for old in lost_classes if (new := other_spelling(old)) in come]
     yield from spelt
-    if wanted.address is None:
+    if wanted_provider.address is None:
         return
-    remaining_classes = [rc for rc in lost if rc not in {old for old, _new in spelt}]
+    remaining_classes = [rc for rc in lost_classes if rc not in {old for old, _new in spelt}]
     arrived = [rc for rc in come if rc not in {new for _old, new in spelt}]
     for kind in _Kind:
-        olds = [rc for rc in remaining_classes if _kind(rc, situation, wanted) is kind]
-        news = [rc for rc in arrived if _kind(rc, situation, wanted) is kind]
+        olds = [rc for rc in remaining_classes if _kind(rc, situation, wanted_provider) is kind]
+        news = [rc for rc in arrived if _kind(rc, situation, wanted_provider) is kind]
         if len(olds) != 1 or len(news) != 1:
             continue
         old, new = olds[0], news[0]
-        same_number = stored is None or stored[old]["total"] == wanted.inventory[new].total
-        if same_number and _may_be(old, situation, wanted.units.get(new, ())):
+        same_number = stored is None or stored[old]["total"] == wanted_provider.inventory[new].total
+        if same_number and _may_be(old, situation, wanted_provider.units.get(new, ())):
             yield old, new
 
 
-def _kind(resource_class: str, situation: Situation, wanted: WantedProvider) -> _Kind | None:
+def _kind(
+    resource_class: str, situation: Situation, wanted_provider: WantedProvider
+) -> _Kind | None:
     """None: other classes never take the place of this one."""
     if resource_class.startswith(_NEVER):
         return None
     if resource_class.startswith(_WHOLE_DEVICES):
         return _Kind.PCI
-    traits = wanted.traits
-    if resource_class not in wanted.inventory:
-        uuid = situation.identities.uuids[wanted.key]
+    traits = wanted_provider.traits
+    if resource_class not in wanted_provider.inventory:
+        uuid = situation.identities.uuids[wanted_provider.key]
         traits = situation.tree.data(uuid).traits if situation.tree.exists(uuid) else traits
     return _Kind.PCI if MANAGED in traits else _Kind.VGPU
 

@@ -76,13 +76,13 @@ def _count(lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
         metrics.CANDIDATES_LOST.labels(cause).inc()
 
 
-def _shown(lost: store_errors.LostCandidate) -> dict[str, Any]:
+def _shown(lost_candidate: store_errors.LostCandidate) -> dict[str, Any]:
     shown = {
-        "candidate": lost.position,
-        "provider": lost.provider,
-        "resource_class": lost.resource_class,
-        "asked": lost.asked,
-        "free": lost.free,
-        "reason": lost.reason,
+        "candidate": lost_candidate.position,
+        "provider": lost_candidate.provider,
+        "resource_class": lost_candidate.resource_class,
+        "asked": lost_candidate.asked,
+        "free": lost_candidate.free,
+        "reason": lost_candidate.reason,
     }
     return {name: value for name, value in shown.items() if value is not None}

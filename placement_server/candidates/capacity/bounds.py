@@ -186,40 +186,40 @@ def _largest_that(fits: Callable[[IntArray], BoolArray], high: IntArray) -> IntA
 
 
 def fewest_claims(
-    groups: Groups, units: IntArray, needed: int, per_claim: IntArray, most: IntArray
+    groups: Groups, units: IntArray, needed_count: int, per_claim: IntArray, most: IntArray
 ) -> IntArray:
     """Return after how many claims at the least no other fits, by group.
 
     :param units: what each row has.
-    :param needed: units of a claim, wherever they are.
+    :param needed_count: units of a claim, wherever they are.
     :param per_claim: so many units of a row are certain to serve one claim, if it has them.
     :param most: the most units of a row that one claim uses up.
     """
-    used_up = groups.total(units) - _left(groups, units, np.minimum(units, per_claim), needed)
-    by_sum = -(-used_up // needed)
+    used_up = groups.total(units) - _left(groups, units, np.minimum(units, per_claim), needed_count)
+    by_sum = -(-used_up // needed_count)
     # Fewer rows than a claim has units can have something left.
-    low: IntArray = np.maximum(by_sum, _largest(groups, -(-units // most), needed))
+    low: IntArray = np.maximum(by_sum, _largest(groups, -(-units // most), needed_count))
     return np.minimum(low, MOST)
 
 
-def most_claims(groups: Groups, units: IntArray, needed: int, most: IntArray) -> IntArray:
+def most_claims(groups: Groups, units: IntArray, needed_count: int, most: IntArray) -> IntArray:
     """Return the most claims that fit, by group; the parameters as for :func:`fewest_claims`."""
 
     def fits(claims: IntArray) -> BoolArray:
         placed = np.minimum(units, most * claims[groups.key])
-        return groups.total(placed) >= needed * claims
+        return groups.total(placed) >= needed_count * claims
 
-    return _largest_that(fits, np.minimum(groups.total(units) // needed, MOST))
+    return _largest_that(fits, np.minimum(groups.total(units) // needed_count, MOST))
 
 
-def _left(groups: Groups, units: IntArray, costs: IntArray, needed: int) -> IntArray:
+def _left(groups: Groups, units: IntArray, costs: IntArray, needed_count: int) -> IntArray:
     """Return the most units that rows can have left, within costs of less than a claim."""
     worth = (units << _PRECISION) // np.maximum(costs, 1)
     order = groups.descending(worth)
     cost = costs[order]
     before = np.cumsum(cost) - cost
     spent = before - before[groups.edges[:-1][groups.key[order]]]
-    taken_items = np.clip(needed - 1 - spent, 0, cost)
+    taken_items = np.clip(needed_count - 1 - spent, 0, cost)
     # A part of a row is worth its share; rounded up: too much may be left, and not too little.
     units_left = -(-(units[order] * taken_items) // np.maximum(cost, 1))
     sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(units_left)))

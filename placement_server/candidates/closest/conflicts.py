@@ -70,7 +70,7 @@ class SmallestSets(Generic[C]):
         return self._narrowed(made, others, [], others, is_new=False)
 
     def _narrowed(
-        self, made: list[C], others: list[C], kept: list[C], among: list[C], *, is_new: bool
+        self, made: list[C], others: list[C], kept_changes: list[C], among: list[C], *, is_new: bool
     ) -> list[C]:
         """Return the least of some changes that is a conflict together with those kept.
 
@@ -79,12 +79,14 @@ class SmallestSets(Generic[C]):
         :param is_new: whether more is kept than when that was last tried.
         """
         if is_new:
-            keeping = set(kept)
+            keeping = set(kept_changes)
             if not self._enough([*made, *(change for change in others if change not in keeping)]):
                 return []
         if len(among) == 1:
             return among
         first, second = among[: len(among) // 2], among[len(among) // 2 :]
-        of_second = self._narrowed(made, others, [*kept, *first], second, is_new=True)
-        of_first = self._narrowed(made, others, [*kept, *of_second], first, is_new=bool(of_second))
+        of_second = self._narrowed(made, others, [*kept_changes, *first], second, is_new=True)
+        of_first = self._narrowed(
+            made, others, [*kept_changes, *of_second], first, is_new=bool(of_second)
+        )
         return [*of_first, *of_second]

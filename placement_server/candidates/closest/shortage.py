@@ -143,16 +143,16 @@ class _Shortages:
             share = np.minimum(share, share_too)
         return fits, share
 
-    def _fitting_class(self, class_id: int, asked: int) -> tuple[BoolArray, Shares]:
-        known_class = self._fits.get((class_id, asked))
+    def _fitting_class(self, class_id: int, amount: int) -> tuple[BoolArray, Shares]:
+        known_class = self._fits.get((class_id, amount))
         if known_class is not None:
             return known_class
         view = self._index.classes[class_id]
-        fits = view.mask(self._index.size, view.fits(asked))
+        fits = view.mask(self._index.size, view.fits(amount))
         share = np.zeros(self._index.size)
         # An integer of any size may be asked for; there is no float for the largest.
-        share[view.slot] = np.clip(view.fit / float(min(asked, 2**62)), 0.0, 1.0)
-        self._fits[class_id, asked] = fits, share
+        share[view.slot] = np.clip(view.fit / float(min(amount, 2**62)), 0.0, 1.0)
+        self._fits[class_id, amount] = fits, share
         return fits, share
 
     def _of_trees(self, lacks: list[_Lack]) -> Shares:

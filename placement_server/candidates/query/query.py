@@ -300,9 +300,9 @@ def _check_shape(
     _check_suffixes(named, groups, "same_subtree")
 
 
-def _check_suffixes(named: Iterable[str], groups: list[RequestGroup], key: str) -> None:
+def _check_suffixes(names: Iterable[str], groups: list[RequestGroup], key: str) -> None:
     suffixes = [group.suffix for group in groups]
-    unknown = [suffix for suffix in dict.fromkeys(named) if suffix not in suffixes]
+    unknown = [suffix for suffix in dict.fromkeys(names) if suffix not in suffixes]
     if unknown:
         raise QueryError(
             f"Real suffixes should be specified in `{key}`: {unknown} not found in {suffixes}.",

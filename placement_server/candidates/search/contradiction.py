@@ -51,18 +51,18 @@ def narrow_to_subtrees(plan: Plan, problem: Problem) -> Problem:
 
 
 def have_distinct_providers(
-    plan: Plan, eligible: Sequence[int], items: Iterable[int], used: int = 0, named: int = 0
+    plan: Plan, eligible: Sequence[int], items: Iterable[int], used: int = 0, named_count: int = 0
 ) -> bool:
     """Check that the isolated ones among some items can each have a provider of its own.
 
     :param used: the positions taken already, which no named item may take.
-    :param named: those of them that no other item may take.
+    :param named_count: those of them that no other item may take.
     """
     needs: dict[int, int] = {}
     for number in items:
         item = plan.items[number]
         if item.named or (plan.isolated and item.suffixed):
-            free = eligible[number] & ~(used if item.named else named)
+            free = eligible[number] & ~(used if item.named else named_count)
             needs[free] = needs.get(free, 0) + 1
     if not needs or (len(needs) == 1 and all(m.bit_count() >= n for m, n in needs.items())):
         return True

@@ -50,12 +50,12 @@ class LookAhead:
                 tops[number] |= eligible[item]
             self.coming_tops[step] = tops
 
-    def is_hopeless(self, step: int, covered: int, used: int, named: int) -> bool:
+    def is_hopeless(self, step: int, covered: int, used: int, named_count: int) -> bool:
         """Check what the items from this step on need together.
 
         :param covered: the required terms that are met already.
         :param used: the positions that isolated items may not take.
-        :param named: those of them that no item may take.
+        :param named_count: those of them that no item may take.
         """
         terms = self.problem.terms
         if terms and (covered | self._coming_terms[step]) != terms:
@@ -63,7 +63,9 @@ class LookAhead:
         if not self._match_again or self.order.is_symmetric[step]:
             return False
         items = self.order.sequence[step:]
-        return not have_distinct_providers(self.plan, self.problem.eligible, items, used, named)
+        return not have_distinct_providers(
+            self.plan, self.problem.eligible, items, used, named_count
+        )
 
     def terms_due(self, step: int, covered: int) -> int:
         """Return the required terms that only the item of this step can still meet."""

@@ -12,14 +12,14 @@ def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Itera
 
     :param symmetric_items: sets of items that may be exchanged with each other.
     """
-    return _permuted(symmetric_items, list(placement), 0, changed=False)
+    return _permuted(symmetric_items, list(placement), 0, has_changed=False)
 
 
 def _permuted(
-    symmetric_items: SymmetricItems, placed: list[int], at: int, *, changed: bool
+    symmetric_items: SymmetricItems, placed: list[int], at: int, *, has_changed: bool
 ) -> Iterator[Positions]:
     if at == len(symmetric_items):
-        if changed:
+        if has_changed:
             yield tuple(placed)
         return
     items = symmetric_items[at]
@@ -28,7 +28,7 @@ def _permuted(
         for item, position in zip(items, arrangement, strict=True):
             placed[item] = position
         yield from _permuted(
-            symmetric_items, placed, at + 1, changed=changed or arrangement != original
+            symmetric_items, placed, at + 1, has_changed=has_changed or arrangement != original
         )
     for item, position in zip(items, original, strict=True):
         placed[item] = position

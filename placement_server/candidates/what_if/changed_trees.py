@@ -49,7 +49,8 @@ _BETWEEN_TICKS: Final = 64
 class ChangedTrees:
     """Trees of one state of the index with changes made to them.
 
-    :param held: what the consumers to be released hold, as of the same moment as the index.
+    :param held_allocations: what the consumers to be released hold, as of the same moment as
+        the index.
     :param account: counts the rows that are kept.
     :param stored_ratio: an allocation ratio as the database returns it.
     :param reserved_may_equal_total: whether an inventory may reserve all that it has.
@@ -58,7 +59,7 @@ class ChangedTrees:
     def __init__(
         self,
         index: Index,
-        held: Mapping[str, Sequence[Holding]],
+        held_allocations: Mapping[str, Sequence[Holding]],
         account: Account,
         *,
         stored_ratio: Callable[[float], float] = float,
@@ -66,7 +67,7 @@ class ChangedTrees:
     ) -> None:
         self._index = index
         self._ids = index.columns.provider_id.view()[: index.size]
-        self._held = dict(held)
+        self._held_allocations = dict(held_allocations)
         self._account = account
         self._stored_ratio = stored_ratio
         self._reserved_may_equal_total = reserved_may_equal_total
@@ -202,7 +203,9 @@ class ChangedTrees:
     @_make.register
     def _release(self, change: Release) -> None:
         holdings = [
-            holding for holding in self._held.pop(change.consumer, ()) if self._is_there(holding[0])
+            holding
+            for holding in self._held_allocations.pop(change.consumer, ())
+            if self._is_there(holding[0])
         ]
         if not holdings:
             raise UnknownInChange(f"Consumer {change.consumer} holds nothing.")
@@ -276,7 +279,11 @@ class ChangedTrees:
 
     def _places_held(self) -> dict[int, int]:
         """Return the ids of the roots of the providers that consumers to be released hold of."""
-        ids = {provider_id for holdings in self._held.values() for provider_id, *_ in holdings}
+        ids = {
+            provider_id
+            for holdings in self._held_allocations.values()
+            for provider_id, *_ in holdings
+        }
         if not ids:
             return {}
         slots = np.flatnonzero(np.isin(self._ids, list(ids))).astype(np.int32)

@@ -90,7 +90,7 @@ def carry_out(
     tx: WriteTransaction,
     context: WriteContext,
     requested: Sequence[Requested],
-    taken: Mapping[Key, Taken],
+    taken_amounts: Mapping[Key, Taken],
     *,
     raise_emptied: bool = True,
 ) -> None:
@@ -98,7 +98,7 @@ def carry_out(
 
     All providers of the context are locked, and their trees get change records.
 
-    :param taken: what the check returned for ``requested``.
+    :param taken_amounts: what the check returned for ``requested``.
     :raises LostRace: something is not as the context says any more.
     """
     given_back = sum_of_old(context.consumers)
@@ -111,7 +111,7 @@ def carry_out(
         Rise(provider_id, root_id, provider_id in raised)
         for provider_id, root_id in sorted(context.root_ids.items())
     ]
-    changes = claim_check.changes(taken, context.inventories, given_back)
+    changes = claim_check.changes(taken_amounts, context.inventories, given_back)
     settled = tx.settle(changes, rises)
     if settled.applied != len(changes):
         raise LostRace(
@@ -136,49 +136,49 @@ def _inventory_names(context: WriteContext, requested: Sequence[Requested]) -> s
     return listed([*names, *others], _SHOWN)
 
 
-def sum_of_old(seen: Sequence[SeenConsumer]) -> dict[Key, int]:
+def sum_of_old(consumers: Sequence[SeenConsumer]) -> dict[Key, int]:
     """Return the sums of the consumers' present allocations, by inventory."""
     sums: dict[Key, int] = {}
-    for consumer in seen:
+    for consumer in consumers:
         for provider_id, class_id, used in consumer.old:
             key = (provider_id, class_id)
             sums[key] = sums.get(key, 0) + used
     return sums
 
 
-def check_providers(seen: Sequence[SeenConsumer], provider_ids: Mapping[str, int]) -> None:
+def check_providers(consumers: Sequence[SeenConsumer], provider_ids: Mapping[str, int]) -> None:
     """Check that all providers of the request exist.
 
     :raises ProviderNotFound: for the first that does not.
     """
-    for consumer in seen:
+    for consumer in consumers:
         for uuid in consumer.write.allocations:
             if uuid not in provider_ids:
                 raise ProviderNotFound(uuid)
 
 
 def new_allocations(
-    tx: WriteTransaction, seen: Sequence[SeenConsumer], provider_ids: Mapping[str, int]
+    tx: WriteTransaction, consumers: Sequence[SeenConsumer], provider_ids: Mapping[str, int]
 ) -> list[Requested]:
     """Return all new allocations in the order of the request.
 
     :raises ResourceClassNotFound: classes do not exist.
     """
     names: dict[str, None] = {}
-    for consumer in seen:
+    for consumer in consumers:
         for amounts in consumer.write.allocations.values():
             names.update(dict.fromkeys(amounts))
     ids = class_ids(tx, list(names))
     return [
         Requested(consumer.write.uuid, uuid, provider_ids[uuid], name, ids[name], amount)
-        for consumer in seen
+        for consumer in consumers
         for uuid, amounts in consumer.write.allocations.items()
         for name, amount in amounts.items()
     ]
 
 
 def raised_providers(
-    seen: Sequence[SeenConsumer], requested: Sequence[Requested], *, emptied_too: bool = True
+    consumers: Sequence[SeenConsumer], requested: Sequence[Requested], *, emptied_too: bool = True
 ) -> set[int]:
     """Return the ids of the providers whose generation rises.
 
@@ -186,7 +186,7 @@ def raised_providers(
     """
     raised = {new.provider_id for new in requested}
     if emptied_too:
-        for consumer in seen:
+        for consumer in consumers:
             if not consumer.write.allocations:
                 raised.update(provider_id for provider_id, _, _ in consumer.old)
     return raised

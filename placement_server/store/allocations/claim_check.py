@@ -126,7 +126,7 @@ def _check_inventories_exist(
 
 
 def changes(
-    taken: Mapping[Key, Taken],
+    taken_amounts: Mapping[Key, Taken],
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
 ) -> list[InventoryChange]:
@@ -136,13 +136,13 @@ def changes(
     them also proves that the inventory is still the one that was checked.
     """
     changes = []
-    for key in sorted(taken.keys() | given_back.keys()):
+    for key in sorted(taken_amounts.keys() | given_back.keys()):
         inventory = inventories.get(key)
         if inventory is None:
             # an allocation without inventory, left by older software: nothing to give back to
             continue
         back = given_back.get(key, 0)
-        new = taken.get(key)
+        new = taken_amounts.get(key)
         if new is None:
             changes.append(InventoryChange(inventory.id, *key, -back))
         else:

@@ -92,12 +92,12 @@ def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
         tx.execute(_LOCK, {"uuids": uuids}).all()
 
 
-def check_generations(seen: Sequence[SeenConsumer]) -> None:
+def check_generations(consumers: Sequence[SeenConsumer]) -> None:
     """Check that the consumers have the generations that their writers expect.
 
     :raises ConsumerGenerationConflict: for the first that has another.
     """
-    for consumer in seen:
+    for consumer in consumers:
         expected = consumer.write.expected_generation
         if expected is ANY:
             continue
@@ -106,26 +106,26 @@ def check_generations(seen: Sequence[SeenConsumer]) -> None:
             raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected)
 
 
-def delete_allocations(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> None:
+def delete_allocations(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> None:
     """Delete the allocations of the consumers, without a change of the use of inventories.
 
     :raises LostRace: they are not those that were read.
     """
     deleted = 0
-    for uuids in chunks(sorted(consumer.write.uuid for consumer in seen if consumer.old)):
+    for uuids in chunks(sorted(consumer.write.uuid for consumer in consumers if consumer.old)):
         deleted += tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids}).rowcount
-    if deleted != sum(len(consumer.old) for consumer in seen):
+    if deleted != sum(len(consumer.old) for consumer in consumers):
         raise LostRace("The allocations of a consumer of the request changed since they were read.")
 
 
-def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Insertion:
+def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> Insertion:
     """Raise the generations of the consumers, or delete the records of those left without any.
 
     :returns: the new records, which are still to be inserted.
     :raises LostRace: a record is not the one that was read.
     """
-    _end(tx, [consumer for consumer in seen if not consumer.lives_on])
-    living = [consumer for consumer in seen if consumer.lives_on]
+    _end(tx, [consumer for consumer in consumers if not consumer.lives_on])
+    living = [consumer for consumer in consumers if consumer.lives_on]
     new: list[tuple[str, int, int, int | None, int]] = []
     raised: dict[_ConsumerChange, list[int]] = {}
     for consumer, (project_id, user_id, type_id) in zip(living, _owners(tx, living), strict=True):

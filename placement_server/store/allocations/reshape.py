@@ -202,11 +202,15 @@ def _interim(
 
 
 def _use_after(
-    stock: Mapping[Key, HeldInventory], taken: Mapping[Key, Taken], given_back: Mapping[Key, int]
+    stock: Mapping[Key, HeldInventory],
+    taken_amounts: Mapping[Key, Taken],
+    given_back: Mapping[Key, int],
 ) -> dict[Key, int]:
     """Return the use of each held inventory once the allocations have moved."""
     return {
-        key: inventory.used - given_back.get(key, 0) + (taken[key].total if key in taken else 0)
+        key: inventory.used
+        - given_back.get(key, 0)
+        + (taken_amounts[key].total if key in taken_amounts else 0)
         for key, inventory in stock.items()
     }
 

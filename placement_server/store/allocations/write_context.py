@@ -98,7 +98,7 @@ def _read_into(
 
 
 def _statement(
-    batches: Batches, consumers: Sequence[str], named: Sequence[str], *, in_use: bool
+    batches: Batches, consumers: Sequence[str], names: Sequence[str], *, in_use: bool
 ) -> tuple[str, tuple[object, ...]]:
     parts: list[str] = []
     parameters: list[object] = []
@@ -109,8 +109,8 @@ def _statement(
         if in_use:
             parts.append(f"{_IN_USE}{condition})")
             parameters += values
-    if named:
-        condition, values = batches.among(named)
+    if names:
+        condition, values = batches.among(names)
         parts.append(_NAMED + condition)
         parameters += values
     return " UNION ALL ".join(parts), tuple(parameters)

@@ -183,20 +183,20 @@ def hold_many(
 def write(
     tx: WriteTransaction,
     provider_id: int,
-    held: Mapping[int, HeldInventory],
+    held_inventories: Mapping[int, HeldInventory],
     records: Mapping[int, InventoryRecord],
 ) -> None:
     """Write inventories of one provider, by class id, as :func:`write_many` does."""
     write_many(
         tx,
-        {(provider_id, class_id): inventory for class_id, inventory in held.items()},
+        {(provider_id, class_id): inventory for class_id, inventory in held_inventories.items()},
         {(provider_id, class_id): record for class_id, record in records.items()},
     )
 
 
 def write_many(
     tx: WriteTransaction,
-    held: Mapping[tuple[int, int], HeldInventory],
+    held_inventories: Mapping[tuple[int, int], HeldInventory],
     records: Mapping[tuple[int, int], InventoryRecord],
 ) -> None:
     """Make held inventories equal to ``records`` and add the missing ones.
@@ -206,7 +206,7 @@ def write_many(
     given back meanwhile (see :func:`require_none`). Inventories without a record stay as they are.
     """
     values = [
-        (key, held.get(key), record, stored_ratio(tx, record.allocation_ratio))
+        (key, held_inventories.get(key), record, stored_ratio(tx, record.allocation_ratio))
         for key, record in sorted(records.items())
     ]
     updates = [
@@ -224,9 +224,9 @@ def write_many(
     tx.batches.insert_inventories(tx.connection, new, tx.now)
 
 
-def remove(tx: WriteTransaction, held: Collection[HeldInventory]) -> None:
+def remove(tx: WriteTransaction, held_inventories: Collection[HeldInventory]) -> None:
     """Delete held inventories, none of which may be in use."""
-    for ids in chunks(sorted(inventory.id for inventory in held)):
+    for ids in chunks(sorted(inventory.id for inventory in held_inventories)):
         tx.execute(_DELETE, {"ids": ids})
 
 

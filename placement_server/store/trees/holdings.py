@@ -84,7 +84,7 @@ def lock_and_read(
 
 def compare(
     write: HoldingsWrite,
-    seen: SeenConsumer,
+    consumer: SeenConsumer,
     record: ConsumerRecord | None,
     providers: Mapping[int, TreeProvider],
     class_ids: Mapping[str, int],
@@ -95,12 +95,12 @@ def compare(
     :raises TreeMalformed: a new consumer has no project or user.
     """
     old: Amounts = {}
-    for provider_id, class_id, used in seen.old:
+    for provider_id, class_id, used in consumer.old:
         if provider_id in providers:
             key = (providers[provider_id].uuid, class_id)
             old[key] = old.get(key, 0) + used
         else:
-            seen.keeps_others = True
+            consumer.keeps_others = True
     new = {
         (provider, class_ids[name]): amount
         for provider, amounts in write.amounts.items()
@@ -119,7 +119,7 @@ def compare(
             "allocations",
             write.uuid,
         )
-    seen.write = ConsumerWrite(
+    consumer.write = ConsumerWrite(
         write.uuid,
         write.amounts,
         project_id or "",
@@ -129,16 +129,16 @@ def compare(
     )
     changes = old != new or (
         record is not None
-        and seen.lives_on
+        and consumer.lives_on
         and (
             (record.project_id, record.user_id) != (project_id, user_id)
             or consumer_type not in (KEEP, record.consumer_type)
         )
     )
-    return HeldInTree(write, seen, old, new, changes)
+    return HeldInTree(write, consumer, old, new, changes)
 
 
-def generation_conflicts(held: Sequence[HeldInTree]) -> list[TreeContradiction]:
+def generation_conflicts(holdings: Sequence[HeldInTree]) -> list[TreeContradiction]:
     """Return the consumers that change and have another generation than the request names."""
     return [
         TreeContradiction(
@@ -147,7 +147,7 @@ def generation_conflicts(held: Sequence[HeldInTree]) -> list[TreeContradiction]:
             f"request was made for {_shown(item.write.expected_generation)}.",
             consumer=item.write.uuid,
         )
-        for item in held
+        for item in holdings
         if item.is_stale
     ]
 
@@ -157,7 +157,7 @@ def _shown(generation: int | None) -> str:
 
 
 def store_consumers(
-    tx: WriteTransaction, held: Sequence[HeldInTree], provider_ids: Sequence[int]
+    tx: WriteTransaction, holdings: Sequence[HeldInTree], provider_ids: Sequence[int]
 ) -> None:
     """Write the records of the consumers, and delete what they held in the tree.
 
@@ -165,7 +165,7 @@ def store_consumers(
 
     :raises LostRace: a consumer is not the one that was read.
     """
-    changed_holdings = [item for item in held if item.changes and not item.is_stale]
+    changed_holdings = [item for item in holdings if item.changes and not item.is_stale]
     insertion = consumers.store_records(tx, [item.seen for item in changed_holdings])
     tx.batches.insert(tx.connection, [insertion], tx.now)
     moved = [item for item in changed_holdings if item.old]
@@ -180,12 +180,12 @@ def store_consumers(
 
 
 def store_allocations(
-    tx: WriteTransaction, held: Sequence[HeldInTree], provider_ids: Mapping[str, int]
+    tx: WriteTransaction, holdings: Sequence[HeldInTree], provider_ids: Mapping[str, int]
 ) -> None:
     """Insert what the consumers hold in the tree from now on."""
     rows = [
         (provider_ids[uuid], item.write.uuid, class_id, amount)
-        for item in held
+        for item in holdings
         if item.changes
         for (uuid, class_id), amount in item.new.items()
     ]

@@ -17,7 +17,7 @@ Holder = tuple[str, str, str, int]
 
 
 def claim_conflicts(
-    held: Sequence[HeldInTree],
+    holdings: Sequence[HeldInTree],
     stock: Mapping[StockKey, HeldInventory | InventoryRecord],
     used: Mapping[StockKey, int],
     class_ids: Mapping[str, int],
@@ -31,12 +31,12 @@ def claim_conflicts(
     """
     class_names = {number: name for name, number in class_ids.items()}
     given_back: dict[tuple[str, int], int] = {}
-    for item in held:
+    for item in holdings:
         for key, amount in item.old.items():
             given_back[key] = given_back.get(key, 0) + amount
     totals: dict[tuple[str, int], int] = {}
     conflicts = []
-    for item in held:
+    for item in holdings:
         for (uuid, class_id), amount in item.new.items():
             name = class_names[class_id]
             total = totals[uuid, class_id] = totals.get((uuid, class_id), 0) + amount
@@ -83,10 +83,10 @@ def _conflict(
     return None
 
 
-def deltas(held: Sequence[HeldInTree], provider_ids: Mapping[str, int]) -> dict[Key, int]:
+def deltas(holdings: Sequence[HeldInTree], provider_ids: Mapping[str, int]) -> dict[Key, int]:
     """Return by how much the use of each inventory changes, where it does."""
     sums: dict[Key, int] = {}
-    for item in held:
+    for item in holdings:
         for (uuid, class_id), change in item.delta.items():
             key = (provider_ids[uuid], class_id)
             sums[key] = sums.get(key, 0) + change
@@ -94,12 +94,12 @@ def deltas(held: Sequence[HeldInTree], provider_ids: Mapping[str, int]) -> dict[
 
 
 def use_conflicts(
-    holders: Sequence[Holder], named: Collection[str], deleted: Collection[str]
+    holders: Sequence[Holder], names: Collection[str], deleted: Collection[str]
 ) -> list[TreeContradiction]:
     """Return the holders of what vanishes that the request does not name.
 
     :param holders: of inventories and providers to delete.
-    :param named: the consumers whose allocations the request replaces.
+    :param names: the consumers whose allocations the request replaces.
     """
     return [
         TreeContradiction(
@@ -113,5 +113,5 @@ def use_conflicts(
             free=0,
         )
         for consumer, uuid, name, amount in holders
-        if consumer not in named
+        if consumer not in names
     ]

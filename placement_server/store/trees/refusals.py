@@ -25,8 +25,8 @@ def refuse(
     write: TreeWrite,
     scope: Scope,
     changes: TreePlan,
-    held: Sequence[HeldInTree],
-    named: Sequence[TreeProvider],
+    new_holdings: Sequence[HeldInTree],
+    providers: Sequence[TreeProvider],
     class_ids: Mapping[str, int],
 ) -> None:
     """Raise everything that contradicts what is stored.
@@ -36,12 +36,12 @@ def refuse(
     deleted = {provider.uuid for provider in changes.deleted}
     conflicts = [
         *changes.conflicts,
-        *_elsewhere(write, scope, named),
+        *_elsewhere(write, scope, providers),
         *_taken_names(tx, changes),
-        *holdings.generation_conflicts(held),
+        *holdings.generation_conflicts(new_holdings),
         *new_use.use_conflicts(_holders(tx, scope, changes), write.holdings.keys(), deleted),
         *new_use.claim_conflicts(
-            held, changes.stock, _used(tx, scope, changes, class_ids), class_ids
+            new_holdings, changes.stock, _used(tx, scope, changes, class_ids), class_ids
         ),
     ]
     if conflicts:
@@ -49,7 +49,7 @@ def refuse(
 
 
 def _elsewhere(
-    write: TreeWrite, scope: Scope, named: Sequence[TreeProvider]
+    write: TreeWrite, scope: Scope, providers: Sequence[TreeProvider]
 ) -> list[TreeContradiction]:
     """Return the providers to delete that are in other trees."""
     absent = set(write.absent)
@@ -59,7 +59,7 @@ def _elsewhere(
             f"Resource provider {provider.uuid} is in another tree, so it is not deleted here.",
             provider=provider.uuid,
         )
-        for provider in named
+        for provider in providers
         if provider.uuid in absent and provider.uuid not in scope.providers
     ]
 

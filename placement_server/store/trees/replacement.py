@@ -125,10 +125,10 @@ def _require_generations(write: TreeWrite, scope: Scope) -> None:
         raise GenerationRequired(unnamed)
 
 
-def _require_members(write: TreeWrite, scope: Scope, held: Sequence[HeldInTree]) -> None:
+def _require_members(write: TreeWrite, scope: Scope, new_holdings: Sequence[HeldInTree]) -> None:
     """Check that the allocations are of providers that the tree has after the write."""
     members = (scope.providers.keys() | write.providers.keys()) - set(write.absent)
-    for item in held:
+    for item in new_holdings:
         for uuid in item.write.amounts:
             if uuid not in members:
                 raise TreeMalformed(
@@ -193,13 +193,13 @@ def _has_tag(write: TreeWrite, tag: str) -> bool:
 
 
 def _check_generations(
-    write: TreeWrite, scope: Scope, changes: TreePlan, held: Sequence[HeldInTree]
+    write: TreeWrite, scope: Scope, changes: TreePlan, new_holdings: Sequence[HeldInTree]
 ) -> None:
     """Compare the generations that the request names, where anything of a provider changes.
 
     One that is to be taken from another tree, and was deleted there, is not made anew.
     """
-    changed_uuids = changes.changed | {uuid for item in held for uuid, _ in item.delta}
+    changed_uuids = changes.changed | {uuid for item in new_holdings for uuid, _ in item.delta}
     named = [target for target in write.providers.values() if target.generation is not None]
     missing_uuids = [target.uuid for target in named if target.uuid not in scope.providers]
     moved = {
@@ -223,24 +223,24 @@ def _store(
     write: TreeWrite,
     scope: Scope,
     changes: TreePlan,
-    held: Sequence[HeldInTree],
+    new_holdings: Sequence[HeldInTree],
     names: NameIds,
 ) -> Tree | None:
     """Write everything that changes; return the tree as it is then."""
-    if changes.is_empty and not any(item.changes for item in held):
+    if changes.is_empty and not any(item.changes for item in new_holdings):
         # Without a root, the request deletes a tree that does not exist.
         return None if scope.root_id is None else Tree.of(scope.root_id, scope.own.values())
     provider_ids = {uuid: provider.id for uuid, provider in scope.providers.items()}
-    root_id = _store_providers(tx, write, scope, changes, held, provider_ids)
-    holdings.store_allocations(tx, held, provider_ids)
-    _store_inventories(tx, scope, changes, held, names, provider_ids)
+    root_id = _store_providers(tx, write, scope, changes, new_holdings, provider_ids)
+    holdings.store_allocations(tx, new_holdings, provider_ids)
+    _store_inventories(tx, scope, changes, new_holdings, names, provider_ids)
     for column, links, ids in (
         ("trait_id", changes.traits, names.traits),
         ("aggregate_id", changes.aggregates, names.aggregates),
     ):
         added = [(provider_ids[uuid], ids[name]) for uuid, name in links.added]
         structure_rows.link(tx, column, added, links.removed)
-    _touch(tx, scope, changes, held, root_id)
+    _touch(tx, scope, changes, new_holdings, root_id)
     return None if root_id is None else tree_rows.read(tx, write.root_uuid)
 
 
@@ -248,7 +248,7 @@ def _touch(
     tx: WriteTransaction,
     scope: Scope,
     changes: TreePlan,
-    held: Sequence[HeldInTree],
+    new_holdings: Sequence[HeldInTree],
     root_id: int | None,
 ) -> None:
     """Record what changed, and which trees ended.
@@ -258,7 +258,7 @@ def _touch(
     roots = scope.root_ids | ({root_id} if root_id is not None else set())
     if not changes.is_empty:
         tx.touch(roots, STRUCTURE)
-    if any(item.changes for item in held):
+    if any(item.changes for item in new_holdings):
         tx.touch(roots, USAGE)
     for provider in scope.providers.values():
         if provider.id == provider.root_id != root_id:
@@ -270,7 +270,7 @@ def _store_providers(
     write: TreeWrite,
     scope: Scope,
     changes: TreePlan,
-    held: Sequence[HeldInTree],
+    new_holdings: Sequence[HeldInTree],
     provider_ids: dict[str, int],
 ) -> int | None:
     """Write the providers; return the id of the root, `None` when it was deleted.
@@ -288,7 +288,7 @@ def _store_providers(
     if changes.created:
         root_id = structure_rows.create(tx, changes.created, root_id, provider_ids)
     changed_uuids = changes.changed | {
-        uuid for item in held if item.changes for uuid, _ in item.delta
+        uuid for item in new_holdings if item.changes for uuid, _ in item.delta
     }
     structure_rows.change(
         tx,
@@ -311,7 +311,7 @@ def _store_inventories(
     tx: WriteTransaction,
     scope: Scope,
     changes: TreePlan,
-    held: Sequence[HeldInTree],
+    new_holdings: Sequence[HeldInTree],
     names: NameIds,
     provider_ids: Mapping[str, int],
 ) -> None:
@@ -335,7 +335,7 @@ def _store_inventories(
     removed_keys = {(item.provider_id, item.class_id) for item in changes.removed.values()}
     moves = [
         InventoryChange(stock[key].id, *key, delta)
-        for key, delta in sorted(new_use.deltas(held, provider_ids).items())
+        for key, delta in sorted(new_use.deltas(new_holdings, provider_ids).items())
         if key in stock and key not in removed_keys
     ]
     if tx.batches.change_inventories(tx.connection, moves) != len(moves):

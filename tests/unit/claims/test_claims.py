@@ -46,7 +46,7 @@ def test_without_allocation_there_is_no_claim(host):
     with pytest.raises(errors.ComputeResourcesUnavailable, match="holds no allocation"):
         host.book.claim(request)
     host.report.held[ONE] = {OTHER_HOST: {"PCPU": 1}}
-    with pytest.raises(errors.ComputeResourcesUnavailable, match="on other hosts"):
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="of other hosts"):
         host.book.claim(request)
     assert host.book.claims() == []
 

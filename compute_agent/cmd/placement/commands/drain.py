@@ -60,7 +60,7 @@ def _holders(client: Client, roots: Sequence[str]) -> list[Holder]:
 def _moves(
     client: Client,
     roots: Sequence[str],
-    held: Sequence[Holder],
+    holders: Sequence[Holder],
     added: Sequence[tuple[str, str]],
 ) -> list[ConsumerMove]:
     def ask(changes: Sequence[Mapping[str, Any]], question: Mapping[str, str]) -> Any:
@@ -72,10 +72,10 @@ def _moves(
         for move in moves(
             SupposedHosts(ask, roots),
             roots,
-            held,
+            holders,
             lambda root: str(client.provider(root)["name"]),
             added,
         ):
             found.append(move)
-            progress.update("placing consumers", len(found), len(held))
+            progress.update("placing consumers", len(found), len(holders))
     return found

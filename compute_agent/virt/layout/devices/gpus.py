@@ -188,14 +188,16 @@ def nvlink_groups(gpus: Sequence[PhysicalGpu]) -> dict[PciAddress, int]:
 
 def _doubly_used(
     gpu: PhysicalGpu,
-    taken: frozenset[PciAddress],
+    taken_addresses: frozenset[PciAddress],
     offered: Offer,
 ) -> Iterator[str]:
-    whole = gpu.address in taken
-    cut = sorted(a for a, (_, count) in offered.items() if count and (whole or a in taken))
+    whole = gpu.address in taken_addresses
+    cut = sorted(
+        a for a, (_, count) in offered.items() if count and (whole or a in taken_addresses)
+    )
     if cut:
         yield (
-            f"[pci]device_spec gives {', '.join(sorted(taken))} to guests, and "
+            f"[pci]device_spec gives {', '.join(sorted(taken_addresses))} to guests, and "
             f"{', '.join(cut)} make vGPUs of an enabled type: a GPU is either given whole or "
             "cut, take it out of one of the two"
         )

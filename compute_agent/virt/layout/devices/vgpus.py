@@ -149,16 +149,16 @@ def type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions 
     return types[0] if types and not types[0].device_addresses else None
 
 
-def _count(maker: Maker, chosen: MdevTypeOptions) -> int | None:
+def _count(maker: Maker, chosen_type: MdevTypeOptions) -> int | None:
     """None: the maker has nothing to do with this type."""
-    existing = maker.made(chosen.type_id)
+    existing = maker.made(chosen_type.type_id)
     others = len(maker.mdevs) - existing
     available = {t.id: t.available_instances for t in maker.types}
-    if chosen.type_id not in available and not existing:
+    if chosen_type.type_id not in available and not existing:
         return 0 if others else None
-    total = existing + (0 if others else available.get(chosen.type_id, 0))
-    if chosen.max_instances is not None and maker.address == maker.gpu:
-        total = min(total, chosen.max_instances)
+    total = existing + (0 if others else available.get(chosen_type.type_id, 0))
+    if chosen_type.max_instances is not None and maker.address == maker.gpu:
+        total = min(total, chosen_type.max_instances)
     return total
 
 
@@ -173,32 +173,32 @@ class _Room:
             if gpu.gpu_instances is None
             else Counter(part.profile_id for part in gpu.gpu_instances)
         )
-        self._taken: Counter[str] = Counter()
+        self._taken_counts: Counter[str] = Counter()
 
     def put(self, type_id: str) -> None:
         """Count a vGPU, whether there is a place for it or not."""
         if type_id in self._kinds:
-            self._taken[type_id] += 1
+            self._taken_counts[type_id] += 1
 
     def has_place_for(self, type_id: str) -> bool:
         """Whether one more of the type fits; what NVML does not report does."""
         kind = self._kinds.get(type_id)
         if kind is None:
             return True
-        if kind.max_instances is not None and self._taken[type_id] >= kind.max_instances:
+        if kind.max_instances is not None and self._taken_counts[type_id] >= kind.max_instances:
             return False
         if kind.gpu_instance_profile is not None and self._parts is not None:
             return self._has_part_for(kind, self._parts[kind.gpu_instance_profile])
         if self._mixed and kind.placements:
             return self._can_be_placed(type_id)
-        if len(self._taken) == 0 or set(self._taken) == {type_id}:
+        if len(self._taken_counts) == 0 or set(self._taken_counts) == {type_id}:
             return True
         if self._mixed is False and not self._is_of_their_size(kind):
             return False
         return self._leaves_a_share(type_id)
 
     def _has_part_for(self, kind: VgpuType, parts: int) -> bool:
-        wanted_counts = self._taken + Counter({kind.id: 1})
+        wanted_counts = self._taken_counts + Counter({kind.id: 1})
         needed_parts = 0
         for type_id, amount in wanted_counts.items():
             other = self._kinds[type_id]
@@ -213,11 +213,11 @@ class _Room:
                 kind.framebuffer_mib is not None
                 and self._kinds[type_id].framebuffer_mib == kind.framebuffer_mib
             )
-            for type_id in self._taken
+            for type_id in self._taken_counts
         )
 
     def _leaves_a_share(self, type_id: str) -> bool:
-        wanted_counts = self._taken + Counter({type_id: 1})
+        wanted_counts = self._taken_counts + Counter({type_id: 1})
         shares = (
             Fraction(amount, most)
             for kind_id, amount in wanted_counts.items()
@@ -227,7 +227,7 @@ class _Room:
 
     def _can_be_placed(self, type_id: str) -> bool:
         """Whether all have places that do not overlap, the largest put first."""
-        wanted_counts = self._taken + Counter({type_id: 1})
+        wanted_counts = self._taken_counts + Counter({type_id: 1})
         kinds = [self._kinds[kind_id] for kind_id in wanted_counts]
         if any(not kind.placements for kind in kinds):
             return self._leaves_a_share(type_id)
