@@ -298,7 +298,7 @@ class Scheduler:
         other both do: then the smaller uuid tries this host once more, and the other moves on.
         """
         host, candidate = offer
-        others = members.crowding_after_claim(host, instance)
+        others = members.crowding_after_claim(host, {instance})
         return others if others and claims.take_back(instance, candidate) else frozenset()
 
     def _lost_to_the_group(

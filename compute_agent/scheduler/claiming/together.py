@@ -9,7 +9,7 @@ counted as used and the plan is made again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
@@ -44,6 +44,15 @@ class PlacedInstance:
     candidate: Candidate
 
 
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """A host with too many members of the server group: these instances, and others."""
+
+    host: HostState
+    instances: frozenset[str]
+    others: frozenset[str]
+
+
 class ClaimsTogether:
     """Places several instances of one request.
 
@@ -75,6 +84,7 @@ class ClaimsTogether:
             journal and given back as soon as placement answers.
         """
         hosts, lost_claims, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
+        tried_again = set[str]()
         for _ in range(ROUNDS):
             placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost_claims)
             claimed = dict(zip(instances, placed, strict=True))
@@ -85,7 +95,11 @@ class ClaimsTogether:
                     self._won(claimed, bool(lost_claims))
                     return placed, hosts_after
                 lost_claims += self._take_back(claimed, crowded, bool(lost_claims))
-                hosts = [host for host in hosts if host.name not in crowded]
+                gives_way = _gives_way(found_hosts.members, crowded)
+                for place in crowded:
+                    if gives_way or place.host.uuid in tried_again:
+                        found_hosts.members.leave_to(place.host, place.others)
+                    tried_again.add(place.host.uuid)
                 continue
             lost_claims.append(_lost(placed, refusal))
             LOG.info(
@@ -166,26 +180,27 @@ class ClaimsTogether:
             self._observer.claimed(outcome, again=again)
         return refusal
 
-    def _crowded(
-        self, members: GroupMembers, placed: dict[str, PlacedInstance]
-    ) -> dict[str, frozenset[str]]:
-        """Return the names of hosts with too many members of the server group, and these."""
+    def _crowded(self, members: GroupMembers, placed: dict[str, PlacedInstance]) -> list[Crowded]:
+        """Return the hosts with too many members of the server group."""
+        hosts = {place.host.uuid: place.host for place in placed.values()}
+        crowded = []
         try:
-            crowding = {
-                place.host.name: members.crowding_after_claim(place.host, instance)
-                for instance, place in placed.items()
-            }
+            for uuid, host in hosts.items():
+                here = frozenset(i for i, place in placed.items() if place.host.uuid == uuid)
+                others = members.crowding_after_claim(host, here)
+                if others:
+                    crowded.append(Crowded(host, here, others))
         except BaseException:
             self._return(placed)
             raise
-        return {host: others for host, others in crowding.items() if others}
+        return crowded
 
     def _take_back(
-        self, placed: dict[str, PlacedInstance], crowded: Mapping[str, frozenset[str]], again: bool
+        self, placed: dict[str, PlacedInstance], crowded: Sequence[Crowded], again: bool
     ) -> list[LostClaim]:
         self._return(placed)
         self._observer.claimed(ClaimOutcome.GROUP, again=again)
-        lost_claims = [lost_to_the_group(host, others) for host, others in crowded.items()]
+        lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded]
         LOG.info(
             "A claim for %d instances was taken back. %s", len(placed), lost_claims[0].sentence()
         )
@@ -206,6 +221,17 @@ def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
     if group is None:
         return spec
     return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
+
+
+def _gives_way(members: GroupMembers, crowded: Sequence[Crowded]) -> bool:
+    """Return whether another request that races for these hosts comes first.
+
+    Both may see each other and take back their claims: then the one with the smallest uuid on
+    these hosts tries them once more, and the other leaves them to it.
+    """
+    first = min(instance for place in crowded for instance in place.instances)
+    rivals = (members.rivals(place.host, place.others) for place in crowded)
+    return any(rival < first for rival in frozenset[str]().union(*rivals))
 
 
 def _lost(placed: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:

@@ -57,7 +57,7 @@ class GroupMembers:
 
         :param instance: the one that is to go there; it may be a member that is there already.
         """
-        if not self.are_looked_for or (self._named and host.name not in self._named):
+        if not self._members or (host.uuid not in self._there and not self._is_asked(host)):
             return frozenset()
         there = self._on(host, self._members) - {instance}
         if len(there) + host.claimed_here < self._most:
@@ -66,21 +66,25 @@ class GroupMembers:
         self._rejected[host.uuid] = RejectedHost(host.name, reason)
         return there
 
-    def crowding_after_claim(self, host: HostState, instance: str) -> frozenset[str]:
-        """Return the other members on a host, when they are too many now that `instance` is there.
+    def crowding_after_claim(self, host: HostState, instances: Collection[str]) -> frozenset[str]:
+        """Return the other members on a host, when they are too many now that these are there.
 
         A member that was claimed at the same time was not there before.
         """
-        others = self._members - {instance}
+        others = self._members.difference(instances)
         if not others:
             return frozenset()
         giving = [provider.uuid for provider in host.tree if provider.capacity]
         there = self._placement.consumers_on(host.uuid, giving, others)
-        return there if len(there) >= self._most else frozenset()
+        return there if len(there) + len(instances) > self._most else frozenset()
 
     def rivals(self, host: HostState, others: frozenset[str]) -> frozenset[str]:
         """Return those of the others that came after the host was looked at, who may give way."""
         return others - self._there.get(host.uuid, frozenset())
+
+    def leave_to(self, host: HostState, others: frozenset[str]) -> None:
+        """Count these members on a host from now on."""
+        self._there[host.uuid] = self._there.get(host.uuid, frozenset()) | others
 
     def from_first_with_room(self, hosts: Sequence[HostState]) -> Sequence[HostState]:
         """Return the hosts from the first on that has room for a member."""
@@ -111,6 +115,9 @@ class GroupMembers:
             replace(host, instances=host.instances | self._on(host, self._soft))
             for host in ordered[:LOOKED_AT]
         ]
+
+    def _is_asked(self, host: HostState) -> bool:
+        return self.are_looked_for and (not self._named or host.name in self._named)
 
     def _on(self, host: HostState, members: Collection[str]) -> frozenset[str]:
         if host.uuid not in self._there:

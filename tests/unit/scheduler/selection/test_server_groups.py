@@ -108,6 +108,45 @@ def test_of_two_members_that_race_for_the_last_place_beside_another_one_gets_it(
     assert set(bank.held) == {"early", "i1"}
 
 
+def test_members_of_one_request_count_on_their_host_together(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    bank.before_claim = lambda _: bank.held.setdefault("other", {"a": {"VCPU": 1}}) and None
+    # the caller does not name those that are claimed now
+    group = InstanceGroup("anti-affinity", {"max_server_per_host": 2}, members=frozenset({"other"}))
+    asked = replace(ONE, instance_group=group)
+    assert sorted(chosen(scheduler_on(bank, journal), asked, "i1", "i2")) == ["host-a", "host-b"]
+    assert set(bank.held) == {"i1", "i2", "other"}
+
+
+@pytest.mark.parametrize(("others", "wins"), [(("k1", "k2"), True), (("h1", "z2"), False)])
+def test_of_two_requests_for_several_members_that_race_for_the_last_hosts_one_gets_them(
+    journal: Path, others: tuple[str, str], wins: bool
+) -> None:
+    bank = flat_hosts(a=9, b=8)
+    group = InstanceGroup("anti-affinity", members=frozenset({"i1", "i2", *others}))
+    claims = list[str]()
+
+    def be_claimed(consumer: str) -> None:
+        claims.append(consumer)
+        if len(claims) == 1:
+            bank.held |= {others[0]: {"b": {"VCPU": 1}}, others[1]: {"a": {"VCPU": 1}}}
+        elif wins and len(claims) > 2:
+            # the other request saw these two, and gave way
+            bank.held.pop(others[0], None)
+            bank.held.pop(others[1], None)
+
+    bank.before_claim = be_claimed
+    asked = replace(ONE, instance_group=group)
+    if wins:
+        assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-a", "host-b"]
+        assert set(bank.held) == {"i1", "i2"}
+    else:
+        with pytest.raises(NoValidHost, match="claimed there at the same time"):
+            chosen(scheduler_on(bank, journal), asked, "i1", "i2")
+        assert claims == ["i1", "i2"], "it leaves the hosts to the other"
+        assert set(bank.held) == set(others)
+
+
 def test_a_host_whose_filter_does_not_run_may_have_many_members(journal: Path) -> None:
     bank = flat_hosts(a=9, b=4)
     scheduler = scheduler_on(bank, journal, filters=["ComputeFilter"])
