@@ -90,8 +90,11 @@ class Attempt:
                 "The search for changes that would fit was ended after its limit of questions or "
                 "time, so there may be more: compute-scheduler explain takes longer."
             )
+        causes = self.base.causes
+        if not self.base.admitted_hosts:
+            causes = self._search.with_disabled_target(causes, self._asked.target)
         return replace(
-            self.base.causes,
+            causes,
             queries=queries,
             closest_hosts=tuple(host for _, host in closest[:SHOWN_CLOSEST]),
             fits_with=tuple(fitting[:SHOWN_CHANGES]),

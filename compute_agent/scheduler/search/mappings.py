@@ -48,6 +48,9 @@ def mappings_of(
     if assigned is None:
         return None
     mappings, rest = assigned
+    forbidden = request.group(UNSUFFIXED).forbidden
+    if any(not forbidden.isdisjoint(traits.get(provider, ())) for provider in rest):
+        return None
     return {**mappings, **({UNSUFFIXED: tuple(sorted(rest))} if rest else {})}
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
@@ -139,6 +139,8 @@ class Search:
         self._observer.searched(len(answer.candidates))
         admitted_hosts, excluded = self._admitted(spec, request, answer)
         causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
+        if not answer.candidates:
+            causes = self.with_disabled_target(causes, asked.target)
         if _is_forced(spec):
             self._warn_of_unusable(admitted_hosts)
             return SearchResult(tuple(admitted_hosts), causes, version, request.members)
@@ -172,6 +174,18 @@ class Search:
         )
         members = GroupMembers(self._placement, spec, enforced=enforced)
         return Asked(_targeted(spec, request, target), request, target, aggregates, members)
+
+    def with_disabled_target(self, causes: Causes, target: Target) -> Causes:
+        """Return causes that name the one host that a request is for, where it is disabled."""
+        root = target.root
+        if root is None or COMPUTE_STATUS_DISABLED not in self._placement.tree(root).get(root, ()):
+            return causes
+        announced, _ = self._announcement(root)
+        reason = str(announced.attributes.get("disabled_reason") or "") if announced else ""
+        name = self._placement.provider_names([root]).get(root, root)
+        shown = f"Host {name} is disabled{reason and f' ({reason})'}"
+        note = f"{shown}: enable it (compute-agent enable), or name another."
+        return replace(causes, notes=(*causes.notes, note))
 
     def requests(self, spec: RequestSpec) -> Iterator[CandidateRequest]:
         """Yield `spec` in each of the shapes in which it is asked, without its prefilters.

@@ -16,6 +16,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler import main as command
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.fleet.announcements import Announcements
@@ -122,6 +123,20 @@ def test_a_silent_host_that_is_named_is_taken_with_a_warning(
     assert json.loads(capsys.readouterr().out)["root_provider"] == host
     assert f"Host p-{host} is used because the request forces it" in caplog.text
     assert "last heard 61 s ago" in caplog.text
+
+
+def test_a_disabled_host_that_is_named_is_refused_with_the_reason_of_its_operator(
+    cloud: Cloud, on_bus: Path, heard: Announcements, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host = cloud.provider({"VCPU": 4}, COMPUTE_STATUS_DISABLED)
+    asked = ("--resources", "VCPU=1", "--host", f"p-{host}")
+    assert command.main(["--config-file", str(on_bus), "claim", *asked]) == 1
+    assert f"Host p-{host} is disabled: enable it" in capsys.readouterr().err
+    announced(heard, host, enabled=False, disabled_reason="new power supply")
+    for word in ("claim", "explain"):
+        assert command.main(["--config-file", str(on_bus), word, *asked]) == 1
+        output = capsys.readouterr()
+        assert f"Host p-{host} is disabled (new power supply): enable" in output.out + output.err
 
 
 def test_without_a_bus_a_claim_reports_once_that_liveness_is_unknown_and_is_made(

@@ -38,6 +38,14 @@ def test_a_trait_that_is_too_rare_is_found_out_soon() -> None:
     assert found["_9"] == ("card03",)
 
 
+def test_the_unsuffixed_group_is_served_by_no_provider_with_a_trait_that_it_forbids() -> None:
+    group = RequestGroup(resources={"VCPU": 2}, forbidden=frozenset({"HW_NUMA_ROOT"}))
+    request = CandidateRequest(groups={"": group})
+    held = {"cell": {"VCPU": 2}}
+    assert mappings_of(request, held, {}) == {"": ("cell",)}
+    assert mappings_of(request, held, {"cell": frozenset({"HW_NUMA_ROOT"})}) is None
+
+
 TRAITS = st.frozensets(st.sampled_from("AB"))
 
 
