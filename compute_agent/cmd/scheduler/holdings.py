@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ def _list(namespace: argparse.Namespace) -> int:
         reader.close()
     if namespace.json:
         print(json.dumps([consumer.as_dict() for consumer in held_consumers], indent=2))
+    elif not held_consumers:
+        print("compute-scheduler list: no consumer holds anything there.", file=sys.stderr)
     else:
         for line in _columns(
             [_HEADINGS, *(row for entry in held_consumers for row in _rows(entry))]
@@ -61,7 +64,7 @@ def _list(namespace: argparse.Namespace) -> int:
     return Exit.DONE if held_consumers else Exit.NOTHING_FITS
 
 
-_HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "since")
+_HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "written")
 
 
 def _rows(held_by_consumer: HeldByConsumer) -> Iterator[tuple[str, ...]]:
@@ -103,8 +106,8 @@ def _age(seconds: float | None) -> str:
         return ""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
-            return f"{seconds / length:.0f}{unit}"
-    return f"{max(seconds, 0):.0f}s"
+            return f"{seconds / length:.0f}{unit} ago"
+    return f"{max(seconds, 0):.0f}s ago"
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -123,6 +123,9 @@ class Explainer:
         if trial.hosts:
             first, others = trial.hosts[0].name, len(trial.hosts)
             remark = f"One instance fits now, on {others} host(s) such as {first}."
+            remark = " ".join(
+                [remark, *(f"{w}." for w in self._search.warnings(spec, trial.hosts))]
+            )
             return Explained(replace(trial.causes, remark=remark), trial.hosts)
         return Explained(attempt.causes())
 

@@ -140,9 +140,10 @@ class Search:
         admitted_hosts, excluded = self._admitted(spec, request, answer)
         causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
         if not answer.candidates:
-            causes = self.with_disabled_target(causes, asked.target)
+            causes = self.with_disabled_target(causes, request.target)
         if _is_forced(spec):
-            self._warn_of_unusable(admitted_hosts)
+            for warning in self.warnings(spec, admitted_hosts):
+                LOG.warning(warning)
             return SearchResult(tuple(admitted_hosts), causes, version, request.members)
         passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.filtered(dropped)
@@ -325,24 +326,22 @@ class Search:
             announced = replace(announced, instances=None)
         return announced, self._announcements.age(announced) < self._options.service_down_time
 
-    def _warn_of_unusable(self, forced_hosts: Sequence[HostState]) -> None:
-        """Log which forced hosts, which no filter looks at, are silent or disabled."""
-        for host in forced_hosts:
+    def warnings(self, spec: RequestSpec, hosts: Sequence[HostState]) -> Iterator[str]:
+        """Yield which forced hosts, which no filter looks at, are silent or disabled."""
+        for host in hosts if _is_forced(spec) else ():
             announced = host.announcement
             if announced is None or self._announcements is None:
                 continue
             if not host.alive:
-                LOG.warning(
-                    "Host %s is used because the request forces it, but its agent was last heard "
-                    "%.0f s ago: check that compute-agent runs there",
-                    host.name,
-                    self._announcements.age(announced),
+                yield (
+                    f"Host {host.name} is used because the request forces it, but its agent was "
+                    f"last heard {self._announcements.age(announced):.0f} s ago: check that "
+                    "compute-agent runs there"
                 )
             elif not announced.enabled:
-                LOG.warning(
-                    "Host %s is used because the request forces it, but it is disabled: enable it, "
-                    "or name another",
-                    host.name,
+                yield (
+                    f"Host {host.name} is used because the request forces it, but it is disabled: "
+                    "enable it, or name another"
                 )
 
     def with_group_hosts(self, spec: RequestSpec, instances: Collection[str] = ()) -> RequestSpec:
