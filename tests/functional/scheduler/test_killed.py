@@ -126,6 +126,27 @@ def test_killed_while_it_claims_for_several_instances_all_of_them_hold_their_hos
     assert [cloud.held(instance) for instance in more] == [{}, {}]
 
 
+@pytest.mark.parametrize("extensions", [True, False])
+def test_killed_while_it_claims_an_instance_holds_its_host_and_any_other_goes_on(
+    cloud: Cloud, lost: Victim, command: Command, extensions: bool
+) -> None:
+    host = cloud.flat_host(4)
+    [instance] = new_uuids(1)
+    claim = ("claim", "--consumer", instance, "--resources", "VCPU=1,MEMORY_MB=64")
+    claim += ("--required", cloud.mark, "--json")
+    if extensions:
+        lost.killed_at("POST", "/claims$", *claim, stdin=None)
+    else:
+        lost.claims_one_by_one()
+        lost.killed_at("PUT", f"/allocations/{instance}$", *claim, stdin=None)
+    assert lost.journal == "", "there is nothing to undo, on any host"
+    assert cloud.held(instance) == {host: HELD}
+    again = command(*claim)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["root_provider"] == host
+    assert cloud.held(instance) == {host: HELD}
+
+
 class Moved:
     """An instance on one of two hosts, and a move of it."""
 
