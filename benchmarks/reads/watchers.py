@@ -35,8 +35,9 @@ BOUND: Final = 1.05
 
 #: Pairs of rounds; in one of a pair the requests wait at one server, in the other at the other.
 _PAIRS: Final = 5
+_QUICK_PAIRS: Final = 3
 _SECONDS: Final = 6.0
-_QUICK_SECONDS: Final = 2.0
+_QUICK_SECONDS: Final = 1.5
 #: Requests wait for so many seconds; a round, and what goes before it, takes less.
 _WAIT: Final = 60
 _PATIENCE: Final = 30.0
@@ -120,7 +121,7 @@ def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> list[Roun
     for client in clients:
         client.must("GET", _QUERY)
     rounds = []
-    for number in range(2 * _PAIRS):
+    for number in range(2 * (_QUICK_PAIRS if quick else _PAIRS)):
         round_ = Round(Searches(), Searches())
         both = (round_.alone, round_.beside)
         measured = both if number % 2 else both[::-1]
