@@ -92,7 +92,7 @@ class Attempt:
             )
         causes = self.base.causes
         if not self.base.admitted_hosts:
-            causes = self._search.with_disabled_target(causes, self._asked.target)
+            causes = self._search.with_disabled_target(causes, self._request.target)
         return replace(
             causes,
             queries=queries,
