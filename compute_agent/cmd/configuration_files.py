@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
 
 _OPTIONS: Final = ("--config-file", "--config-dir")
 
@@ -24,6 +27,20 @@ def add_configuration_files(
     options.add_argument(
         "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
     )
+
+
+def parsed(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
+    """Return the configuration of the files that a command line names.
+
+    :param debug: log everything; `None`: as the option --debug has it.
+    :raises InvalidConfiguration: it cannot be used.
+    """
+    from compute_agent import conf as agent_conf
+
+    argv = [f"--config-file={file}" for file in namespace.config_file]
+    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    argv += ["--debug"] if (namespace.debug if debug is None else debug) else []
+    return agent_conf.new_config(argv)
 
 
 def split(

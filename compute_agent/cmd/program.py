@@ -5,16 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 
 from compute_agent import errors
 
 FINE: Final = 0
+BAD_ARGUMENTS: Final = 127
+"""Of programs in which 2, the usual status, means something else."""
 INTERRUPTED: Final = 130
 UNEXPECTED: Final = 255
 
 Failed = Callable[[argparse.Namespace, errors.ComputeAgentError], int]
 """Adds to what was printed of an error, if need be, and returns the exit status for it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that ends the program with `BAD_ARGUMENTS`."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\n")
 
 
 def run(

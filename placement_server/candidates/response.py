@@ -278,7 +278,7 @@ class Renderer:
         return items_at
 
     def _written(self, placement: Placement, tree: TreeView, seen_slots: dict[int, None]) -> str:
-        """Write one candidate without a template; add to ``seen_slots`` the trees or providers to summarise."""
+        """Write one candidate without a template, and add what is summarised to ``seen_slots``."""
         root, size, shares = tree
         positions = placement.positions
         if self._simple and not shares and len(set(positions)) == len(positions):

@@ -27,7 +27,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import configuration_files, program
@@ -35,8 +35,6 @@ from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
 from compute_agent.cmd.exit_table import exit_table
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
-
     from compute_agent.agent.assembly import AgentParts
 
 
@@ -44,14 +42,6 @@ PROGRAM = "compute-agent"
 STATUS_TIMEOUT = 10.0
 REPORT_TIMEOUT = 330.0
 ORDER_TIMEOUT = 60.0
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser with its own status for bad arguments, since 2 means that a reshape failed."""
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +62,7 @@ def _failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> 
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = program.Parser(
         prog=PROGRAM,
         description="Reports this host to placement as a tree of resource providers.",
         epilog=exit_table(STATUS),
@@ -128,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[_Parser],
+    commands: argparse._SubParsersAction[program.Parser],
     name: str,
     function: Callable[[argparse.Namespace], int],
     text: str,
@@ -171,25 +161,12 @@ def _capture_source(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
-    """Parse the configuration and set up logging for a command.
-
-    :raises InvalidConfiguration: it cannot be used.
-    """
-    from compute_agent import conf as agent_conf
-
-    argv = [f"--config-file={file}" for file in namespace.config_file]
-    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    argv += ["--debug"] if namespace.debug else []
-    return agent_conf.new_config(argv)
-
-
 def _parts(namespace: argparse.Namespace) -> AgentParts:
     """Assemble an agent that changes nothing."""
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
 
-    conf = _configuration(namespace)
+    conf = configuration_files.parsed(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     directory = getattr(namespace, "from_capture", None)
     if directory is None:
@@ -218,7 +195,7 @@ def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.daemon import tracing
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
-    conf = _configuration(namespace)
+    conf = configuration_files.parsed(namespace)
     logging_setup.set_up_daemon(conf)
     logging_setup.log_start(conf)
     accepted.warn_of_set(conf)
@@ -290,7 +267,7 @@ def _show(namespace: argparse.Namespace) -> int:
 def _diff(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import diff, logging_setup
 
-    conf = _configuration(namespace)
+    conf = configuration_files.parsed(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     return diff.run(conf, namespace.first, namespace.second, as_json=namespace.json)
 
@@ -313,13 +290,13 @@ def _report(namespace: argparse.Namespace) -> int:
 def _claims(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
-    return claims.show(_configuration(namespace), as_json=namespace.json)
+    return claims.show(configuration_files.parsed(namespace), as_json=namespace.json)
 
 
 def _drop_claim(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
-    return claims.drop(_configuration(namespace), namespace.consumer)
+    return claims.drop(configuration_files.parsed(namespace), namespace.consumer)
 
 
 def _enable(namespace: argparse.Namespace) -> int:
@@ -345,7 +322,7 @@ def _ask(namespace: argparse.Namespace, command: str, timeout: float, **argument
 
     from compute_agent.agent import local_socket
 
-    conf = _configuration(namespace)
+    conf = configuration_files.parsed(namespace)
     path = conf.compute_agent.status_socket
     if not path:
         raise local_socket.AgentNotRunning(
@@ -359,7 +336,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import doctor, logging_setup
 
     try:
-        conf = _configuration(namespace)
+        conf = configuration_files.parsed(namespace)
     except errors.InvalidConfiguration as error:
         return doctor.report_configuration(error, as_json=namespace.json)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
@@ -369,7 +346,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
 def _capture(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import capture
 
-    return capture.run(_configuration(namespace), namespace.directory)
+    return capture.run(configuration_files.parsed(namespace), namespace.directory)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import uuid
 from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd import program
-from compute_agent.cmd.configuration_files import add_configuration_files
+from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.numbers import positive
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ class Exit(IntEnum):
     WOULD_CHANGE = 6
     NOT_EMPTY = 7
     NO_ROOM = 8
-    BAD_ARGUMENTS = 127
+    BAD_ARGUMENTS = program.BAD_ARGUMENTS
     INTERRUPTED = program.INTERRUPTED
     UNEXPECTED = program.UNEXPECTED
 
@@ -43,17 +41,13 @@ class BadArgument(errors.ComputeAgentError):
     """An argument whose value proved unusable only once the command ran."""
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser with its own exit status for bad arguments: 2 means something else here."""
+class Parser(program.Parser):
+    """A parser that keeps the lines of descriptions."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         # the table of exit status keeps its lines
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **options)
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
 
 
 def add_common(
@@ -64,7 +58,7 @@ def add_common(
     """Give a command the common options, its function, and the exit status of its failures."""
     parser.set_defaults(function=function, exit_of=exit_of)
     common = parser.add_argument_group("options of every command")
-    add_configuration_files(common, what="the agent's configuration")
+    configuration_files.add_configuration_files(common, what="the agent's configuration")
     common.add_argument(
         "--placement-config",
         metavar="FILE",
@@ -88,13 +82,9 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 
     :raises InvalidConfiguration: it cannot be used.
     """
-    from compute_agent import conf as agent_conf
     from compute_agent.cmd.agent import logging_setup
 
-    argv = [f"--config-file={file}" for file in namespace.config_file]
-    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    argv += ["--debug"] if namespace.verbose else []
-    conf = agent_conf.new_config(argv)
+    conf = configuration_files.parsed(namespace, debug=namespace.verbose)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
     logging_setup.set_up_command(conf, verbose=namespace.verbose)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.cmd import configuration_files
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -62,11 +63,11 @@ def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> 
     from compute_agent.scheduler.assembly import parts_of
 
     log_errors(namespace)
-    conf = configuration(namespace)
+    conf = configuration_files.parsed(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     announcements = _announcements(namespace, conf) if chooses else None
-    return parts_of(conf, _transport(conf), announcements, serving=False)
+    return parts_of(conf, placement_transport(conf), announcements, serving=False)
 
 
 def log_errors(namespace: argparse.Namespace) -> None:
@@ -93,16 +94,7 @@ def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Annou
         return None
 
 
-def _transport(conf: cfg.ConfigOpts) -> Any:
+def placement_transport(conf: cfg.ConfigOpts) -> Any:
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
     return KeystoneTransport.from_conf(conf)
-
-
-def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
-    from compute_agent import conf as agent_conf
-
-    argv = [f"--config-file={file}" for file in namespace.config_file]
-    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    argv += ["--debug"] if namespace.debug else []
-    return agent_conf.new_config(argv)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from compute_agent.cmd import configuration_files
 from compute_agent.cmd.scheduler.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _list(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import _transport, configuration, log_errors
+    from compute_agent.cmd.scheduler.configured import log_errors, placement_transport
     from compute_agent.placement.consumers import Consumers
     from compute_agent.request.errors import InvalidRequest
     from compute_agent.request.extra_specs import uuid_text
@@ -39,7 +40,7 @@ def _list(namespace: argparse.Namespace) -> int:
             "either uuids of consumers, --host or --project",
         )
     log_errors(namespace)
-    reader = Consumers(_transport(configuration(namespace)))
+    reader = Consumers(placement_transport(configuration_files.parsed(namespace)))
     try:
         holdings = Holdings(reader)
         if namespace.project:

@@ -31,10 +31,9 @@ from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
 from compute_agent.cmd.scheduler.configured import (
-    _transport,
     assembled,
     assembled_parts,
-    configuration,
+    placement_transport,
     read_json,
 )
 from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
@@ -186,7 +185,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
-    conf = configuration(namespace)
+    conf = configuration_files.parsed(namespace)
     logs.set_up(conf, "compute-scheduler")
     if not namespace.worker:
         LOG.info(
@@ -208,14 +207,14 @@ def _serve(namespace: argparse.Namespace) -> int:
     manager = ServiceManager()
     if namespace.worker:
         calls = shown_metrics.counted_calls(conf)
-        life = SchedulerLife(conf, _transport(conf), manager, calls)
+        life = SchedulerLife(conf, placement_transport(conf), manager, calls)
         when_abandoned(sys.stdin.buffer, life.stop)
         return life.run()
     if conf.scheduler.workers <= 1:
         with shown_metrics.of_this_process(conf) as calls:
-            return SchedulerLife(conf, _transport(conf), manager, calls).run()
+            return SchedulerLife(conf, placement_transport(conf), manager, calls).run()
     message_bus.open_transport(conf).cleanup()
-    check_placement(conf, _transport(conf))
+    check_placement(conf, placement_transport(conf))
     files = [f"--config-file={file}" for file in namespace.config_file]
     files += [f"--config-dir={directory}" for directory in namespace.config_dir]
     files += ["--debug"] if namespace.debug else []
@@ -231,7 +230,7 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.upgrade_view import print_status
     from compute_agent.scheduler.bus.running_scheduler import upgrade_status
 
-    status = upgrade_status(configuration(namespace))
+    status = upgrade_status(configuration_files.parsed(namespace))
     if namespace.json:
         print(json.dumps(status, indent=2))
     else:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from compute_agent.cmd import numbers
+from compute_agent.cmd import configuration_files, numbers
 from compute_agent.cmd.scheduler.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -67,10 +67,11 @@ def _top(namespace: argparse.Namespace) -> int:
 
 
 def _configured_url(namespace: argparse.Namespace) -> str:
-    from compute_agent.cmd.scheduler.configured import configuration
     from compute_agent.errors import InvalidConfiguration
 
-    bind = configuration(namespace).compute_scheduler.metrics_bind
+    bind = configuration_files.parsed(
+        namespace, debug=namespace.debug
+    ).compute_scheduler.metrics_bind
     if not bind:
         raise InvalidConfiguration(
             "[compute_scheduler]metrics_bind is not set, so the scheduler of this host shows no "

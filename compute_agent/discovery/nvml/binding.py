@@ -113,3 +113,8 @@ def _why(binding: Binding, error: Any) -> str:
         binding.NVML_ERROR_NO_PERMISSION: "this process may not open /dev/nvidiactl",
     }
     return reasons.get(error.value) or f"nvmlInit: {error}"
+
+
+def text_of(value: Any) -> str:
+    """Return a text of NVML, which some releases of its binding give as bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

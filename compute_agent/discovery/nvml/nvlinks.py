@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compute_agent.discovery.facts import NvLink, PciAddress, pci_address
-from compute_agent.discovery.nvml.binding import Nvml
+from compute_agent.discovery.nvml.binding import Nvml, text_of
 
 MOST_LINKS = 64
 """Numbers asked for at most; the GPUs of today have up to 36."""
@@ -38,7 +38,7 @@ def links(nvml: Nvml, gpu: Any, active: Sequence[bool]) -> tuple[NvLink, ...] | 
     for number in (number for number, is_active in enumerate(active) if is_active):
         remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, number)
         if remote is not None:
-            counted[pci_address(_text(remote.busId)), _kind(nvml, gpu, number)] += 1
+            counted[pci_address(text_of(remote.busId)), _kind(nvml, gpu, number)] += 1
     return tuple(sorted(NvLink(*device, amount) for device, amount in counted.items()))
 
 
@@ -50,7 +50,3 @@ def _kind(nvml: Nvml, gpu: Any, number: int) -> str:
         getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_IBMNPU", 1): "cpu",
     }
     return names.get(kind, "unknown")
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -23,6 +23,7 @@ from compute_agent.discovery.nvml.binding import (
     NvmlStale,
     NvmlUnavailable,
     load,
+    text_of,
 )
 from compute_agent.discovery.nvml.events import XidWatch
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
@@ -141,7 +142,7 @@ class NvmlSource:
         if pci is None:
             self._warn(f"NVML: GPU number {index} has no PCI address; left out")
             return None
-        address = pci_address(_text(pci.busId))
+        address = pci_address(text_of(pci.busId))
         self._address_of_index[index] = address
         if self._watch is not None:
             self._watch.add(handle, address)
@@ -198,7 +199,3 @@ def _near_cells(nvml: Nvml, handle: Any) -> tuple[CellId, ...]:
         for bit in range(64)
         if bits >> bit & 1
     )
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
