@@ -3,6 +3,7 @@
 placement-manage [--config-file F] [--config-dir D] db sync|version|stamp|downgrade
 placement-manage [...] db online_data_migrations [--max-count N]
 placement-manage [...] audit [--repair]
+placement-manage [...] prune [--dry-run] [--vacuum]
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
-from placement_server.cmd import configuration_files, numbers
+from placement_server.cmd import configuration_files, numbers, prune
 from placement_server.cmd.tables import text_table
 from placement_server.store import audit, data_migrations
 from placement_server.store.connection.availability import await_database
@@ -121,6 +122,20 @@ def _add_commands(subparsers: Any) -> None:
     )
     check.add_argument("--repair", action="store_true", help="compute derived data again")
     check.set_defaults(run=_audit)
+
+    pruning = subparsers.add_parser(
+        "prune",
+        help="delete what no request needs any more",
+        description=(
+            "Deletes old change records, and projects, users, consumer types and aggregates that "
+            "have been out of use for a day or longer. Servers may run meanwhile."
+        ),
+    )
+    pruning.add_argument("--dry-run", action="store_true", help="print what would be deleted")
+    pruning.add_argument(
+        "--vacuum", action="store_true", help="then have the database give the room back"
+    )
+    pruning.set_defaults(run=_prune)
 
 
 def _help(parser: argparse.ArgumentParser) -> int:
@@ -231,6 +246,15 @@ def _print_totals(totals: Mapping[str, Batch]) -> None:
     rows += [(name, str(batch.found), str(batch.done)) for name, batch in totals.items()]
     for line in text_table(rows):
         print(line)
+
+
+def _prune(conf: cfg.ConfigOpts) -> int:
+    with _store(conf) as store:
+        for line in prune.show(store) if conf.command.dry_run else prune.prune(store):
+            print(line)
+        if conf.command.vacuum and not conf.command.dry_run:
+            print(prune.give_room_back(store))
+    return 0
 
 
 def _audit(conf: cfg.ConfigOpts) -> int:

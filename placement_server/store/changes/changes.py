@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
@@ -15,10 +15,11 @@ from placement_server.store.transactions.transaction import (
     STRUCTURE,
     USAGE,
     VOID,
+    ReadTransaction,
     WriteTransaction,
 )
 
-__all__ = ["NAMES", "STRUCTURE", "USAGE", "VOID", "prune", "record"]
+__all__ = ["NAMES", "STRUCTURE", "USAGE", "VOID", "old_records", "prune", "record"]
 
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)
@@ -39,11 +40,21 @@ def prune(tx: WriteTransaction) -> int:
 
     :returns: the number of records deleted.
     """
+    condition = _old(tx, tx.now)
+    return 0 if condition is None else tx.execute(sa.delete(changes).where(condition)).rowcount
+
+
+def old_records(tx: ReadTransaction, now: datetime) -> int:
+    """Count the records that :func:`prune` would delete."""
+    condition = _old(tx, now)
+    if condition is None:
+        return 0
+    count: int = tx.execute(select(func.count()).select_from(changes).where(condition)).scalar_one()
+    return count
+
+
+def _old(tx: ReadTransaction, now: datetime) -> sa.ColumnElement[bool] | None:
     newest = tx.execute(select(func.max(changes.c.id))).scalar()
     if newest is None:
-        return 0
-    return tx.execute(
-        sa.delete(changes).where(
-            changes.c.id <= newest - KEPT_ROWS, changes.c.created_at < tx.now - KEPT_FOR
-        )
-    ).rowcount
+        return None
+    return sa.and_(changes.c.id <= newest - KEPT_ROWS, changes.c.created_at < now - KEPT_FOR)

@@ -1,4 +1,7 @@
-"""Aggregates: labels that exist only as associations of providers."""
+"""Aggregates: labels that exist only as associations of providers.
+
+The row of one without associations is deleted in the end (:mod:`~placement_server.store.unused`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
+from placement_server.store import unused
 from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.providers import bump
@@ -29,9 +33,11 @@ _OF_PROVIDER: Final = provider_rows.select_with(
 _LINKED: Final = select(_LINKS.c.aggregate_id).where(
     _LINKS.c.resource_provider_id == bindparam("provider_id")
 )
-_IDS: Final = select(placement_aggregates.c.uuid, placement_aggregates.c.id).where(
-    placement_aggregates.c.uuid.in_(bindparam("uuids", expanding=True))
-)
+_ROWS: Final = select(
+    placement_aggregates.c.uuid,
+    placement_aggregates.c.id,
+    unused.is_marked(placement_aggregates),
+).where(placement_aggregates.c.uuid.in_(bindparam("uuids", expanding=True)))
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[str]]:
@@ -90,12 +96,16 @@ def replace(
 def ensure(tx: WriteTransaction, aggregates: Collection[str]) -> dict[str, int]:
     """Return ids by uuid; the loser of the race for a new one is retried."""
     uuids = sorted(set(aggregates))
-    ids: dict[str, int] = dict(tx.execute_among(_IDS, "uuids", uuids))
+    rows = tx.execute_among(_ROWS, "uuids", uuids)
+    marked_ids = [row_id for _, row_id, is_marked in rows if is_marked]
+    if marked_ids:
+        unused.unmark(tx, placement_aggregates, marked_ids)
+    ids: dict[str, int] = {uuid: row_id for uuid, row_id, _ in rows}
     new = [uuid for uuid in uuids if uuid not in ids]
     if new:
         tx.execute(
             sa.insert(placement_aggregates),
             [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new],
         )
-        ids.update(tx.execute_among(_IDS, "uuids", new))
+        ids |= {uuid: row_id for uuid, row_id, _ in tx.execute_among(_ROWS, "uuids", new)}
     return ids

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+LIFETIME: Final = 600.0
+"""Seconds after which all ids are forgotten: far less than unused rows are kept before deletion."""
 
 
 class OwnerIds(NamedTuple):
@@ -17,13 +22,17 @@ class OwnerIds(NamedTuple):
 class KnownOwners:
     """Ids that committed transactions have made, as far as this process has read them."""
 
-    def __init__(self, *, limit: int = 20_000) -> None:
+    def __init__(self, *, limit: int = 20_000, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
+        self._clock = clock
+        self._since = clock()
         self._turn = threading.Lock()
         self._ids = OwnerIds({}, {}, {})
 
     def among(self, all_names: tuple[list[str], list[str], list[str]]) -> OwnerIds | None:
         """Return the ids of all these names; `None` when one of them is not known."""
+        if self._clock() - self._since > LIFETIME:
+            self.forget()
         ids = self._ids
         try:
             return OwnerIds(
@@ -43,5 +52,7 @@ class KnownOwners:
             self._ids = ids if full else merged
 
     def forget(self) -> None:
-        """Forget all ids: the database may have been replaced by another."""
-        self._ids = OwnerIds({}, {}, {})
+        """Forget all ids: they are old, or the database may have been replaced by another."""
+        with self._turn:
+            self._ids = OwnerIds({}, {}, {})
+            self._since = self._clock()

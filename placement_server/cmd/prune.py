@@ -1,0 +1,63 @@
+"""placement-manage prune: deletes what no request needs any more, and gives the room back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from placement_server.store import unused, vacuum
+from placement_server.store.changes import changes
+from placement_server.store.providers import traits
+from placement_server.store.schema.names import CUSTOM_PREFIX
+from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction
+
+_NAMES: Final = {
+    "projects": "projects",
+    "users": "users",
+    "consumer_types": "consumer types",
+    "placement_aggregates": "aggregates",
+}
+
+
+def prune(store: Store) -> Iterator[str]:
+    """Delete; yield a line for each kind of row."""
+    yield f"change records: {store.write(changes.prune)} deleted"
+    for table, name in _NAMES.items():
+        rows = store.write(unused.prune, table)
+        yield (
+            f"{name}: {len(rows.due)} deleted; out of use: {len(rows.unmarked)} from now on, "
+            f"{len(rows.marked)} for less than a day"
+        )
+    yield from _notes(store)
+
+
+def show(store: Store) -> Iterator[str]:
+    """Yield what :func:`prune` would do, a line for each kind of row."""
+    now = datetime.now(UTC).replace(tzinfo=None)
+    yield f"change records: {store.read(changes.old_records, now)} would be deleted"
+    for table, rows in store.read(unused.find, now).items():
+        yield (
+            f"{_NAMES[table]}: {len(rows.due)} would be deleted; out of use: "
+            f"{len(rows.unmarked)} from now on, {len(rows.marked)} for less than a day"
+        )
+    yield from _notes(store)
+
+
+def give_room_back(store: Store) -> str:
+    """Have the database give the room of deleted rows back; return a line about it."""
+    return f"vacuumed: {', '.join(vacuum.vacuum(store.engine))}"
+
+
+def _notes(store: Store) -> Iterator[str]:
+    custom = store.read(_custom_traits_of_nobody)
+    if custom:
+        yield (
+            f"note: {custom} custom traits belong to no provider; somebody may want them, so they "
+            "stay: DELETE /traits/{name}"
+        )
+
+
+def _custom_traits_of_nobody(tx: ReadTransaction) -> int:
+    return len(traits.list_names(tx, prefix=CUSTOM_PREFIX, associated=False))

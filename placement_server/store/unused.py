@@ -1,0 +1,111 @@
+"""Projects, users, consumer types and aggregates that nothing refers to, marked and then deleted.
+
+They are made on first use. A row that is out of use is marked: its `updated_at`, otherwise that of
+its creation, becomes the time. A later run deletes it, if the mark is a day old and the row is
+still out of use. A writer that looks up a marked row removes the mark in its transaction
+(:func:`unmark`), and no worker remembers an id for as long as a day
+(:mod:`~placement_server.store.transactions.known_owners`). So no id that is about to be used is
+deleted, while servers run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+
+from placement_server.store.dialects import chunks
+from placement_server.store.tables import (
+    consumer_types,
+    consumers,
+    placement_aggregates,
+    projects,
+    resource_provider_aggregates,
+    users,
+)
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+
+MARKED_FOR: Final = timedelta(days=1)
+
+_USES: Final[dict[sa.Table, sa.Column[int | None]]] = {
+    projects: consumers.c.project_id,
+    users: consumers.c.user_id,
+    consumer_types: consumers.c.consumer_type_id,
+    placement_aggregates: resource_provider_aggregates.c.aggregate_id,
+}
+
+
+class Unused(NamedTuple):
+    """Ids of rows of one table that nothing refers to.
+
+    :ivar due: those whose mark is old enough.
+    :ivar marked: those that have been marked for less.
+    :ivar unmarked: those without a mark.
+    """
+
+    due: list[int]
+    marked: list[int]
+    unmarked: list[int]
+
+
+def is_marked(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition for rows that have a mark."""
+    return table.c.updated_at > table.c.created_at
+
+
+def find(tx: ReadTransaction, now: datetime) -> dict[str, Unused]:
+    """Return the unused rows by table."""
+    return {table.name: _of(tx, table, now) for table in _USES}
+
+
+def _of(tx: ReadTransaction, table: sa.Table, now: datetime) -> Unused:
+    used = set(tx.execute(sa.select(_USES[table]).distinct()).scalars())
+    rows = tx.execute(
+        sa.select(table.c.id, table.c.updated_at, is_marked(table)).order_by(table.c.id)
+    )
+    unused = Unused([], [], [])
+    for row_id, marked_at, marked in rows:
+        if row_id in used:
+            continue
+        if not marked:
+            unused.unmarked.append(row_id)
+        elif marked_at <= now - MARKED_FOR:
+            unused.due.append(row_id)
+        else:
+            unused.marked.append(row_id)
+    return unused
+
+
+def prune(tx: WriteTransaction, table_name: str) -> Unused:
+    """Delete the rows of a table that are due, and mark those that are out of use now.
+
+    :returns: what was deleted, left and marked.
+    """
+    table = next(table for table in _USES if table.name == table_name)
+    unused = _of(tx, table, tx.now)
+    is_due = sa.and_(is_marked(table), table.c.updated_at <= tx.now - MARKED_FOR)
+    for ids in chunks(unused.due):
+        tx.execute(sa.delete(table).where(table.c.id.in_(ids), is_due))
+    mark = {
+        "created_at": sa.func.coalesce(table.c.created_at, tx.now - timedelta(days=1)),
+        "updated_at": tx.now,
+    }
+    for ids in chunks(unused.unmarked):
+        tx.execute(sa.update(table).where(table.c.id.in_(ids)).values(mark))
+    return unused
+
+
+def unmark(tx: WriteTransaction, table: sa.Table, ids: Sequence[int]) -> None:
+    """Remove the marks of rows that were found with one and are to be used.
+
+    :raises LostRace: one of them has been deleted since.
+    """
+    for chunk in chunks(sorted(ids)):
+        statement = (
+            sa.update(table).where(table.c.id.in_(chunk)).values(updated_at=table.c.created_at)
+        )
+        if tx.execute(statement).rowcount != len(chunk):
+            raise LostRace("A row that was out of use has been deleted since it was read.")
