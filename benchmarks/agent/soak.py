@@ -139,6 +139,11 @@ def _wait_for_first_pass(directory: Path, process: subprocess.Popen[bytes]) -> N
     raise RuntimeError(f"no first pass: {(directory / 'log').read_text()[-2000:]}")
 
 
+def ask_for_pass(directory: Path) -> None:
+    """Have the daemon of this directory make a pass, and wait for its end."""
+    local_socket.ask(_socket(directory), "report", START_SECONDS)
+
+
 def _socket(directory: Path) -> Path:
     return directory / "state" / "status.sock"
 
@@ -176,7 +181,7 @@ def run(server: Server, directory: Path, host: str, driver: str, passes: int) ->
         began = time.monotonic()
         for number in range(1, passes + 1):
             others.interfere(number)
-            local_socket.ask(_socket(directory), "report", START_SECONDS)
+            ask_for_pass(directory)
             if number % each == 0:
                 now = time.monotonic()
                 samples.append(

@@ -18,6 +18,7 @@ from typing import Any, Final
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.parts.client import Client
 from benchmarks.parts.servers import Server, cpu_seconds, free_port
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
@@ -147,6 +148,20 @@ class Schedulers:
             print(f"{len(failures)} claims failed, the first with {failure}", file=sys.stderr)
         latency = tuple(latencies)
         return Round(latency, len(failures), took, retries, 1000 * server, 1000 * schedulers)
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values()]
+
+    def claim_and_release(self, count: int) -> None:
+        """Claim for so many instances, one after the other, and release each."""
+        placement = Client(self.placement.url)
+        with self._bus() as bus:
+            client = SchedulerClient(bus, timeout=_ANSWER_SECONDS)
+            for _ in range(count):
+                instance = str(uuid.uuid4())
+                client.call("claim", spec_obj=_SPEC, instance_uuid=instance)
+                placement.must("DELETE", f"/allocations/{instance}")
 
     def _start(self, name: str) -> None:
         state = self.directory / name

@@ -1,0 +1,1 @@
+"""A year in small: does anything grow that should not? See `__main__`."""
