@@ -4,7 +4,6 @@
       InvalidConfiguration                 # an option, file or combination the operator must change
         InvalidNodeConfiguration           # the node's identity is contradictory or lost
         ProviderConfigConflict             # provider.yaml against what the agent or others own
-        PciConfigurationConflict           # device specifications against each other
       InvalidInput                         # a driver's facts lack something mandatory
       VirtDriverNotReady                   # the hypervisor is not there yet; try next period
       HypervisorUnavailable                # the connection to the hypervisor was lost
@@ -70,10 +69,6 @@ class InvalidNodeConfiguration(InvalidConfiguration):
 
 class ProviderConfigConflict(InvalidConfiguration):
     """A provider config file names something that it may not change."""
-
-
-class PciConfigurationConflict(InvalidConfiguration):
-    """Device specifications contradict each other or what placement already holds."""
 
 
 class InvalidInput(ComputeAgentError):

@@ -1,6 +1,6 @@
 """Providers for network interfaces, PCI devices and accelerators after a claim.
 
-Ports are in `port`. A claim's ``mappings`` name the providers by the suffix of the group, and the
+Ports are in `request.ports`. A claim's ``mappings`` name the providers by the suffix of the group, and the
 suffix is what its requester called it.
 """
 

@@ -46,7 +46,7 @@ DRIVER_ROWS = [
     (errors.ReshapeNeeded("VGPU moved"), 0, ExitCode.RESHAPE_FAILED, logging.ERROR),
     (errors.ReshapeFailed("consumer x"), 0, ExitCode.RESHAPE_FAILED, logging.ERROR),
     (errors.InvalidConfiguration("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
-    (errors.PciConfigurationConflict("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
+    (errors.ProviderConfigConflict("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
     (errors.ProviderConfigConflict("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
     (errors.InvalidNodeConfiguration("bad"), 0, ExitCode.IDENTITY, logging.ERROR),
     (RuntimeError("broken"), 0, ExitCode.DRIVER_FAILED, logging.ERROR),

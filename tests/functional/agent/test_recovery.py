@@ -59,7 +59,7 @@ def test_a_start_during_an_outage_is_still_a_start_when_placement_is_back(
         ({"raise": {"update_provider_tree": "VirtDriverNotReady"}}, "WARNING", "not ready"),
         ({"raise": {"get_available_resource": "ComputeHostNotFound"}}, "WARNING", "does not know"),
         ({"raise": {"update_provider_tree": "InvalidConfiguration"}}, "ERROR", "configuration"),
-        ({"raise": {"update_provider_tree": "PciConfigurationConflict"}}, "ERROR", "configuration"),
+        ({"raise": {"update_provider_tree": "ProviderConfigConflict"}}, "ERROR", "configuration"),
         ({"missing_facts": ["vcpus"]}, "ERROR", "lack vcpus"),
     ],
 )
