@@ -33,7 +33,7 @@
           ResourceProviderTraitRetrievalFailed
           ResourceProviderInventoryRetrievalFailed
           PlacementTooOld                  # a microversion that is needed is not offered
-        ResourceProviderUpdateConflict     # somebody else wrote first; re-read and repeat
+        ResourceProviderUpdateConflict     # another writer was first; re-read and repeat
         PlacementReshapeConflict           # the same for a reshape
         ReshapeFailed                      # fatal on startup
         ResourceProviderAllocationRetrievalFailed

@@ -247,7 +247,7 @@ class AgentCommands:
     def _under_way(self, node: str, running: frozenset[str] | None) -> int:
         """Return how many builds, resizes and migrations a node has to do.
 
-        They are the claims of instances that are not here yet, as far as that can be told, and
+        They are the claims of instances that are not here yet, as far as that is known, and
         those that migrations keep for instances on the move.
         """
         return sum(

@@ -27,7 +27,7 @@ NODE_LIST = ""
 class NodeList:
     """Brings the nodes of the tracker in step with those the driver manages.
 
-    :param on_outcome: told what came of each search, and with what message.
+    :param on_outcome: receives the outcome of each search, and its message.
     """
 
     def __init__(

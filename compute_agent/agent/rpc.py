@@ -75,7 +75,7 @@ class AgentEndpoint:
         return self._commands.status()
 
     def list_instances(self, _ctxt: Mapping[str, Any], node: str | None = None) -> list[str]:
-        """Return the uuids of the instances that are here; InstancesUnknown: it cannot be told."""
+        """Return the uuids of the instances that are here; InstancesUnknown: that is not known."""
         return self._told(lambda: self._commands.list_instances(node))
 
     def instance_claim(
@@ -102,7 +102,7 @@ class AgentEndpoint:
         try:
             return call()
         except errors.ComputeAgentError as error:
-            # told to the caller as it is; without this the bus would log it as a defect
+            # the caller gets it as it is; without this the bus would log it as a defect
             raise self._expected() from error
 
 

@@ -223,7 +223,7 @@ class ClaimBook:
     def unfounded(self, node: str) -> list[Claim]:
         """Return the claims of a node that nobody holds, of instances not known to run here.
 
-        A move gives the allocations of an instance to a migration that the host is not told of:
+        A move gives the allocations of an instance to a migration that the host does not hear of:
         a claim is also held while some consumer without a claim holds just what it has.
 
         :raises PlacementError: placement could not be asked.

@@ -63,7 +63,7 @@ def differences(
 
 
 def _beyond(tree: ProviderTree, claim: Claim | None, held_amounts: Amounts) -> Iterator[str]:
-    """Yield what a claim gave and placement does not hold: somebody else may get it as well."""
+    """Yield what a claim gave and placement does not hold: another instance may get it as well."""
     for uuid, resource_class, amount, holds in sorted(
         shortfalls(held_amounts, claim.amounts if claim else {})
     ):

@@ -67,7 +67,7 @@ def free_cells(
     """Return what is free of each cell.
 
     :param used: what guests have of them.
-    :param taken_cpus: dedicated CPUs that somebody has.
+    :param taken_cpus: dedicated CPUs that are in use.
     :param ratios: overcommit by class, ``VCPU`` and ``MEMORY_MB``; huge pages know none.
     """
     vcpus: Counter[int] = Counter()

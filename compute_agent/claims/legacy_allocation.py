@@ -53,7 +53,7 @@ class SelfClaim:
         self._report = report
 
     def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
-        """Allocate for an instance, unless somebody was faster.
+        """Allocate for an instance, unless another caller was faster.
 
         :raises ComputeResourcesUnavailable: the request does not name what is needed, or there is
             not enough.

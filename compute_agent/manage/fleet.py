@@ -140,7 +140,7 @@ def described(tree: Sequence[ProviderLines], agents: Agents | None) -> FleetHost
 def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
     """Return uuid and name of the root provider with this name or uuid.
 
-    :raises Refused: there is none, or it is no root.
+    :raises CommandRefused: there is none, or it is not a root.
     """
     provider = placement.providers.by_name(name) or placement.providers.get(name)
     if provider is None:

@@ -37,7 +37,7 @@ class HostFacts:
 def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
     """Return the uuid of the host's root, and the tree.
 
-    :raises Refused: no root provider has that name.
+    :raises CommandRefused: no root provider has that name.
     """
     root = report.find_provider_by_name(name)
     if root is None:
@@ -66,7 +66,7 @@ def delete_host(
     :param evacuated: release what consumers still hold here. A consumer that holds nothing
         elsewhere is refused: it was not evacuated.
     :param running_agent: returns the evidence that an agent reports the root of this uuid, if any.
-    :raises Refused: the host is unknown, consumers hold something here, or its agent runs.
+    :raises CommandRefused: the host is unknown, consumers hold something here, or its agent runs.
     """
     root, tree = host_tree(report, name)
     members = tree.get_provider_uuids(root)
@@ -126,7 +126,7 @@ def adopt(
     """Make this host the one whose root provider has the uuid; return the provider's name.
 
     :param places: directories that may hold an identity file.
-    :raises Refused: the host has an identity already, or the uuid is not that of a host.
+    :raises CommandRefused: the host has an identity already, or the uuid is not that of a host.
     """
     current = identity.find(places)
     if current is not None:

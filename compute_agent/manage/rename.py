@@ -30,7 +30,7 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
     An interrupted renaming is completed: the providers still named after `old` in the tree of
     `new` are renamed.
 
-    :raises Refused: host `old` does not exist, or a new name belongs to another provider.
+    :raises CommandRefused: host `old` does not exist, or a new name belongs to another provider.
     :raises ResourceProviderUpdateFailed: placement refused a name; the message lists the providers
         that were renamed before.
     """

@@ -103,7 +103,7 @@ class Consumers:
     def delete(self, consumer: Consumer) -> None:
         """Take everything from a consumer, which must still be as it was read.
 
-        :raises AllocationUpdateFailed: somebody changed it meanwhile; it is left alone.
+        :raises AllocationUpdateFailed: another writer changed it meanwhile; it is left alone.
         """
         nothing = {**consumer.record, "allocations": {}}
         answer = self.placement.allocations.put_allocations(consumer.uuid, nothing)

@@ -84,7 +84,7 @@ def code_of(response: Response) -> str | None:
 
 
 def is_conflict(response: Response) -> bool:
-    """Whether somebody else wrote first (generation of a provider or a consumer)."""
+    """Whether another writer was first (generation of a provider or a consumer)."""
     return response.status == 409 and code_of(response) == CONCURRENT_UPDATE
 
 
@@ -212,5 +212,5 @@ def _seconds(date: str | None) -> float | None:
     try:
         return email.utils.parsedate_to_datetime(date).timestamp()
     except ValueError:
-        # no date: told by the None, and what is of unknown age is judged by nobody
+        # no date is None, and nothing is concluded from an unknown age
         return None

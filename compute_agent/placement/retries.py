@@ -81,7 +81,7 @@ class Retries:
         return retrying(attempt)
 
     def while_conflicting(self, attempt: Callable[[], T]) -> T:
-        """Repeat ``attempt`` while somebody else writes first; the last conflict is raised.
+        """Repeat ``attempt`` while another writer is first; the last conflict is raised.
 
         ``attempt`` must read again what it builds upon.
         """

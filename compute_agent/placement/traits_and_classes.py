@@ -69,7 +69,7 @@ class Names:
     def ensure_traits(self, traits: Iterable[str], *, again: bool = False) -> None:
         """Make these traits exist where possible; those that cannot be are refused from now on.
 
-        :param again: do not trust what was known: somebody deleted a trait.
+        :param again: do not trust what was known: a trait was deleted.
         """
         with self._lock:
             if again:

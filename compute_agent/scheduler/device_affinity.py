@@ -6,7 +6,7 @@
     socket     as preferred; which cells share a socket only the host knows, which must support it
 
 The setting is for PCI devices and accelerators; without it an alias has a policy of its own, for
-guests with NUMA nodes. What ``same_subtree`` binds to a node of the guest goes by that. Pure.
+guests with NUMA nodes. What ``same_subtree`` binds to a node of the guest follows it. Pure.
 """
 
 from __future__ import annotations

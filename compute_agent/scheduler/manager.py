@@ -107,7 +107,7 @@ class Scheduler:
             already; by default they must not.
         :param request_id: that placement is to log everything under; a new one if empty.
         :raises NoValidHost: one instance fits nowhere; nothing of this call stays claimed.
-        :raises AllocationUpdateFailed: somebody else claims one of the instances.
+        :raises AllocationUpdateFailed: another caller claims one of the instances.
         :raises PlacementUnavailable: placement cannot be asked; nothing of this call stays
             claimed, or it is in the journal and given back as soon as placement answers.
         """
@@ -274,7 +274,7 @@ class Scheduler:
         try:
             return claims.claim(instance, candidates, spec, found_hosts.microversion)
         except AllocationUpdateFailed:
-            # what the instance holds is somebody else's claim, not ours to give back
+            # what the instance holds is the claim of another caller, not ours to give back
             held_claims.lost(instance)
             self._observer.claimed(ClaimOutcome.CONSUMER, again=bool(lost_claims))
             raise

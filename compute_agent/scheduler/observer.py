@@ -14,7 +14,7 @@ class ClaimOutcome(StrEnum):
 
     ``shortage``: a provider had too little left. ``race``: placement lost too many races of its
     own, or the provider is gone. ``group``: it was taken back, as another member of the server
-    group was claimed on the same host at the same time. ``consumer``: somebody else claims or
+    group was claimed on the same host at the same time. ``consumer``: another caller claims or
     changed the consumer. ``failed``: placement did not answer, or refused for another reason.
     """
 

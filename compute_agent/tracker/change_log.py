@@ -21,7 +21,7 @@ def log_changes(node: str, done: Sequence[Operation], tree_left: ProviderTree | 
     """Log what was written for a node.
 
     :param tree_left: the tree as the pass before left it, None when there was none. Where placement
-        had something else in the meantime, somebody changed it by hand: that is told as a
+        had something else in the meantime, another client changed it: that is logged as a
         warning, once for each time, because it is undone.
     """
     if not done:

@@ -31,7 +31,7 @@ from enum import Enum, IntEnum
 from compute_agent import errors
 
 MAX_TRIES = 4
-"""Times that a pass is tried in all when somebody else writes to the same providers."""
+"""Times that a pass is tried in all when another writer changes the same providers."""
 BACK_OFF_START = 1.0
 """Seconds: upper bound of the first wait for a placement that cannot be reached."""
 SHORTEST_SPREAD = 1.0
@@ -59,7 +59,7 @@ class EventKind(Enum):
     RESHAPE_NEEDED_AGAIN = "the driver asked for a reshape while it was doing one"
     RESHAPE_FAILED = "the reshape failed"
     UPDATE_REJECTED = "placement rejected the update"
-    CONFLICT = "somebody else wrote to the same resource providers"
+    CONFLICT = "another writer changed the same resource providers"
     PLACEMENT_UNAVAILABLE = "placement cannot be reached"
     PLACEMENT_UNAUTHORIZED = "placement does not let this agent in"
     INVALID_CONFIGURATION = "the configuration is contradictory"

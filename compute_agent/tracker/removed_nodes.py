@@ -2,7 +2,7 @@
 
     is_node_deleted()?
      ├ no:  left as they are; with `rebalances_nodes` another agent looks after them from now on
-     └ yes: written by somebody else since our last pass, or children of somebody else? left
+     └ yes: written by others since our last pass, or has children of others? left
             held by a consumer? kept, and looked at again; who it is may be healed
             else deleted, children first
 
@@ -119,7 +119,7 @@ class Departures:
             tree.data(member).name for member in members if not self._owns(tree.data(member))
         ]
         if foreign:
-            return f"{', '.join(foreign)} was made by somebody else", False
+            return f"{', '.join(foreign)} was made by another service", False
         holders = {
             c for member in members for c in self._report.get_allocations_for_provider(member)
         }

@@ -147,7 +147,7 @@ class SharedDisk:
             try:
                 self._write_if_it_differs(node)
             except errors.ResourceProviderUpdateConflict:
-                # somebody wrote first, perhaps just this
+                # another writer was first, perhaps with just this
                 continue
             return
         self._write_if_it_differs(node)

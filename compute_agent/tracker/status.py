@@ -331,7 +331,7 @@ def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
 
 
 def _nothing() -> None:
-    """Nobody asked to be told."""
+    """Default of a listener: does nothing."""
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:

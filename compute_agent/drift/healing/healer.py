@@ -148,7 +148,7 @@ class Healer:
             try:
                 return self._attempt(instance, root, ports, dry_run=dry_run)
             except errors.AllocationUpdateFailed:
-                # somebody changed the instance meanwhile: what it holds is looked at again
+                # another writer changed the instance meanwhile: what it holds is looked at again
                 continue
         return self._attempt(instance, root, ports, dry_run=dry_run)
 

@@ -34,7 +34,7 @@ class HealOptions:
 class HealResult:
     """What was, or would be, done.
 
-    :ivar looked_at: instances the source told of.
+    :ivar looked_at: instances that the source listed.
     :ivar outcomes: of the instances that were healed, could not be, hold too much, or are left
         alone.
     :ivar more: the bound was reached, and another instance is to be healed.
@@ -59,7 +59,7 @@ class HealResult:
 class Heal:
     """One run over a source of instances.
 
-    :param say: told how many instances were looked at.
+    :param say: receives how many instances were looked at.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Heal:
         except errors.ComputeAgentError as error:
             if not result.looked_at:
                 raise
-            # what was done until now is to be told
+            # what was done until now is to be reported
             result.failure = error
         if self._options.only is not None and not result.looked_at:
             raise NoSuchInstance(

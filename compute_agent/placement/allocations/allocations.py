@@ -107,7 +107,7 @@ class Allocations:
         :param mode: ``new``: the consumer must hold nothing yet; a consumer that holds exactly this
             is our own earlier claim whose answer was lost.  ``add_to``: add to what it holds, which
             must still be at ``consumer_generation``.
-        :raises errors.AllocationUpdateFailed: somebody else changed the consumer, or the request
+        :raises errors.AllocationUpdateFailed: another writer changed the consumer, or the request
             was refused.
         """
         at = max(parse_version(version) if isinstance(version, str) else version, BASE)
@@ -192,7 +192,7 @@ class Allocations:
     def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> Claimed | NoCapacity:
         """Write a consumer's whole record, as it was read or with ``consumer_generation`` None.
 
-        :raises errors.AllocationUpdateFailed: somebody else changed the consumer, or it is refused.
+        :raises errors.AllocationUpdateFailed: another writer changed it, or it is refused.
         """
         body, version = self._writable([record])
         doing = f"Writing the allocations of consumer {consumer}"
@@ -249,7 +249,7 @@ class Allocations:
         """Take everything from a consumer; whether it held anything.
 
         :param force: do not look at who else changes it.
-        :raises errors.AllocationDeleteFailed: somebody else changed it meanwhile.
+        :raises errors.AllocationDeleteFailed: another writer changed it meanwhile.
         """
         doing, path = f"Removing the allocations of consumer {consumer}", _path(consumer)
         kind = errors.AllocationDeleteFailed
@@ -264,7 +264,7 @@ class Allocations:
             return True
         conflict = responses.is_consumer_conflict(response)
         if conflict and not self.get_allocs_for_consumer(consumer)["allocations"]:
-            # The answer to our own first try was lost, or somebody else did the same.
+            # The answer to our own first try was lost, or another writer did the same.
             return True
         raise responses.failure(kind, doing, "PUT", path, response)
 

@@ -39,7 +39,7 @@ class AllocationExchange:
         :param records: by consumer: ``allocations`` (empty takes all from it), ``project_id``,
             ``user_id``, ``consumer_generation`` as it was read (None for a new one), and where
             placement can take them ``consumer_type`` and ``mappings``.
-        :raises errors.AllocationMoveFailed: somebody else changed one of the consumers, or the
+        :raises errors.AllocationMoveFailed: another writer changed one of the consumers, or the
             request was refused; nothing was written.
         """
         named = ", ".join(sorted(records))

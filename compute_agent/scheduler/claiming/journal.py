@@ -87,7 +87,7 @@ class Journal:
             if entry is not None:
                 self._check(identity, entry, shape)
             elif alone:
-                # closed meanwhile: whoever did so has removed the lock that is made here again
+                # closed meanwhile: that caller has removed the lock that is made here again
                 self._lock_path(identity).unlink(missing_ok=True)
             yield entry
 

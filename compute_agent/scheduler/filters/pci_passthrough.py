@@ -53,7 +53,7 @@ def pools_suffice(pools: Sequence[Mapping[str, Any]], aliases: Sequence[PciAlias
             if len(users[index]) < int(pool.get("count", 0)):
                 users[index].append(alias)
                 return True
-            # whoever came before may do with another pool
+            # a device bound before may do with another pool
             for position, other in enumerate(users[index]):
                 if place(other, seen):
                     users[index][position] = alias

@@ -1,7 +1,7 @@
 """Abilities of a fleet in the middle of an upgrade, and the layouts of its hosts.
 
 Every agent announces a service version. A behaviour that needs both sides is switched by the lowest
-version of all agents, by itself: there is no day on which somebody throws a switch.
+version of all agents, by itself: no operator has to switch it.
 """
 
 from __future__ import annotations

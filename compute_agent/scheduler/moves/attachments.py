@@ -67,7 +67,7 @@ class Attachments:
             it, repeating returns what the first time added; without it, more is added.
         :raises NoValidHost: its host has not enough for that.
         :raises MoveRefused: the instance is on no host, or on several.
-        :raises AllocationMoveFailed: somebody else changed what it holds.
+        :raises AllocationMoveFailed: another writer changed what it holds.
         """
         holding = self._placement.holding(instance)
         root = root_of(self._placement, instance, holding)
@@ -109,7 +109,7 @@ class Attachments:
         :param before: what the instance holds before it is detached, as the caller knows it. With
             it, repeating changes nothing; without it, as much is taken again.
         :raises AllocationUpdateFailed: the instance holds less than that.
-        :raises AllocationMoveFailed: somebody else changed what it holds.
+        :raises AllocationMoveFailed: another writer changed what it holds.
         """
         holding = self._placement.holding(instance)
         if before is not None and holding.allocations != before:

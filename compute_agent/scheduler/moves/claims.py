@@ -75,7 +75,7 @@ class Progress:
 
 
 class MoveClaims:
-    """Claims the destination of a move, for an instance whose source somebody holds."""
+    """Claims the destination of a move, for an instance whose source is held."""
 
     def __init__(self, placement: Placement, progress: Progress) -> None:
         move = progress.move

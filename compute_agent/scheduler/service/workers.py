@@ -117,7 +117,7 @@ class Workers:
     def _notified(self, notice: Notice) -> None:
         pids = {worker.process.pid for worker in self._running}
         if notice.pid not in pids:
-            # of a worker that has ended since, or of somebody who found the socket
+            # of a worker that has ended since, or of another process that found the socket
             return
         values = notice.values
         self._statuses[notice.pid] = values.get("STATUS", self._statuses.get(notice.pid, ""))

@@ -1,6 +1,6 @@
 """Application of a layout to a provider tree; what is not the driver's stays as it is.
 
-What placement has and the layout has not is taken away, unless somebody holds it: then exactly
+What placement has and the layout has not is taken away, unless a consumer holds it: then exactly
 what is held stays, all of it reserved, so that nobody new gets it.
 """
 
@@ -138,7 +138,7 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
 
 
 def _free_name(tree: ProviderTree, name: str, key: str) -> str:
-    """Return the name, or one made unique where a provider of somebody else has it."""
+    """Return the name, or one made unique where another provider has it."""
     if not tree.exists(name):
         return name
     return f"{name[:191]}~{hashlib.sha256(key.encode()).hexdigest()[:8]}"

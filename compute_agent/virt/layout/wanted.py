@@ -40,7 +40,7 @@ class WantedRecord:
     ratio: float | None = 1.0
     keep_reserved: bool = False
     reserve_when_held: bool = False
-    """A one-time device: once somebody held it, all of it stays reserved until it was cleaned."""
+    """A one-time device: once a consumer held it, all of it stays reserved until it was cleaned."""
 
 
 @dataclass(frozen=True, slots=True)

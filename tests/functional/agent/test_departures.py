@@ -174,7 +174,7 @@ def test_a_child_of_somebody_else_keeps_the_tree(placement, new_agent, nodes, go
         foreign = {"name": f"{name}_ovs", "parent_provider_uuid": nodes[name]}
         assert placement.request("POST", "/resource_providers", json=foreign).ok
         agent.script(nodes=left, deleted=[name])
-        eventually(lambda: "was made by somebody else" in agent.logged(), "a line")
+        eventually(lambda: "was made by another service" in agent.logged(), "a line")
         assert set(placement.tree(name)) == {name, f"{name}_ovs"}
 
 

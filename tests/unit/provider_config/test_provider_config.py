@@ -291,7 +291,7 @@ class TestTakingBack:
 
     def test_what_left_the_files_is_taken_out_and_nothing_else(self, tmp_path: Path) -> None:
         wanted = self.before()
-        result = merged(wanted, tmp_path, REMEMBERED, held=lambda _uuid: {})
+        result = merged(wanted, tmp_path, REMEMBERED, held_amounts=lambda _uuid: {})
         assert wanted.data(CHILD).inventory.keys() == {"CUSTOM_OTHER"}
         assert wanted.data(CHILD).traits == {"CUSTOM_OPERATORS"}
         assert result.additions == {}
@@ -300,7 +300,9 @@ class TestTakingBack:
         base = self.before()
         wanted = base.snapshot()
         wanted.update_inventory(CHILD, {})
-        result = merged(wanted, tmp_path, REMEMBERED, base=base, held=lambda _uuid: {"CUSTOM_X": 2})
+        result = merged(
+            wanted, tmp_path, REMEMBERED, base=base, held_amounts=lambda _uuid: {"CUSTOM_X": 2}
+        )
         assert wanted.data(CHILD).inventory == {"CUSTOM_X": base.data(CHILD).inventory["CUSTOM_X"]}
         assert result.additions == {CHILD: {"inventories": ["CUSTOM_X"], "traits": []}}
         assert "2 of it are allocated" in result.kept[0]
@@ -311,7 +313,7 @@ class TestTakingBack:
         def refuse(uuid: str) -> dict[str, int]:
             raise AssertionError(uuid)
 
-        merged(self.before(), tmp_path, REMEMBERED, held=refuse)
+        merged(self.before(), tmp_path, REMEMBERED, held_amounts=refuse)
 
     def test_what_was_added_to_a_provider_of_another_tree_stays_remembered(
         self, tmp_path: Path
