@@ -55,6 +55,10 @@ class PlacementApi:
         except StoreUnavailable as error:
             LOG.error("%s %s: %s", environ["REQUEST_METHOD"], shown_uri(environ), error)
             return _fail(errors.ServiceUnavailable(str(error)), environ, version, start_response)
+        except MemoryError:
+            LOG.exception("%s %s: no memory", environ["REQUEST_METHOD"], shown_uri(environ))
+            unavailable = errors.ServiceUnavailable("The server has no memory for this request.")
+            return _fail(unavailable, environ, version, start_response)
         except Exception as error:
             LOG.exception("%s %s failed", environ["REQUEST_METHOD"], shown_uri(environ))
             return _fail(errors.InternalError(str(error)), environ, version, start_response)

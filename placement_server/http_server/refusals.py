@@ -68,6 +68,7 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[webob.exc.HTTPException], str]
     gunicorn_errors.InvalidResponseHeader: _DEFECT,
     gunicorn_errors.InvalidResponseHeaderName: _DEFECT,
     gunicorn_errors.ConfigurationProblem: _DEFECT,
+    MemoryError: (webob.exc.HTTPServiceUnavailable, "The server has no memory for this request."),
     NoRoomForBody: (
         webob.exc.HTTPServiceUnavailable,
         "The server has no room for the body of this request; its log has the reason.",

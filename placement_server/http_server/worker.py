@@ -151,22 +151,26 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             os._exit(0)
 
     def accept(self, listener: Any) -> None:
-        """Accept a client; one that the system has no descriptor or memory for stays waiting."""
+        """Accept a client; one that the system has no descriptor or thread for waits."""
         try:
             super().accept(listener)
         except OSError as error:
             if error.errno not in _EXHAUSTED:
                 raise
-            now = time.monotonic()
-            if now >= self._complains_at:
-                self._complains_at = now + _COMPLAINT_PERIOD
-                LOG.error(
-                    "A client waits, as its connection cannot be accepted: %s. Raise the limit of "
-                    "open files of this process (LimitNOFILE= of its unit), or that of the system.",
-                    error,
-                )
+            self._complain("Raise the limit of open files (LimitNOFILE= of its unit)", error)
             # The listener stays readable, and others may release what lacks here.
             time.sleep(_ACCEPT_PAUSE)
+        except RuntimeError as error:
+            # No new thread: the client's work is queued for one of those that there are, which
+            # does not report its end.
+            self.nr_conns -= 1
+            self._complain("Give it more memory or tasks (TasksMax= of its unit)", error)
+
+    def _complain(self, advice: str, error: Exception) -> None:
+        now = time.monotonic()
+        if now >= self._complains_at:
+            self._complains_at = now + _COMPLAINT_PERIOD
+            LOG.error("Clients have to wait: %s. %s.", error, advice)
 
     def set_accept_enabled(self, enabled: bool) -> None:
         super().set_accept_enabled(enabled)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert "Traceback" not in server.output
 
 
-@contextmanager
+@contextlib.contextmanager
 def limited(served: Served, what: int, most: int) -> Iterator[None]:
     """Limit the worker."""
     (worker,) = psutil.Process(served.process.pid).children()
@@ -110,4 +110,41 @@ def test_a_worker_that_cannot_start_in_the_place_of_another_leaves_the_others(
     tried = server.output.count("Booting worker")
     eventually(lambda: server.output.count("Booting worker") > tried, "another try")
     assert server.exchange(GET).startswith(b"HTTP/1.1 200")
+    assert server.stop() == 0
+
+
+NO_THREADS = """
+import pathlib, sys, threading
+from placement_server.cmd import serve
+
+exhausted = pathlib.Path(sys.argv[-1]).with_name("exhausted")
+start = threading.Thread.start
+
+def start_or_not(thread):
+    if exhausted.exists():
+        raise RuntimeError("can't start new thread")
+    start(thread)
+
+threading.Thread.start = start_or_not
+serve.main()
+"""
+
+
+def test_a_client_for_whom_no_thread_can_be_started_is_served_by_another(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1", program=NO_THREADS)
+    exhausted = tmp_path / "exhausted"
+    with contextlib.ExitStack() as stack:
+        # one thread waits for its client
+        kept = stack.enter_context(socket.create_connection(server.address, timeout=30))
+        kept.sendall(GET.replace(b"Connection: close\r\n", b""))
+        assert kept.recv(65536).startswith(b"HTTP/1.1 200")
+        exhausted.touch()
+        waits = stack.enter_context(socket.create_connection(server.address, timeout=30))
+        waits.sendall(GET)
+        eventually(lambda: "Clients have to wait" in server.output, "a line that says so")
+        kept.close()
+        assert waits.recv(65536).startswith(b"HTTP/1.1 200")
+    exhausted.unlink()
+    assert server.exchange(GET).startswith(b"HTTP/1.1 200")
+    assert server.output.count("Booting worker") == 1
     assert server.stop() == 0

@@ -429,3 +429,15 @@ def test_an_unforeseen_failure_is_a_500_in_the_usual_form(
     assert answer.detail == "the roof is on fire"
     assert "openstack-api-version" not in answer.headers
     assert answer.error["request_id"] == answer.headers["x-openstack-request-id"]
+
+
+def test_a_request_that_finds_no_memory_is_a_503(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(api.store, "read_single", fail)
+    answer = api.get(RP)
+    assert answer.status == 503
+    assert "no memory" in answer.detail

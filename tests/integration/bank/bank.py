@@ -179,7 +179,7 @@ def run(
             clock = Clock(directory / "clock")
             environment |= clock.environment
         database = make_database(home)
-        stack.callback(database.stop)
+        stack.callback(database.close)
         to_database = None
         url = database.url()
         if database.port is not None:

@@ -42,6 +42,9 @@ class PrivateDatabase(Protocol):
     def stop(self) -> None:
         """In an orderly way."""
 
+    def close(self) -> None:
+        """End it for good."""
+
     def kill(self) -> None:
         """kill -9 of all its processes."""
 
@@ -72,6 +75,9 @@ class SQLiteFile:
         """Nothing runs."""
 
     def stop(self) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
         """Nothing runs."""
 
     def kill(self) -> None:
@@ -122,6 +128,9 @@ class _Server:
             self._process.send_signal(self.gentle)
             self._process.wait(_WAIT)
             self._process = None
+
+    def close(self) -> None:
+        self.stop()
 
     def kill(self) -> None:
         assert self._process is not None

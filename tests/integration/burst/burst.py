@@ -79,15 +79,22 @@ class Trouble:
         self.happened.append(what)
 
 
-def run(fleet: Fleet, claims: int, *, at_once: int, seed: int) -> tuple[Outcome, Trouble]:
+def run(
+    fleet: Fleet,
+    claims: int,
+    *,
+    at_once: int,
+    seed: int,
+    make_trouble: Callable[[Fleet, random.Random], Trouble] = Trouble,
+) -> tuple[Outcome, Trouble]:
     """Claim while trouble happens, then until each shape is refused by a fleet that is well."""
-    trouble, outcome = Trouble(fleet, random.Random(seed)), Outcome()
+    trouble, outcome = make_trouble(fleet, random.Random(seed)), Outcome()
     config = fleet.schedulers[0]
     fleet.all_heard()
     done = threading.Semaphore(0)
     with ThreadPoolExecutor(1, "trouble") as nemesis:
 
-        def make_trouble() -> None:
+        def follow_schedule() -> None:
             passed = 0
             for share, happen in trouble.schedule():
                 while passed < share * claims:
@@ -95,7 +102,7 @@ def run(fleet: Fleet, claims: int, *, at_once: int, seed: int) -> tuple[Outcome,
                     passed += 1
                 happen()
 
-        troubled = nemesis.submit(make_trouble)
+        troubled = nemesis.submit(follow_schedule)
         try:
             claim_all(config, in_turn(claims), outcome, at_once=at_once, progress=done.release)
         finally:

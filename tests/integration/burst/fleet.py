@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -43,6 +43,8 @@ class Fleet:
     """The processes of one burst.
 
     :param database: URL of an empty database.
+    :param environment: what the processes of a part have in their environment besides this one's;
+        the parts are placement, agent and scheduler.
     :param published: whether the published openstack-placement serves in place of this project's
         server, from a virtual environment of its own. On PostgreSQL its release 16.0.0 answered
         500 to a query of the scheduler, with required=!HW_NUMA_ROOT.
@@ -53,6 +55,7 @@ class Fleet:
     database: str
     broker: RabbitMq
     published: bool = False
+    environment: Callable[[str], dict[str, str]] = lambda _: {}
     url: str = ""
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     schedulers: list[Path] = field(default_factory=list)
@@ -83,7 +86,7 @@ class Fleet:
 
     def start_agent(self, host: str) -> None:
         """Start an agent, and wait until its host is reported."""
-        self.agents[host].start()
+        self.agents[host].start(**self.environment("agent"))
         self.agents[host].started()
 
     def start_scheduler(self, config: Path) -> None:
@@ -93,7 +96,20 @@ class Fleet:
                 "compute-scheduler",
                 *("--config-file", str(config), "serve"),
                 output=output,
+                environment={**os.environ, **self.environment("scheduler")},
             )
+
+    def pids(self, part: str) -> list[int]:
+        """Return the processes of a part."""
+        if part == "placement":
+            assert self._server is not None
+            return [self._server.pid]
+        processes = (
+            [agent.process for agent in self.agents.values()]
+            if part == "agent"
+            else self._running.values()
+        )
+        return [process.pid for process in processes if process is not None]
 
     def kill_scheduler(self, config: Path) -> None:
         """End a scheduler at once."""
@@ -156,26 +172,27 @@ class Fleet:
                 *("serve", "--config-file", str(config), "--workers", str(_WORKERS)),
                 *("--host", "127.0.0.1", "--port", str(port)),
                 output=output,
+                environment={**os.environ, **self.environment("placement")},
                 new_session=True,
             )
         wait_for_placement(self.url, self._server, log)
 
     def _scheduler_config(self, number: int) -> Path:
         state = self.directory / f"scheduler{number}"
-        state.mkdir()
+        state.mkdir(exist_ok=True)
         config = state / "scheduler.conf"
         config.write_text(
             f"[DEFAULT]\ntransport_url = {self.broker.url}\nhost = scheduler{number}\n"
             f"state_path = {state}\nservice_down_time = 20\n"
             f"[placement]\nauth_type = noauth\nendpoint_override = {self.url}\n"
-            f"[compute_scheduler]\njournal_path = {state / 'journal'}\n"
+            f"[compute_scheduler]\njournal_path = {state / 'journals' / 'journal'}\n"
             "[oslo_messaging_rabbit]\nrabbit_retry_backoff = 0\nkombu_reconnect_delay = 0.1\n"
         )
         return config
 
     def _add_agent(self, host: str, driver: str) -> None:
         directory = self.directory / host
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         self.agents[host] = AgentProcess(
             directory,
             self.url,

@@ -21,6 +21,8 @@ from tests.integration.nemesis.promotion import PROMOTIONS, Pair
 from tests.integration.nemesis.small_disk import mounts_of_our_own
 from tests.integration.nemesis.stops import STOPS
 
+_ERRORS = 200
+"""Lines of each log of the server."""
 FAULTS = {
     "kills": KILLS,
     "stops": STOPS,
@@ -74,10 +76,21 @@ def main() -> int:
             ),
             log=_print,
         )
+        if report.violations:
+            _print_errors(directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     _print(str(report))
     return bool(report.violations)
+
+
+def _print_errors(directory: Path) -> None:
+    """Print the last errors of the server, whose logs are deleted with the directory."""
+    for log in sorted(directory.glob("server-*.log")):
+        errors = [
+            line for line in log.read_text(errors="replace").splitlines() if " ERROR " in line
+        ]
+        _print("\n".join([f"{log.name}:", *errors[-_ERRORS:]]))
 
 
 def _missing(database: str) -> str | None:

@@ -49,6 +49,9 @@ class Cluster:
         raise AssertionError("the nodes are cut off, not ended")
 
     def stop(self) -> None:
+        raise AssertionError("the nodes are cut off, not ended")
+
+    def close(self) -> None:
         self._stack.close()
 
     def kill(self) -> None:

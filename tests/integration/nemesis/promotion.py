@@ -69,6 +69,9 @@ class Pair:
         self._primary.start()
 
     def stop(self) -> None:
+        self._primary.stop()
+
+    def close(self) -> None:
         self._standby.stop()
         self._primary.stop()
         self._address.close()
@@ -90,15 +93,17 @@ class Pair:
         with stopped(self._standby.family()):
             time.sleep(seconds)
 
-    def fail_over(self, *, hang: bool, behind: float = 0.0) -> None:
+    def fail_over(self, *, hang: bool, behind: float = 0.0) -> float:
         """Promote the standby of a primary that is lost, and give it a standby of its own.
 
         :param hang: whether the primary stands still rather than ends, as with a lost network.
         :param behind: seconds for which nothing is sent to the standby before.
+        :returns: when the primary was lost, as `time.monotonic` counts.
         """
         old = self._primary
         with stopped(self._senders() if behind else []):
             time.sleep(behind)
+            lost_at = time.monotonic()
             with stopped(old.family() if hang else []):
                 if not hang:
                     old.kill()
@@ -109,6 +114,7 @@ class Pair:
         if hang:
             old.kill()
         self._follow()
+        return lost_at
 
     def _senders(self) -> list[psutil.Process]:
         return [

@@ -1,0 +1,204 @@
+"""The nemesis of a fleet: standstills, clocks and full disks of agents, schedulers and the bus.
+
+    python -m tests.integration.nemesis.fleet --hosts 6 --claims 120 --longest 60 --seed 1
+
+It is the burst of ``tests/integration/burst`` with its reckoning, and other faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import shutil
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from tests.fixtures.databases import end, fresh_database, postgresql_missing, start_postgresql
+from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
+from tests.integration.burst.burst import Trouble, reckon, run
+from tests.integration.burst.fleet import Fleet
+from tests.integration.nemesis import clocks
+from tests.integration.nemesis.clocks import Clock
+from tests.integration.nemesis.small_disk import SmallDisk, mounts_of_our_own
+from tests.integration.nemesis.stops import stopped
+
+_PARTS: Final = ("placement", "agent", "scheduler")
+_STEPS: Final = (3600, -3600)
+
+
+@dataclass
+class FleetTrouble(Trouble):
+    """Every fault once a round, in a drawn order, evenly over the claims.
+
+    :ivar longest: seconds for which something stands still at most.
+    :ivar clocks: by part.
+    :ivar disks: by what is on them.
+    """
+
+    longest: float = 3.0
+    rounds: int = 1
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    disks: dict[str, SmallDisk] = field(default_factory=dict)
+
+    def schedule(self) -> list[tuple[float, Callable[[], None]]]:
+        faults: list[FleetFault] = [StopBroker(), *(Stop(part) for part in _PARTS)]
+        faults += [StepClock(part) for part in self.clocks]
+        faults += [FillDisk(content) for content in self.disks]
+        drawn: list[FleetFault] = []
+        for _ in range(self.rounds):
+            self.rng.shuffle(faults)
+            drawn += faults
+        return [
+            (0.1 + 0.8 * number / len(drawn), lambda fault=fault: self._strike(fault))
+            for number, fault in enumerate(drawn)
+        ]
+
+    def pause(self) -> float:
+        return self.rng.uniform(self.longest / 4, self.longest)
+
+    def _strike(self, fault: FleetFault) -> None:
+        self._note(fault.strike(self))
+
+
+class FleetFault(ABC):
+    """One kind of fault. All works again when ``strike`` returns."""
+
+    @abstractmethod
+    def strike(self, trouble: FleetTrouble) -> str:
+        """Do it; return what was done."""
+
+
+class StopBroker(FleetFault):
+    def strike(self, trouble: FleetTrouble) -> str:
+        seconds = trouble.pause()
+        with trouble.fleet.broker.stopped():
+            time.sleep(seconds)
+        return f"the broker stopped for {seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Stop(FleetFault):
+    """A process of a part stands still, with its children."""
+
+    part: str
+
+    def strike(self, trouble: FleetTrouble) -> str:
+        seconds = trouble.pause()
+        main = psutil.Process(trouble.rng.choice(trouble.fleet.pids(self.part)))
+        with stopped([main, *main.children(recursive=True)]):
+            time.sleep(seconds)
+        return f"{self.part} stopped for {seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class StepClock(FleetFault):
+    """The clock of a part is an hour off for a while."""
+
+    part: str
+
+    def strike(self, trouble: FleetTrouble) -> str:
+        step, seconds = trouble.rng.choice(_STEPS), trouble.pause()
+        trouble.clocks[self.part].set(step)
+        time.sleep(seconds)
+        trouble.clocks[self.part].set(0)
+        return f"clock of {self.part} {step} s ahead for {seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class FillDisk(FleetFault):
+    """A disk is full for a while."""
+
+    content: str
+
+    def strike(self, trouble: FleetTrouble) -> str:
+        seconds = trouble.pause()
+        with trouble.disks[self.content].full():
+            time.sleep(seconds)
+        return f"disk of {self.content} full for {seconds:.1f} s"
+
+
+def main() -> int:
+    """Run one burst and print what happened; 1 when anything is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.integration.nemesis.fleet")
+    parser.add_argument("--hosts", type=int, default=6)
+    parser.add_argument("--schedulers", type=int, default=2)
+    parser.add_argument("--claims", type=int, default=120)
+    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--longest", type=float, default=60.0, help="seconds of one standstill")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for missing in (postgresql_missing(), rabbitmq_missing()):
+        if missing:
+            parser.error(missing)
+    may_mount = mounts_of_our_own()
+    with ExitStack() as stack:
+        directory = Path("/tmp") / f"nemesis-{secrets.token_hex(4)}"
+        directory.mkdir()
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        wrong = _run(stack, directory, options, may_mount=may_mount)
+    sys.stdout.write("".join(f"wrong: {sentence}\n" for sentence in wrong) or "nothing is wrong\n")
+    return bool(wrong)
+
+
+def _run(
+    stack: ExitStack, directory: Path, options: argparse.Namespace, *, may_mount: bool
+) -> Sequence[str]:
+    (directory / "broker").mkdir()
+    broker = RabbitMq(directory / "broker")
+    server = start_postgresql(directory / "postgresql")
+    stack.callback(end, server)
+    broker.start()
+    stack.callback(broker.stop)
+    database = stack.enter_context(fresh_database(server, migrated=False))
+    parts = _PARTS if clocks.missing() is None else ()
+    clock_of = {part: Clock(directory / f"clock-{part}") for part in parts}
+    disks = {}
+    if may_mount:
+        disks["the state directory of an agent"] = SmallDisk(directory / "host1" / "state", 1)
+        disks["the journal"] = SmallDisk(directory / "scheduler0" / "journals", 1)
+        for disk in disks.values():
+            stack.callback(disk.unmount)
+
+    def environment(part: str) -> dict[str, str]:
+        # a preloaded library needs a process that is started, not forked
+        return {**clock_of[part].environment, "PRELOADED": "no"} if part in clock_of else {}
+
+    def trouble(fleet: Fleet, rng: random.Random) -> FleetTrouble:
+        return FleetTrouble(
+            fleet, rng, longest=options.longest, rounds=options.rounds, clocks=clock_of, disks=disks
+        )
+
+    fleet = Fleet(directory, database, broker, environment=environment)
+    begun = time.monotonic()
+    try:
+        with fleet.running(options.hosts, options.schedulers):
+            outcome, made = run(
+                fleet,
+                options.claims,
+                at_once=options.at_once,
+                seed=options.seed,
+                make_trouble=trouble,
+            )
+            wrong = reckon(fleet, outcome)
+    except BaseException:
+        for log in sorted(directory.glob("*.log")) + sorted(directory.glob("*/*.log")):
+            sys.stdout.write(f"== {log}\n{log.read_text(errors='replace')[-3000:]}\n")
+        raise
+    seconds = time.monotonic() - begun
+    sys.stdout.write(f"{outcome}, in {seconds:.0f} s\n")
+    sys.stdout.write("".join(f"  fault: {what}\n" for what in made.happened))
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
