@@ -1,21 +1,24 @@
 """`python -m benchmarks [WHAT ...] [--quick]`: both servers in one run, against their bounds.
 
 search: candidate searches; reads: requests by id; startup: import and idle workers; growth: up to
-100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
-databases are killed; agent: what one agent costs; discovery: one look at a large host through
-libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
-supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
-closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
-last slots; watchers: searches while requests wait for changes; scheduling: claims through running
-schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for each host that
-placement offers; day: what packing and spreading make of a simulated day; pages: the fleet in a
-browser; tracing: requests with traces and without; floors: claims, starts and many hosts beside
-what the same costs when only the unavoidable is done. When none is named: search, reads, startup,
-growth and claims.
+100,000 hosts; axes: how costs grow with hosts, groups, clients, workers and schedulers; servers:
+placement on several servers; claims: claims at once; bank: is every claim exact, also when workers,
+servers and databases are killed; agent: what one agent costs; discovery: one look at a large host
+through libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if:
+questions about supposed changes; capacity: counts of further claims; explanation: why nothing was
+found, with the closest changes; trees: whole trees beside the plain way; alternatives: schedulers
+that take the last slots; watchers: searches while requests wait for changes; scheduling: claims
+through running schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for
+each host that placement offers; day: what packing and spreading make of a simulated day; pages: the
+fleet in a browser; tracing: requests with traces and without; floors: claims, starts and many hosts
+beside what the same costs when only the unavoidable is done.
+
+The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
+in one table at the end. With --quick that takes five minutes: fewer rows of a tenth of the data,
+and only bounds by ratios, which the load of the machine does not change much.
 """
 
 import argparse
-import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,11 +30,12 @@ from benchmarks.agent import discovery, events, fleet, soak
 from benchmarks.claims import bank, rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, starts, table
+from benchmarks.growth import axes
 from benchmarks.in_process import capacity, explanation, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import alternatives, bus_claims, day, selection
-from benchmarks.server import pages, startup, trees
+from benchmarks.server import pages, several_servers, startup, trees
 
 
 def asked(rows: Sequence[Row], wanted: Sequence[str], quick: bool) -> list[Row]:
@@ -47,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", nargs="*", choices=[*BENCHMARKS, []], metavar="WHAT")
+    parser.add_argument("what", nargs="*", choices=[*TABLED, *BENCHMARKS, []], metavar="WHAT")
     parser.add_argument("--quick", action="store_true", help="a tenth of the data, to try it out")
     parser.add_argument(
         "--rows",
@@ -79,48 +83,53 @@ def main() -> None:
             sorted(f"  {row.world.title(arguments.quick)}, {row.name}" for row in rows)
         )
         parser.error(f"no row has {' or '.join(arguments.rows)} in its name; there are\n{names}")
-    console = Console(width=165)
-    held = True
+    console = Console(width=190)
+    held, found = True, []
     for what in arguments.what or DEFAULT:
-        held &= BENCHMARKS[what](console, arguments)
+        if what in TABLED:
+            found += TABLED[what](console, arguments)
+        else:
+            held &= BENCHMARKS[what](console, arguments)
+    if found:
+        if arguments.quick:
+            found = [row.for_short_run() for row in found]
+        held &= table.show(console, "Ours, the published package, and the floor", found)
     sys.exit(0 if held else 1)
 
 
 def run_rows(
     console: Console, title: str, rows: Sequence[Row], arguments: argparse.Namespace
-) -> bool:
+) -> list[table.Row]:
     chosen = asked(rows, arguments.rows, arguments.quick)
+    if arguments.quick and not arguments.rows:
+        chosen = [row for row in chosen if row.quick]
     if not chosen:
         console.print(f"{title}: no row has {arguments.rows} in its name")
-    return not chosen or comparison.run(
-        console, title, chosen, quick=arguments.quick, keep=arguments.keep
-    )
+        return []
+    return comparison.run(console, title, chosen, quick=arguments.quick, keep=arguments.keep)
 
 
-def run_startup(console: Console, arguments: argparse.Namespace) -> bool:
-    startup.show(console, arguments.quick)
-    return True
+def run_floors(console: Console, arguments: argparse.Namespace) -> list[table.Row]:
+    found = []
+    for module in (claim_floors, starts, hosts):
+        for row in module.rows(quick=arguments.quick):
+            console.print("  ".join(filter(None, row.cells())), style="dim")
+            found.append(row)
+    return found
 
 
-def run_growth(console: Console, arguments: argparse.Namespace) -> bool:
-    growth.show(console, arguments.quick)
-    return True
-
-
-def run_floors(console: Console, arguments: argparse.Namespace) -> bool:
-    quick: bool = arguments.quick
-    rows = itertools.chain.from_iterable(
-        module.rows(quick=quick) for module in (claim_floors, starts, hosts)
-    )
-    return table.show(console, "Rows beside their floors, one worker on PostgreSQL", rows)
-
-
-BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
+#: Benchmarks whose rows are shown in one table.
+TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], list[table.Row]]]] = {
     "search": lambda console, arguments: run_rows(console, "Searches", SEARCH, arguments),
     "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
-    "startup": run_startup,
-    "growth": run_growth,
+    "startup": lambda _console, arguments: list(startup.rows(arguments.quick)),
     "claims": lambda console, arguments: rates.show(console, arguments.quick),
+    "floors": run_floors,
+}
+BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
+    "growth": lambda console, arguments: growth.show(console, arguments.quick),
+    "servers": lambda console, arguments: several_servers.show(console, arguments.quick),
+    "axes": lambda console, arguments: axes.show(console, arguments.quick),
     "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
     "agent": lambda console, arguments: events.show(console, arguments.quick),
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
@@ -131,7 +140,6 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "pages": lambda console, arguments: pages.show(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "tracing": lambda console, arguments: tracing.show(console, arguments.quick),
-    "floors": run_floors,
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
     "selection": lambda console, arguments: selection.show(console, arguments.quick),
@@ -141,7 +149,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
         console, arguments.seed, arguments.quick, arguments.agents, arguments.steady
     ),
 }
-DEFAULT: Final = ("search", "reads", "startup", "growth", "claims")
+DEFAULT: Final = ("search", "reads", "startup", "claims", "floors")
 
 
 if __name__ == "__main__":

@@ -24,11 +24,13 @@ from benchmarks.claims.clients import (
     OWNER,
     Outcome,
     Target,
+    Worker,
     claiming,
     make_provider,
     run_clients,
     until_full,
 )
+from benchmarks.floors.table import Row as Summary
 from benchmarks.parts.client import Client
 from benchmarks.parts.servers import create_database, ours, postgresql, published
 
@@ -37,6 +39,8 @@ QUERY = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=1
 TENFOLD = 10.0
 SHARED_AT_LEAST = 0.7
 RESHAPE_SECONDS = 0.4
+# What a short run asks of each row, by CPU.
+QUICK_TIMES = 2
 _AT_ONCE = 100
 _ALLOCATIONS = re.compile(rb'"allocations":\s*')
 _LONGEST = 1024
@@ -63,8 +67,17 @@ FULL = Size(hosts=500, claims=600, capacity=1200, reshaped=500, many_reshaped=50
 QUICK = Size(hosts=50, claims=64, capacity=120, reshaped=50, many_reshaped=200)
 
 
-def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outcome:
-    """Candidates and a claim of one of them, by so many clients at once."""
+def ask_and_claim(
+    target: Target,
+    name: str,
+    clients: int,
+    claims: int,
+    placed: Callable[[Worker], Worker] = lambda worker: worker,
+) -> Outcome:
+    """Candidates and a claim of one of them, by so many clients at once.
+
+    :param placed: makes a client use another server than that of the target.
+    """
 
     def choose(client: Client, index: int, number: int) -> Allocations:
         status, answer = client.send("GET", QUERY)
@@ -79,7 +92,7 @@ def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outco
     return run_clients(
         target,
         f"{clients} client{'s' * (clients > 1)}, {name}",
-        [claiming(claims // clients, choose)] * clients,
+        [placed(claiming(claims // clients, choose))] * clients,
     )
 
 
@@ -282,8 +295,8 @@ def verdict(theirs: Outcome, mine: Outcome, shared_against: Outcome | None) -> t
     return held, ", ".join(wanted)
 
 
-def show(console: Console, quick: bool) -> bool:
-    """Measure and print; whether all rows are as they should be."""
+def show(console: Console, quick: bool) -> list[Summary]:
+    """Measure, print the details, and return what was found."""
     outcomes = measure(QUICK if quick else FULL)
     table = Table(
         title=f"Claims: PostgreSQL, {WORKERS} worker processes each; one run of each row on the "
@@ -293,7 +306,7 @@ def show(console: Console, quick: bool) -> bool:
         table.add_column(heading)
     table.add_column("note")
     mine_by_name = {mine.scenario: mine for mine in outcomes["ours"]}
-    all_held = True
+    rows = []
     for theirs, mine in zip(outcomes["published"], outcomes["ours"], strict=True):
         for row in (theirs, mine):
             table.add_row(
@@ -308,7 +321,16 @@ def show(console: Console, quick: bool) -> bool:
             )
         own = mine.scenario.replace(SHARED, OWN)
         held, wanted = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
-        all_held &= held
+        rows.append(
+            Summary(
+                f"claims: {mine.scenario}",
+                "CPU ms",
+                mine.cpu_ms,
+                published=theirs.cpu_ms,
+                times=QUICK_TIMES if quick else None,
+                verdict=None if quick and not mine.conflicts else _word(held),
+            )
+        )
         table.add_row(
             "",
             "ratio",
@@ -321,7 +343,11 @@ def show(console: Console, quick: bool) -> bool:
         )
         table.add_section()
     console.print(table)
-    return all_held
+    return rows
+
+
+def _word(held: bool) -> str:
+    return "holds" if held else "FAILS"
 
 
 def ratio(larger: float, smaller: float) -> str:

@@ -172,7 +172,7 @@ def measure(server: Server, hosts: int, seconds: float) -> Size:
     )
 
 
-def show(console: Console, quick: bool) -> None:
+def show(console: Console, quick: bool) -> bool:
     """Measure all sizes and print the curve."""
     sizes = []
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
@@ -215,3 +215,4 @@ def show(console: Console, quick: bool) -> None:
             f"{size.changed_ms:+.2f}",
         )
     console.print(table)
+    return True

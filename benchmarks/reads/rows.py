@@ -70,6 +70,7 @@ class Row:
     :param published: whether the published package is asked at all.
     :param mitigated: whether it is asked once more with its mitigations on.
     :param unlimited: whether both must find equally many candidates.
+    :param quick: whether a short run asks it.
     :param at_once: whether ten clients ask it at once as well.
     """
 
@@ -84,6 +85,7 @@ class Row:
     unlimited: bool = False
     at_once: bool = False
     floor: Floor | None = None
+    quick: bool = True
 
 
 def get(path: str) -> Callable[[], Request]:

@@ -4,12 +4,11 @@ import os
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.floors.table import Row
 from benchmarks.parts.servers import (
     Server,
     family,
@@ -63,8 +62,8 @@ def idle_mib(server: Server) -> float:
     return statistics.mean(worker.memory_info().rss / 2**20 for worker in workers)
 
 
-def show(console: Console, quick: bool) -> None:
-    """Print both servers side by side."""
+def rows(quick: bool) -> Iterator[Row]:
+    """Measure both servers."""
     runs = 2 if quick else 7
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         directory = Path(name)
@@ -83,14 +82,9 @@ def show(console: Console, quick: bool) -> None:
                 our_idle = idle_mib(server)
             write_config(config, connection)
             mine = import_cost(Path(sys.executable), "placement_server.wsgi", config, runs)
-    table = Table(title="Start of one worker process")
-    for heading in ("", "published", "ours", "ratio"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for title, their_value, my_value in (
-        ("import of the application, CPU s", theirs.cpu_s, mine.cpu_s),
-        ("memory after it, MiB", theirs.resident_mib, mine.resident_mib),
-        ("memory of an idle worker, MiB", their_idle, our_idle),
+    for title, unit, their_value, my_value in (
+        ("import of the application", "CPU s", theirs.cpu_s, mine.cpu_s),
+        ("memory after it", "MiB", theirs.resident_mib, mine.resident_mib),
+        ("memory of an idle worker", "MiB", their_idle, our_idle),
     ):
-        ratio = f"{their_value / my_value:.1f}x"
-        table.add_row(title, f"{their_value:.2f}", f"{my_value:.2f}", ratio)
-    console.print(table)
+        yield Row(f"start of a worker: {title}", unit, my_value, published=their_value)

@@ -30,9 +30,10 @@ from placement_server.store.changes.snapshot import ProviderRow
 IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+Numbers = Sequence[int] | IntArray
 
 UNIT_MAX = 2**31 - 1
-_CAPACITY_BOUND = 2**62
+CAPACITY_BOUND = 2**62
 SLOT_FIELDS = (
     "provider_id", "parent", "root", "end", "shape", "trait_set", "aggregate_set",
 )  # fmt: skip
@@ -239,7 +240,7 @@ class Columns:
             base = slot
             bases.append(base)
             local = tuple(parent for _row, parent in tree)
-            number = self._intern_shape(local)
+            number = self.number_of_shape(local)
             shape = self.shapes[number]
             rows.extend(row for row, _parent in tree)
             parents.extend(base + parent if parent >= 0 else -1 for parent in local)
@@ -316,9 +317,10 @@ class Columns:
     def name_shapes(self, shapes: Iterable[tuple[int, ...]]) -> None:
         """Set all shapes, each by its parents."""
         for parents in shapes:
-            self._intern_shape(parents)
+            self.number_of_shape(parents)
 
-    def _intern_shape(self, parents: tuple[int, ...]) -> int:
+    def number_of_shape(self, parents: tuple[int, ...]) -> int:
+        """Return the number of a shape, a new one if no tree has it yet."""
         number = self._shape_number.get(parents)
         if number is None:
             number = len(self.shapes)
@@ -347,7 +349,7 @@ class Columns:
                         inventory.min_unit,
                         inventory.max_unit,
                         inventory.step_size,
-                        max(-_CAPACITY_BOUND, min(inventory.capacity, _CAPACITY_BOUND)),
+                        max(-CAPACITY_BOUND, min(inventory.capacity, CAPACITY_BOUND)),
                         (inventory.total - inventory.reserved) * inventory.allocation_ratio,
                         inventory.used,
                     )
@@ -358,12 +360,26 @@ class Columns:
         self.inventory_row.extend(class_rows)
         self.inventory_start.extend(starts)
         for class_id, batch in batches.items():
-            self._append_class(self.classes[class_id], batch)
+            self.extend_class(class_id, batch.slots, *zip(*batch.rows, strict=True))
 
-    def _append_class(self, columns: ClassColumns, batch: _InventoryBatch) -> None:
-        min_unit, max_unit, step_size, capacity, shown, used = zip(*batch.rows, strict=True)
-        columns.largest_min_unit = max(columns.largest_min_unit, max(min_unit))
-        columns.largest_step_size = max(columns.largest_step_size, max(step_size))
+    def extend_class(
+        self,
+        class_id: int,
+        slots: Numbers,
+        min_unit: Numbers,
+        max_unit: Numbers,
+        step_size: Numbers,
+        capacity: Numbers,
+        shown: Sequence[float] | npt.NDArray[np.float64],
+        used: Numbers,
+    ) -> None:
+        """Append inventories of one class, by ascending slot.
+
+        :param capacity: within the bound.
+        """
+        columns = self.classes.setdefault(class_id, ClassColumns())
+        columns.largest_min_unit = max(columns.largest_min_unit, int(np.max(min_unit)))
+        columns.largest_step_size = max(columns.largest_step_size, int(np.max(step_size)))
         free = np.array(capacity, dtype=np.int64) - np.array(used, dtype=np.int64)
         limit = np.array(max_unit, dtype=np.int64)
         columns.fit.extend(np.clip(np.minimum(free, limit), -1, UNIT_MAX))
@@ -373,4 +389,4 @@ class Columns:
         columns.capacity.extend(capacity)
         columns.shown_capacity.extend(shown)
         columns.used.extend(used)
-        columns.slot.extend(batch.slots)
+        columns.slot.extend(slots)

@@ -21,10 +21,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from placement_server import metrics
+from placement_server.candidates.index import whole_tables
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved_file import SavedFile
 from placement_server.candidates.index.saved_index import Refused, SavedIndex, totals_of
 from placement_server.candidates.index.tree_tags import TreeTags
+from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import Position
 from placement_server.store.changes.lineage import Totals
@@ -69,7 +71,7 @@ class Everything:
 
     position: Position
     names: NameRows
-    trees: list[TreeRows]
+    tables: WholeTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +184,14 @@ class Feed:
     def _take(self, read: Everything | News, now: float) -> None:
         if isinstance(read, Everything):
             self.tree_tags.clear()
-            if self._writer is None:
-                self._writer = IndexWriter(read.names, read.trees)
-            else:
-                self._writer.load(read.names, read.trees)
+            tables = read.tables
+            writer = self._writer or IndexWriter(read.names)
+            writer.replace(read.names, tables.columns, tables.roots, tables.left_out)
+            self._writer = writer
             LOG.info(
-                "Read all %d provider trees, up to change %d", len(read.trees), read.position.last
+                "Read all %d provider trees, up to change %d",
+                len(tables.roots),
+                read.position.last,
             )
         else:
             assert self._writer is not None
@@ -240,7 +244,9 @@ class Feed:
         :raises Refused: it is of another database, or too much has changed.
         """
         saved.check(tx)
-        writer = IndexWriter.restored(snapshot.names(tx), saved.columns, saved.roots)
+        names = snapshot.names(tx)
+        writer = IndexWriter(names)
+        writer.replace(names, saved.columns, saved.roots)
         news = self._read_after_position(tx, writer, saved.position, now)
         if isinstance(news, Everything):
             raise Refused("too much has changed since it was written")
@@ -297,7 +303,7 @@ class Feed:
         # The first statement fixes the moment as of which all is read.
         ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
         position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
-        return Everything(position, snapshot.names(tx), snapshot.all_trees(tx))
+        return Everything(position, snapshot.names(tx), whole_tables.read(tx))
 
     def _read_news(
         self,

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placement_server.candidates.errors import InconsistentRows
 from placement_server.candidates.index.columns import (
     BoolArray,
     ClassView,
@@ -23,6 +22,7 @@ from placement_server.candidates.index.columns import (
 from placement_server.candidates.index.names import Names
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
+from placement_server.candidates.index.tree_order import arranged
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 LOG = logging.getLogger(__name__)
@@ -239,15 +239,24 @@ class IndexWriter:
         writer._publish(index.roots, index.root_ids, index.links, index.extent)
         return writer
 
-    @classmethod
-    def restored(cls, names: NameRows, columns: Columns, roots: IntArray) -> "IndexWriter":
-        """Return a writer that goes on from columns that another one has compacted."""
-        writer = cls(names)
-        writer._columns = columns
+    def replace(
+        self,
+        names: NameRows,
+        columns: Columns,
+        roots: IntArray,
+        left_out: Collection[int] = frozenset(),
+    ) -> Index:
+        """Start again with columns that hold these trees alone.
+
+        :param roots: the slots of the roots, by ascending provider id.
+        :param left_out: the ids of the roots whose trees are left out as inconsistent.
+        """
+        self._names = Names.of(names)
+        self._columns = columns
+        self._left_out = set(left_out)
         root_ids = columns.provider_id.view().take(roots)
         extent = Extent().plus(columns, roots)
-        writer._publish(roots, root_ids, writer._find_links(roots), extent)
-        return writer
+        return self._publish(roots, root_ids, self._find_links(roots), extent)
 
     def compacted(self) -> tuple[Columns, IntArray]:
         """Return columns with the living trees alone, and the slots of their roots."""
@@ -255,15 +264,14 @@ class IndexWriter:
 
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
         """Start again with these trees alone."""
-        self._names = Names.of(names)
-        self._columns = Columns()
-        arranged = {tree.root_id: _arranged(tree) for tree in trees if tree.providers}
-        self._left_out = {root_id for root_id, rows in arranged.items() if not rows}
-        ids = sorted(arranged.keys() - self._left_out)
-        bases = self._columns.append([arranged[root_id] for root_id in ids])
-        roots = np.array(bases, dtype=np.int64)
-        extent = Extent().plus(self._columns, roots)
-        return self._publish(roots, np.array(ids, dtype=np.int64), self._find_links(roots), extent)
+        columns = Columns()
+        in_order = {
+            tree.root_id: arranged(tree.root_id, tree.providers) for tree in trees if tree.providers
+        }
+        left_out = {root_id for root_id, rows in in_order.items() if not rows}
+        kept = sorted(in_order.keys() - left_out)
+        bases = columns.append([in_order[root_id] for root_id in kept])
+        return self.replace(names, columns, np.array(bases, dtype=np.int64), left_out)
 
     def rename(self, names: NameRows) -> Index:
         """Replace the names."""
@@ -282,18 +290,18 @@ class IndexWriter:
     def apply(self, changed: Mapping[int, TreeRows | None]) -> Index:
         """Replace trees by root id; None or a tree without providers removes it."""
         before = self.index
-        arranged = {
-            root_id: _arranged(tree) if tree is not None else None
+        in_order = {
+            root_id: arranged(tree.root_id, tree.providers) if tree is not None else None
             for root_id, tree in sorted(changed.items())
         }
-        present = {root_id: rows for root_id, rows in arranged.items() if rows}
-        self._left_out.difference_update(arranged)
+        present = {root_id: rows for root_id, rows in in_order.items() if rows}
+        self._left_out.difference_update(in_order)
         self._left_out.update(
             root_id
             for root_id, tree in changed.items()
-            if tree is not None and tree.providers and not arranged[root_id]
+            if tree is not None and tree.providers and not in_order[root_id]
         )
-        bases_before = {root_id: before.root_slot(root_id) for root_id in arranged}
+        bases_before = {root_id: before.root_slot(root_id) for root_id in in_order}
         old = {root_id: base for root_id, base in bases_before.items() if base is not None}
         bases = self._columns.append(present.values())
         new = dict(zip(present, bases, strict=True))
@@ -365,35 +373,3 @@ class IndexWriter:
 
 def _array(numbers: Collection[int]) -> IntArray:
     return np.fromiter(numbers, dtype=np.int64, count=len(numbers))
-
-
-def _arranged(tree: TreeRows) -> list[tuple[ProviderRow, int]]:
-    """Put the providers of a tree in preorder with the positions of their parents.
-
-    A tree whose providers are not all below its root is logged and left out: a search can still
-    answer from all others.
-    """
-    rows = tree.providers
-    if len(rows) == 1 and rows[0].parent_id is None:
-        return [(rows[0], -1)]
-    children: dict[int | None, list[ProviderRow]] = {}
-    for row in sorted(rows, key=lambda provider: provider.id):
-        children.setdefault(row.parent_id, []).append(row)
-    arranged: list[tuple[ProviderRow, int]] = []
-    stack = [(row, -1) for row in children.get(None, ()) if row.id == tree.root_id]
-    while stack:
-        row, parent = stack.pop()
-        position = len(arranged)
-        arranged.append((row, parent))
-        stack.extend((child, position) for child in reversed(children.get(row.id, ())))
-    if len(arranged) != len(rows):
-        LOG.error(
-            "%s",
-            InconsistentRows(
-                f"The providers {[row.uuid for row in rows]} have the root with id {tree.root_id}, "
-                f"but only {len(arranged)} of {len(rows)} are below it. They are left out of all "
-                "allocation candidates until their parents and roots are corrected in the database."
-            ),
-        )
-        return []
-    return arranged

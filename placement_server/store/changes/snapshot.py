@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, bindparam, or_, select
+from sqlalchemy import BindParameter, Select, Text, bindparam, cast, func, or_, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import Batches, chunks
@@ -36,6 +36,9 @@ _INVENTORIES = select(
     _I.used,
 )
 _TRAITS = select(_T.resource_provider_id, _T.trait_id)
+_JOINED_TRAITS = select(
+    _T.resource_provider_id, func.aggregate_strings(cast(_T.trait_id, Text), ",")
+).group_by(_T.resource_provider_id)
 _AGGREGATES = select(_A.resource_provider_id, tables.placement_aggregates.c.uuid).join_from(
     tables.resource_provider_aggregates,
     tables.placement_aggregates,
@@ -149,15 +152,32 @@ def names(tx: ReadTransaction) -> NameRows:
     )
 
 
-def all_trees(tx: ReadTransaction) -> list[TreeRows]:
-    """Read every tree, by ascending root id."""
-    trees = _assemble(
-        tx.execute(_PROVIDERS).all(),
-        tx.execute(_INVENTORIES),
-        tx.execute(_TRAITS),
-        tx.execute(_AGGREGATES),
-    )
-    return [trees[root_id] for root_id in sorted(trees)]
+def provider_rows(tx: ReadTransaction) -> Sequence[Any]:
+    """Read id, uuid, and the ids of parent and root of every provider."""
+    return plain.whole_rows(tx.connection, _PROVIDERS)
+
+
+def inventory_rows(tx: ReadTransaction) -> Sequence[Any]:
+    """Read every inventory: the provider's id, and then what an :class:`InventoryRow` has."""
+    return plain.whole_rows(tx.connection, _INVENTORIES)
+
+
+def trait_rows(tx: ReadTransaction) -> Sequence[Any]:
+    """Read pairs of the ids of a provider and of a trait of it."""
+    return plain.whole_rows(tx.connection, _TRAITS)
+
+
+def joined_trait_rows(tx: ReadTransaction) -> Sequence[Any]:
+    """Read the id of each provider with traits, and their ids with commas between, in any order.
+
+    Most rows of a store are pairs of a provider and a trait, and most providers have equal traits.
+    """
+    return plain.whole_rows(tx.connection, _JOINED_TRAITS)
+
+
+def aggregate_rows(tx: ReadTransaction) -> Sequence[Any]:
+    """Read pairs of the id of a provider and the uuid of an aggregate of it."""
+    return plain.whole_rows(tx.connection, _AGGREGATES)
 
 
 def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows | None]:

@@ -129,6 +129,8 @@ class Batches(ABC):
     """The placeholder of a time, which :func:`stamp` writes."""
     unless_there: ClassVar[str] = "OR IGNORE"
     """What makes INSERT leave out rows with keys that are there."""
+    joins_any_number: ClassVar[bool] = True
+    """Whether an aggregate function makes one text of any number of values."""
     few: ClassVar[str] = "IN ({})"
     """A condition behind a column, true if it is among the few results of a subquery."""
 

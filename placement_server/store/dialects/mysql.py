@@ -41,6 +41,8 @@ class MysqlBatches(Batches):
 
     family = "mysql"
     unless_there = "IGNORE"
+    # GROUP_CONCAT cuts what is longer than a setting of the server.
+    joins_any_number = False
     in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
 
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:

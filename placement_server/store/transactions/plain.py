@@ -46,6 +46,22 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
     return connection.exec_driver_sql(statement, parameters).all()
 
 
+def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
+    """Execute a SELECT without parameters, and return its rows as the driver makes them.
+
+    :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
+    """
+    driver = connection.dialect.loaded_dbapi
+    with connection.execute(statement) as result:
+        try:
+            fetched: Sequence[Any] = result.cursor.fetchall()
+        except driver.Error as error:
+            raise DBAPIError.instance(
+                str(statement), None, error, driver.Error, dialect=connection.dialect
+            ) from error
+    return fetched
+
+
 def _is_watched(connection: Connection) -> bool:
     """Check whether somebody, a trace for example, is to be told of each statement."""
     return bool(connection.engine.dispatch.before_cursor_execute)

@@ -4,7 +4,7 @@ import logging
 import pstats
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from placement_server.middleware import operations
 from placement_server.middleware.profiling import Profiling
 from placement_server.store.changes import snapshot
-from placement_server.store.changes.snapshot import TreeRows
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.transactions.transaction import ReadTransaction
 
@@ -205,15 +204,15 @@ def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_
     monkeypatch.setattr(operations, "LOADING_SECONDS", 0.05)
     go_on, loadings = threading.Event(), []
 
-    def slow(tx: ReadTransaction) -> list[TreeRows]:
+    def slow(tx: ReadTransaction) -> Sequence[Any]:
         loadings.append(tx)
         if len(loadings) == 1:
             raise StoreUnavailable("the database went away")
         go_on.wait(60)
-        return all_trees(tx)
+        return provider_rows(tx)
 
-    all_trees = snapshot.all_trees
-    monkeypatch.setattr(snapshot, "all_trees", slow)
+    provider_rows = snapshot.provider_rows
+    monkeypatch.setattr(snapshot, "provider_rows", slow)
     # The failure ends the first loading, and a later check begins another one.
     assert loadings == []
     eventually(lambda: api.get("/-/healthy", token=None).status == 503 and len(loadings) == 2)

@@ -47,7 +47,8 @@ def test_an_index_comes_back_from_its_bytes() -> None:
     writer.apply({1: None})
     saved = SavedIndex.decoded(data, now=5.0)
     assert (saved.position, saved.marks) == (Position(9, (Gap(3, 5, 5.0),)), MARKS)
-    restored = IndexWriter.restored(names(index), saved.columns, saved.roots)
+    restored = IndexWriter(names(index))
+    restored.replace(names(index), saved.columns, saved.roots)
     assert list(restored.index.trees()) == list(index.trees())
     assert restored.index.size == 3
     assert restored.index.nested
@@ -60,7 +61,8 @@ def test_an_index_comes_back_from_its_bytes() -> None:
 def test_an_empty_index_comes_back() -> None:
     index = IndexWriter(names_of([])).index
     saved = SavedIndex.decoded(b"".join(saved_of(index).encoded()), now=0.0)
-    assert IndexWriter.restored(names(index), saved.columns, saved.roots).index.size == 0
+    restored = IndexWriter(names(index))
+    assert restored.replace(names(index), saved.columns, saved.roots).size == 0
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""How costs grow with hosts, groups, clients, workers and schedulers."""

@@ -1,0 +1,266 @@
+"""Placement on several servers: over one PostgreSQL with a streaming replica, and on Galera.
+
+Server groups of one worker each on the loopback, beside one server with as many workers. What one
+machine cannot show is left to the page docs/understand/many-servers.md, which does its sums with
+these rows.
+"""
+
+import contextlib
+import os
+import pwd
+import secrets
+import statistics
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from rich.console import Console
+
+from benchmarks.claims.clients import Outcome, Target, Worker, make_provider
+from benchmarks.claims.rates import ask_and_claim
+from benchmarks.floors.table import Row
+from benchmarks.floors.table import show as show_rows
+from benchmarks.parts.client import Client
+from benchmarks.parts.servers import (
+    Server,
+    cpu_seconds,
+    create_database,
+    free_port,
+    ours,
+    postgresql,
+)
+from benchmarks.reads.growth import fill
+from placement_server.candidates.index.feed import Feed
+from placement_server.store.allocations import allocations
+from placement_server.store.records import ConsumerWrite
+from placement_server.store.store import Store
+from tests.fixtures.galera import galera_cluster
+
+GROUPS: Final = 3
+_CLIENTS: Final = 6
+_HOSTS: Final = 64
+_ROUNDS: Final = 3
+_STOCK: Final = {
+    "VCPU": {"total": 1_000_000},
+    "MEMORY_MB": {"total": 2_000_000_000},
+    "DISK_GB": {"total": 100_000_000},
+}
+
+
+@dataclass(frozen=True)
+class Groups(Target):
+    """Several servers, of which the clients use each its own."""
+
+    others: tuple[Server, ...] = ()
+    other_databases: tuple[int, ...] = ()
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return (self.server, *self.others)
+
+    def cpu_seconds(self) -> tuple[float, float]:
+        databases = (self.database_pid, *self.other_databases)
+        return (
+            sum(server.cpu_seconds() for server in self.servers),
+            sum(cpu_seconds(pid) for pid in databases),
+        )
+
+    def each_its_own(self, worker: Worker) -> Worker:
+        """Let clients use the servers in turn."""
+        return lambda _client, index: worker(
+            Client(self.servers[index % len(self.servers)].url), index
+        )
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    """Measure PostgreSQL, what workers do with the claims of others, the replica, and Galera."""
+    claims = 120 if quick else 600
+    with (
+        tempfile.TemporaryDirectory(prefix="groups-", dir="/tmp") as name,
+        postgresql(Path(name) / "postgresql") as cluster,
+    ):
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield from _on_postgresql(cluster, directory, claims)
+        yield from _claims_of_others(cluster, directory, 10_000 if quick else 100_000)
+        with _replica(cluster, directory / "replica") as replica:
+            yield from _of_replica(cluster, replica)
+    yield from _on_galera(claims)
+
+
+def _claims(targets: dict[str, Groups], claims: int) -> dict[str, Outcome]:
+    """Claims by turns; the cheapest round of each."""
+    rounds: dict[str, list[Outcome]] = {name: [] for name in targets}
+    for _ in range(_ROUNDS):
+        for name, target in targets.items():
+            rounds[name].append(ask_and_claim(target, name, _CLIENTS, claims, target.each_its_own))
+    return {name: min(some, key=lambda outcome: outcome.cpu_ms) for name, some in rounds.items()}
+
+
+def _fill(server: Server) -> None:
+    client = Client(server.url)
+    for number in range(_HOSTS):
+        make_provider(client, f"host-{number}", _STOCK)
+
+
+def _on_postgresql(cluster: str, directory: Path, claims: int) -> Iterator[Row]:
+    pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+    with contextlib.ExitStack() as stack:
+        create_database(cluster, "alone")
+        alone = stack.enter_context(
+            ours(directory / "alone", f"postgresql+psycopg:{cluster}/alone", GROUPS)
+        )
+        url = f"postgresql+psycopg:{cluster}/ours"
+        groups = [
+            stack.enter_context(ours(directory / f"group-{number}", url, 1))
+            for number in range(GROUPS)
+        ]
+        _fill(alone)
+        _fill(groups[0])
+        found = _claims(
+            {"alone": Groups(alone, pid), "groups": Groups(groups[0], pid, tuple(groups[1:]))},
+            claims,
+        )
+    title = f"PostgreSQL, {GROUPS} servers of one worker beside one of {GROUPS}: a claim"
+    yield Row(title, "CPU ms", found["groups"].cpu_ms, found["alone"].cpu_ms, 1.25)
+    yield Row(
+        f"{title}, database", "CPU ms", found["groups"].database_ms, found["alone"].database_ms
+    )
+    yield Row("PostgreSQL: conflicts", "", found["groups"].conflicts, most=0)
+
+
+def _claims_of_others(cluster: str, directory: Path, hosts: int) -> Iterator[Row]:
+    """What a worker does for each claim that another one has made."""
+    create_database(cluster, "many")
+    url = f"postgresql+psycopg:{cluster}/many"
+    with ours(directory / "many", url, 1):
+        fill(f"{cluster}/many", hosts)
+    store = Store.open(url)
+    store.synchronise_standard_names()
+    feed = Feed(store)
+    names = [tree.providers[0].uuid for tree in islice(feed.index().trees(), 200)]
+    for together in (1, 10, 100):
+        costs = []
+        for _ in range(8):
+            for number in range(together):
+                owner = ConsumerWrite(
+                    str(uuid.uuid4()), {names[number]: {"VCPU": 1}}, "project", "user", None, None
+                )
+                store.write(allocations.write, [owner])
+            begun = time.process_time()
+            feed.index()
+            costs.append(1000 * (time.process_time() - begun) / together)
+        yield Row(
+            f"{hosts:,} hosts: one of {together} claims by others, before a search",
+            "CPU ms",
+            min(costs),
+        )
+    store.close()
+
+
+@contextlib.contextmanager
+def _replica(cluster: str, directory: Path) -> Iterator[str]:
+    """A streaming replica of a cluster; a URL as that of the cluster."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))[-1].parent
+    directory.mkdir()
+    as_user: list[str] = []
+    if os.geteuid() == 0:
+        os.chown(directory, pwd.getpwnam("postgres").pw_uid, -1)
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+    def run(*command: str) -> None:
+        subprocess.run([*as_user, *command], cwd=directory, check=True, stdout=subprocess.DEVNULL)
+
+    data, port = str(directory / "data"), free_port()
+    source = f"postgresql:{cluster}/postgres"
+    copying = ("-D", data, "-R", "-X", "stream", "-c", "fast")
+    run(str(binaries / "pg_basebackup"), "-d", source, *copying)
+    control = str(binaries / "pg_ctl")
+    options = (
+        f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={directory}"
+        " -c fsync=off"
+    )
+    run(control, "-D", data, "-w", "-l", str(directory / "log"), "-o", options, "start")
+    try:
+        yield f"//root@127.0.0.1:{port}"
+    finally:
+        run(control, "-D", data, "-m", "fast", "-w", "stop")
+
+
+def _of_replica(cluster: str, replica: str) -> Iterator[Row]:
+    """How far it is behind, and what a search on it alone would miss."""
+    with contextlib.ExitStack() as stack:
+        primary = stack.enter_context(
+            psycopg.connect(f"postgresql:{cluster}/ours", autocommit=True)
+        )
+        copy = stack.enter_context(psycopg.connect(f"postgresql:{replica}/ours", autocommit=True))
+        delays = [_delay(primary, copy) for _ in range(50)]
+        yield Row("replica: a change record is there after", "ms", statistics.median(delays))
+        copy.execute("SELECT pg_wal_replay_pause()")
+        missing = 0
+        for _ in range(10):
+            written = _record(primary)
+            found = copy.execute("SELECT 1 FROM changes WHERE id = %s", (written,)).fetchone()
+            missing += found is None
+        copy.execute("SELECT pg_wal_replay_resume()")
+        yield Row("replica that is behind: acknowledged writes it lacks, of 10", "", missing)
+
+
+def _record(connection: "psycopg.Connection[Any]") -> int:
+    row = connection.execute(
+        "INSERT INTO changes (created_at, root_provider_id, kind, write_id)"
+        " VALUES (now(), 0, 3, 1) RETURNING id"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _delay(primary: "psycopg.Connection[Any]", copy: "psycopg.Connection[Any]") -> float:
+    written, begun = _record(primary), time.monotonic()
+    while not copy.execute("SELECT 1 FROM changes WHERE id = %s", (written,)).fetchone():
+        pass
+    return 1000 * (time.monotonic() - begun)
+
+
+def _on_galera(claims: int) -> Iterator[Row]:
+    """A server at each of three nodes, all of which take writes, and three at one of them."""
+    wait = "[placement_database]\nmysql_wsrep_sync_wait = 1\n"
+    # the path of a socket is short
+    home = Path("/tmp") / f"groups-{secrets.token_hex(4)}"
+    with (
+        tempfile.TemporaryDirectory(prefix="groups-", dir="/tmp") as name,
+        galera_cluster(home, GROUPS) as nodes,
+        contextlib.ExitStack() as stack,
+    ):
+        targets = {}
+        pids = tuple(node.pid for node in nodes)
+        for title, places in (("one node", [0] * GROUPS), ("each its node", range(GROUPS))):
+            database = title.replace(" ", "_")
+            with nodes[0].administrator() as connection:
+                connection.exec_driver_sql(f"CREATE DATABASE {database}")
+            servers = [
+                stack.enter_context(
+                    ours(Path(name) / f"{database}-{number}", nodes[place].url(database), 1, wait)
+                )
+                for number, place in enumerate(places)
+            ]
+            _fill(servers[0])
+            targets[title] = Groups(servers[0], pids[0], tuple(servers[1:]), pids[1:])
+        found = _claims(targets, claims)
+    for title, outcome in found.items():
+        yield Row(f"Galera of three, servers at {title}: a claim", "CPU ms", outcome.cpu_ms)
+        yield Row(f"Galera of three, {title}: all nodes", "CPU ms", outcome.database_ms)
+        yield Row(f"Galera of three, {title}: claims", "1/s", outcome.rate)
+        yield Row(f"Galera of three, {title}: conflicts", "", outcome.conflicts)
+
+
+def show(console: Console, quick: bool) -> bool:
+    """Measure, and print the rows; whether their bounds hold."""
+    return show_rows(console, "Placement on several servers", rows(quick=quick))

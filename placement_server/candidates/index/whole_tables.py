@@ -1,0 +1,261 @@
+"""All trees at once, from the rows of whole tables to columns.
+
+Array operations do it: an object for each row, as for the few trees that change, would cost several
+times what the driver takes to read the rows.
+"""
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placement_server.candidates.index.columns import CAPACITY_BOUND, BoolArray, Columns, IntArray
+from placement_server.candidates.index.set_table import SetTable
+from placement_server.candidates.index.tree_order import arranged
+from placement_server.store.changes import snapshot
+from placement_server.store.changes.snapshot import ProviderRow
+from placement_server.store.transactions.transaction import ReadTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTables:
+    """All trees of a store.
+
+    :param roots: the slots of the roots, by ascending provider id.
+    :param left_out: the ids of the roots whose trees are left out as inconsistent.
+    """
+
+    columns: Columns
+    roots: IntArray
+    left_out: frozenset[int]
+
+
+def read(tx: ReadTransaction) -> WholeTables:
+    """Read every tree."""
+    columns = Columns()
+    with _collection_paused():
+        roots, left_out = _append_providers(columns, snapshot.provider_rows(tx))
+        slots = _Slots(columns.provider_id.view())
+        _append_inventories(columns, slots, snapshot.inventory_rows(tx))
+        if tx.batches.joins_any_number:
+            _append_joined_traits(columns, slots, snapshot.joined_trait_rows(tx))
+        else:
+            _append_traits(columns, slots, snapshot.trait_rows(tx))
+        _append_aggregates(columns, slots, snapshot.aggregate_rows(tx))
+    return WholeTables(columns, roots, left_out)
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Let the garbage collector not look at the rows again and again while they become more."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _Slots:
+    """The slots of providers, by id."""
+
+    def __init__(self, provider_ids: IntArray) -> None:
+        self.count = len(provider_ids)
+        self._order = np.argsort(provider_ids, kind="stable")
+        self._ids = provider_ids.take(self._order)
+
+    def of(self, provider_ids: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the slots of providers, and which of the ids have one."""
+        if not self.count:
+            return np.zeros(len(provider_ids), np.int64), np.zeros(len(provider_ids), bool)
+        places = np.minimum(np.searchsorted(self._ids, provider_ids), self.count - 1)
+        return self._order.take(places), self._ids.take(places) == provider_ids
+
+
+def _append_providers(columns: Columns, rows: Sequence[Any]) -> tuple[IntArray, frozenset[int]]:
+    if not rows:
+        return np.empty(0, dtype=np.int64), frozenset()
+    ids, uuids, parents, roots = zip(*rows, strict=True)
+    # Old databases may have roots that do not name themselves.
+    root_ids = _integers(
+        own if root is None and parent is None else root or 0
+        for own, parent, root in zip(ids, parents, roots, strict=True)
+    )
+    provider_ids = _integers(ids)
+    is_root = _integers(parent or 0 for parent in parents) == 0
+    order = np.lexsort((provider_ids, root_ids))
+    starts = np.flatnonzero(np.diff(root_ids.take(order), prepend=-1))
+    sizes = np.diff(starts, append=len(order))
+    firsts = order.take(starts)
+    alone = (
+        (sizes == 1) & is_root.take(firsts) & (provider_ids.take(firsts) == root_ids.take(firsts))
+    )
+    shapes = np.full(len(starts), columns.number_of_shape((-1,)), dtype=np.int32)
+    above = np.full(len(order), -1, dtype=np.int64)
+    kept = np.ones(len(starts), dtype=bool)
+    for number in np.flatnonzero(~alone).tolist():
+        start, stop = int(starts[number]), int(starts[number] + sizes[number])
+        places = order[start:stop].tolist()
+        root_id = int(root_ids[places[0]])
+        tree = [ProviderRow(ids[at], uuids[at], parents[at], root_id) for at in places]
+        in_order = arranged(root_id, tree)
+        if not in_order:
+            kept[number] = False
+            continue
+        by_id = {ids[at]: at for at in places}
+        order[start:stop] = [by_id[row.id] for row, _parent in in_order]
+        above[start:stop] = [parent for _row, parent in in_order]
+        shapes[number] = columns.number_of_shape(tuple(above[start:stop].tolist()))
+    of_kept = np.repeat(kept, sizes)
+    left_out = frozenset(root_ids.take(firsts)[~kept].tolist())
+    order, above, sizes, shapes = order[of_kept], above[of_kept], sizes[kept], shapes[kept]
+    bases = np.cumsum(sizes) - sizes
+    base = np.repeat(bases, sizes)
+    columns.name_slots([uuids[at] for at in order.tolist()])
+    columns.provider_id.extend(provider_ids.take(order))
+    columns.parent.extend(np.where(above >= 0, base + above, -1))
+    columns.root.extend(base)
+    columns.shape.extend(np.repeat(shapes, sizes))
+    columns.end.extend(base + _ends(columns, shapes, sizes))
+    return bases, left_out
+
+
+def _ends(columns: Columns, shapes: npt.NDArray[np.int32], sizes: IntArray) -> IntArray:
+    """Return the end of the subtree of each slot, counted from its root."""
+    if (sizes == 1).all():
+        return np.ones(len(sizes), dtype=np.int64)
+    ends = [columns.shapes[number].ends for number in shapes.tolist()]
+    return _integers(chain.from_iterable(ends))
+
+
+_INVENTORY = np.dtype(
+    [
+        *((name, np.int64) for name in ("provider", "class", "total", "reserved")),
+        *((name, np.int64) for name in ("min", "max", "step")),
+        ("ratio", np.float64),
+        *((name, np.int64) for name in ("capacity", "used")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inventories:
+    """All inventories, an array for each column."""
+
+    provider_id: IntArray
+    class_id: IntArray
+    min_unit: IntArray
+    max_unit: IntArray
+    step_size: IntArray
+    capacity: IntArray
+    used: IntArray
+    shown_capacity: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> "_Inventories":
+        table = np.fromiter(rows, dtype=_INVENTORY, count=len(rows))
+        shown: npt.NDArray[np.float64] = (table["total"] - table["reserved"]) * table["ratio"]
+        return cls(
+            provider_id=table["provider"],
+            class_id=table["class"],
+            min_unit=table["min"],
+            max_unit=table["max"],
+            step_size=table["step"],
+            capacity=table["capacity"].clip(-CAPACITY_BOUND, CAPACITY_BOUND),
+            used=table["used"],
+            shown_capacity=shown,
+        )
+
+
+def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
+    if not rows:
+        columns.inventory_start.extend(np.zeros(slots.count, dtype=np.int64))
+        return
+    of_rows = _Inventories.of(rows)
+    slot, known = slots.of(of_rows.provider_id)
+    order = np.lexsort((of_rows.class_id, slot))
+    order = order[known.take(order)]
+    slot, classes = slot.take(order), of_rows.class_id.take(order)
+    columns.inventory_start.extend(np.cumsum(np.bincount(slot, minlength=slots.count)))
+    columns.inventory_class.extend(classes)
+    places = np.empty(len(order), dtype=np.int32)
+    for class_id in np.unique(classes).tolist():
+        of_class = np.flatnonzero(classes == class_id)
+        places[of_class] = np.arange(len(of_class))
+        at = order.take(of_class)
+        columns.extend_class(
+            class_id,
+            slot.take(of_class),
+            of_rows.min_unit.take(at),
+            of_rows.max_unit.take(at),
+            of_rows.step_size.take(at),
+            of_rows.capacity.take(at),
+            of_rows.shown_capacity.take(at),
+            of_rows.used.take(at),
+        )
+    columns.inventory_row.extend(places)
+
+
+def _append_joined_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
+    """Append the sets of traits, each given as a text."""
+    known_texts: dict[str, int] = {}
+    numbers = []
+    for _provider, text in rows:
+        number = known_texts.get(text)
+        if number is None:
+            members = tuple(sorted(map(int, text.split(","))))
+            number = known_texts[text] = columns.trait_sets.intern(members)
+        numbers.append(number)
+    slot, known = slots.of(_integers(provider for provider, _text in rows))
+    sets = np.full(slots.count, columns.trait_sets.intern(()), dtype=np.int64)
+    sets[slot[known]] = _integers(numbers)[known]
+    columns.trait_set.extend(sets)
+
+
+def _append_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
+    flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=2 * len(rows))
+    columns.trait_set.extend(_numbers(columns.trait_sets, slots, flat[::2], flat[1::2]))
+
+
+def _append_aggregates(columns: Columns, slots: _Slots, rows: Sequence[Any]) -> None:
+    uuids = sorted({uuid for _provider, uuid in rows})
+    rank = {uuid: number for number, uuid in enumerate(uuids)}
+    ids = _integers(provider for provider, _uuid in rows)
+    ranks = _integers(rank[uuid] for _provider, uuid in rows)
+    columns.aggregate_set.extend(_numbers(columns.aggregate_sets, slots, ids, ranks, uuids))
+
+
+def _numbers(
+    table: SetTable,
+    slots: _Slots,
+    provider_ids: IntArray,
+    members: IntArray,
+    names: Sequence[Any] | None = None,
+) -> IntArray:
+    """Return for each slot the number of its set.
+
+    :param members: of the set of the provider in the same place.
+    :param names: what stands for a member in the table; the member itself when None.
+    """
+    slot, known = slots.of(provider_ids)
+    slot, members = slot[known], members[known]
+    order = np.lexsort((members, slot))
+    in_order = members.take(order).tolist()
+    if names is not None:
+        in_order = [names[member] for member in in_order]
+    stops = np.cumsum(np.bincount(slot, minlength=slots.count)).tolist()
+    numbers, start, intern = [], 0, table.intern
+    for stop in stops:
+        numbers.append(intern(tuple(in_order[start:stop])))
+        start = stop
+    return np.array(numbers, dtype=np.int64)
+
+
+def _integers(values: Iterable[int]) -> IntArray:
+    return np.fromiter(values, dtype=np.int64)
