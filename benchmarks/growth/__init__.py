@@ -1,1 +1,1 @@
-"""How costs grow with hosts, groups, clients, workers and schedulers."""
+"""Growth of costs with hosts, groups, clients, workers and schedulers."""
