@@ -52,23 +52,23 @@ class AgentEndpoint:
 
     def status(self, _ctxt: Mapping[str, Any], node: str | None = None) -> dict[str, Any]:
         """Return the status document, of one node or of all."""
-        return self._told(lambda: self._commands.status(node))
+        return self._with_expected_errors(lambda: self._commands.status(node))
 
     def plan(self, _ctxt: Mapping[str, Any], node: str) -> list[str]:
         """Return what a pass would change now, one line for each operation."""
-        return self._told(lambda: self._commands.plan(node))
+        return self._with_expected_errors(lambda: self._commands.plan(node))
 
     def report_now(
         self, _ctxt: Mapping[str, Any], node: str | None = None, wait: bool = False
     ) -> dict[str, Any]:
         """Run a pass and return the status document."""
-        return self._told(lambda: self._commands.report_now(node, wait))
+        return self._with_expected_errors(lambda: self._commands.report_now(node, wait))
 
     def set_host_enabled(
         self, _ctxt: Mapping[str, Any], enabled: Any, reason: str = ""
     ) -> dict[str, Any]:
         """Enable or disable the host and return the status document."""
-        return self._told(lambda: self._enable(enabled, reason))
+        return self._with_expected_errors(lambda: self._enable(enabled, reason))
 
     def _enable(self, enabled: Any, reason: str) -> dict[str, Any]:
         self._commands.set_host_enabled(enabled, reason)
@@ -76,29 +76,31 @@ class AgentEndpoint:
 
     def list_instances(self, _ctxt: Mapping[str, Any], node: str | None = None) -> list[str]:
         """Return the uuids of the instances that are here; InstancesUnknown: that is not known."""
-        return self._told(lambda: self._commands.list_instances(node))
+        return self._with_expected_errors(lambda: self._commands.list_instances(node))
 
     def instance_claim(
         self, _ctxt: Mapping[str, Any], spec: Any, allocations: Any = None, mappings: Any = None
     ) -> dict[str, Any]:
         """Give an instance what was allocated for it and return its named units."""
-        return self._told(lambda: self._commands.instance_claim(spec, allocations, mappings))
+        return self._with_expected_errors(
+            lambda: self._commands.instance_claim(spec, allocations, mappings)
+        )
 
     def drop_claim(
         self, _ctxt: Mapping[str, Any], instance: str, error: str = "", image: str = ""
     ) -> bool:
         """Forget what an instance holds; False if it held nothing."""
-        return self._told(lambda: self._commands.drop_claim(instance, error, image))
+        return self._with_expected_errors(lambda: self._commands.drop_claim(instance, error, image))
 
     def clear_fault(self, _ctxt: Mapping[str, Any], provider: str) -> bool:
         """Offer a device that was marked as broken again; False if it has no mark."""
-        return self._told(lambda: self._commands.clear_fault(provider))
+        return self._with_expected_errors(lambda: self._commands.clear_fault(provider))
 
     def instance_devices(self, _ctxt: Mapping[str, Any], instance: str) -> dict[str, Any] | None:
         """Return what of the host a guest really holds, None where it does not run here."""
-        return self._told(lambda: self._commands.instance_devices(instance))
+        return self._with_expected_errors(lambda: self._commands.instance_devices(instance))
 
-    def _told(self, call: Callable[[], T]) -> T:
+    def _with_expected_errors(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except errors.ComputeAgentError as error:

@@ -106,7 +106,7 @@ class ClaimBook:
         node = self._node_of(request)
         with self._tracker.held(node), self._report.tracing():
             tree, root = self._tracker.reported(node)
-            allocated = self._held(request, tree, root)
+            allocated = self._allocated(request, tree, root)
             try:
                 amounts = on_node(request, allocated.held, tree, root)
                 check_groups(request, allocated.held, tree)
@@ -272,7 +272,7 @@ class ClaimBook:
             f"{told_of_waiting(self._tracker.in_startup())}"
         )
 
-    def _held(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
+    def _allocated(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.placement.allocations.get_allocs_for_consumer(consumer)

@@ -127,7 +127,7 @@ def _nested(
     use: CellOccupancy,
     policy: CellPolicy,
 ) -> tuple[ClaimedCell, ...]:
-    given_cells = _given(amounts, tree, cell_of, use)
+    given_cells = _given_cells(amounts, tree, cell_of, use)
     if not needs.asked:
         return tuple(
             ClaimedCell(
@@ -150,7 +150,7 @@ def _nested(
     return cells
 
 
-def _given(
+def _given_cells(
     amounts: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellOccupancy
 ) -> list[FreeCell]:
     """Return the cells that an allocation names, with no more than it has of them."""

@@ -108,8 +108,8 @@ def _other_cells(
         if cell is not None and "MEMORY_MB" in classes:
             holds.add(cell)
     if has != holds:
-        yield f"its memory is on NUMA cells {_listed(has)} and it holds of {_listed(holds)}"
+        yield f"its memory is on NUMA cells {_numbers(has)} and it holds of {_numbers(holds)}"
 
 
-def _listed(cells: Collection[int]) -> str:
+def _numbers(cells: Collection[int]) -> str:
     return ", ".join(map(str, sorted(cells))) or "none"

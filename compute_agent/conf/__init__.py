@@ -74,8 +74,8 @@ def new_config(
             list(argv),
             project=project,
             prog=project,
-            default_config_files=_listed(default_config_files),
-            default_config_dirs=_listed(default_config_dirs),
+            default_config_files=_as_list(default_config_files),
+            default_config_dirs=_as_list(default_config_dirs),
         )
     except cfg.Error as error:
         raise errors.InvalidConfiguration(
@@ -170,7 +170,7 @@ def _sentence(error: Exception) -> str:
     return text if text.endswith(".") else text + "."
 
 
-def _listed(paths: Sequence[str] | None) -> list[str] | None:
+def _as_list(paths: Sequence[str] | None) -> list[str] | None:
     return None if paths is None else list(paths)
 
 

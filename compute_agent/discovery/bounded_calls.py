@@ -106,7 +106,7 @@ class BoundedCalls:
         self.source = source
         self._timeout = timeout
         self._one_at_a_time = one_at_a_time
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._running: dict[_Call, None] = {}
         self._idle: list[SimpleQueue[_Call]] = []
         self.on_return: Callable[[str], None] = _nothing
@@ -146,7 +146,7 @@ class BoundedCalls:
     def hanging(self) -> tuple[HungCall, ...]:
         """Return the calls that have not returned for a noticeable time, the oldest first."""
         now = time.monotonic()
-        with self._changed:
+        with self._condition:
             return tuple(
                 call.seen()
                 for call in self._running
@@ -155,18 +155,18 @@ class BoundedCalls:
 
     def stop_waiting(self) -> None:
         """Give calls up that hang noticeably, from now on: the process is to end."""
-        with self._changed:
+        with self._condition:
             self._timeout = min(self._timeout, NOTICEABLE)
             for call in self._running:
                 _wake(call)
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def _limit(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else min(timeout, self._timeout)
 
     def _begin(self, call: _Call, timeout: float | None) -> None:
         """Hand the call to a thread, when it is its turn."""
-        with self._changed:
+        with self._condition:
             while True:
                 hung_call = next((other for other in self._running if other.given_up), None)
                 if hung_call is not None:
@@ -176,7 +176,7 @@ class BoundedCalls:
                 remaining_seconds = call.began + self._limit(timeout) - time.monotonic()
                 if remaining_seconds <= 0.0:
                     raise CallHangs(str(next(iter(self._running)).seen()))
-                self._changed.wait(remaining_seconds)
+                self._condition.wait(remaining_seconds)
             self._running[call] = None
             call.step(call.name)
             inbox = self._idle.pop() if self._idle else None
@@ -192,17 +192,17 @@ class BoundedCalls:
 
         :raises CallHangs: it was given up.
         """
-        with self._changed:
+        with self._condition:
             if call.given_up:
                 raise CallHangs(str(call.seen()))
             return call not in self._running
 
     def _give_up(self, call: _Call) -> None:
-        with self._changed:
+        with self._condition:
             if call in self._running and not call.given_up:
                 call.given_up = True
                 LOG.error("%s; it is not waited for any longer.", call.seen())
-                self._changed.notify_all()
+                self._condition.notify_all()
 
     def _work(self, inbox: SimpleQueue[_Call]) -> None:
         """Run calls in this thread, until there are none for some time."""
@@ -210,7 +210,7 @@ class BoundedCalls:
             try:
                 call = inbox.get(timeout=IDLE)
             except Empty:
-                with self._changed:
+                with self._condition:
                     if inbox in self._idle:
                         self._idle.remove(inbox)
                         return
@@ -229,14 +229,14 @@ class BoundedCalls:
             del call
 
     def _end(self, call: _Call, inbox: SimpleQueue[_Call]) -> None:
-        with self._changed:
+        with self._condition:
             del self._running[call]
             self._idle.append(inbox)
             if call.given_up:
                 # nobody takes them, and they may hold what only this thread should let go
                 call.result = call.error = None
             if self._one_at_a_time or call.given_up:
-                self._changed.notify_all()
+                self._condition.notify_all()
             _wake(call)
 
     def _returned(self, call: _Call) -> None:

@@ -120,7 +120,7 @@ class DriftAudit:
                 differing=frozenset(differences),
                 orphans_unknown=True,
             )
-            return self._found(drift, differences)
+            return self._record(drift, differences)
         here = frozenset(running)
         unknown = holding - here - frozenset(claimed)
         self._first_seen = {
@@ -128,9 +128,9 @@ class DriftAudit:
         }
         orphaned = frozenset(c for c in unknown if self._is_suspected(c, now, strangers.get(c)))
         missing = here - holding if all_run_here else frozenset()
-        return self._found(Drift(orphaned, missing, frozenset(differences)), differences)
+        return self._record(Drift(orphaned, missing, frozenset(differences)), differences)
 
-    def _found(self, drift: Drift, differences: Mapping[str, str]) -> Drift:
+    def _record(self, drift: Drift, differences: Mapping[str, str]) -> Drift:
         self._log(drift, differences)
         self._last, self._differences = drift, dict(differences)
         return drift

@@ -90,22 +90,22 @@ class DriftHealing:
         on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None,
     ) -> None:
         self._remedies = remedies
-        self._wanted = wanted
+        self._healed_kinds = wanted
         self._on_healed = on_healed
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._waiting: dict[str, _Work] = {}
         self._thread: threading.Thread | None = None
         self._said: dict[tuple[str, str], str] = {}
 
     def found(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
-        enabled = self._wanted()
+        enabled = self._healed_kinds()
         work = _Work(
             root,
             drift.orphaned if enabled.orphans else frozenset(),
             drift.missing if enabled.missing else frozenset(),
         )
-        with self._changed:
+        with self._condition:
             self._waiting.pop(node, None)
             if not work.orphaned and not work.missing:
                 return
@@ -116,8 +116,8 @@ class DriftHealing:
 
     def wait(self, timeout: float) -> bool:
         """Wait until everything that was found has been treated; False if it was not in time."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._thread is None, timeout)
+        with self._condition:
+            return self._condition.wait_for(lambda: self._thread is None, timeout)
 
     def _run(self) -> None:
         try:
@@ -129,13 +129,13 @@ class DriftHealing:
         else:
             self._say("What audits found", "", "")
         finally:
-            with self._changed:
+            with self._condition:
                 self._waiting.clear()
                 self._thread = None
-                self._changed.notify_all()
+                self._condition.notify_all()
 
     def _next(self) -> tuple[str, _Work] | None:
-        with self._changed:
+        with self._condition:
             if not self._waiting:
                 return None
             return self._waiting.popitem()

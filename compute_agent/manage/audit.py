@@ -102,7 +102,7 @@ class Audit:
         :raises PlacementError: placement cannot be used; nothing was changed.
         """
         directory = provider_directory.read(self._consumers.placement)
-        holders = self._consumers.on(self._chosen(directory))
+        holders = self._consumers.on(self._chosen_uuids(directory))
         first = self._look(directory, holders)
         orphans = first.having(Verdict.ORPHAN)
         result = AuditResult(directory, consumers=len(holders))
@@ -126,7 +126,7 @@ class Audit:
             self._delete(result, last.listing)
         return result
 
-    def _chosen(self, directory: ProviderDirectory) -> Collection[str]:
+    def _chosen_uuids(self, directory: ProviderDirectory) -> Collection[str]:
         only = self._options.provider
         if only is None:
             return directory.providers

@@ -37,7 +37,7 @@ class FollowedTrees:
 
         :raises PlacementError: placement cannot be asked; the next call goes on from here.
         """
-        changed, after = self._changed()
+        changed, after = self._changed_roots()
         stale = [
             root for root in roots if changed is None or root in changed or root not in self._trees
         ]
@@ -47,7 +47,7 @@ class FollowedTrees:
         self._after = after
         return list(self._trees.values())
 
-    def _changed(self) -> tuple[frozenset[str] | None, int | None]:
+    def _changed_roots(self) -> tuple[frozenset[str] | None, int | None]:
         """Return the roots of trees that changed since the last call, None when all may have.
 
         :returns: and the position of now, before they are read: what changes meanwhile comes again.

@@ -136,7 +136,7 @@ class Candidates:
         path = "/candidate_explanation?" + urlencode([*query, ("limit", str(most))], safe=":,!")
         doing = "Asking why there are few allocation candidates or none"
         body = self._extended(path, doing, response_schemas.EXPLANATION, version, extensions)
-        return None if body is None else Explanation(**_known(Explanation, body))
+        return None if body is None else Explanation(**_known_fields(Explanation, body))
 
     def capacity(
         self, parameters: Iterable[tuple[str, str]], version: Microversion | None = None
@@ -149,7 +149,7 @@ class Candidates:
         """
         doing = "Asking how many further claims would succeed"
         body = self._counted("/capacity", parameters, doing, response_schemas.CAPACITY, version)
-        return None if body is None else Capacity(**_known(Capacity, body))
+        return None if body is None else Capacity(**_known_fields(Capacity, body))
 
     def fragmentation(
         self, shapes: Iterable[Mapping[str, int]], member_of: Iterable[str] = ()
@@ -167,7 +167,7 @@ class Candidates:
         query += [("member_of", value) for value in member_of]
         doing = "Asking what is free and of what use it is"
         body = self._counted("/fragmentation", query, doing, response_schemas.FRAGMENTATION)
-        return None if body is None else Fragmentation(**_known(Fragmentation, body))
+        return None if body is None else Fragmentation(**_known_fields(Fragmentation, body))
 
     def _counted(
         self,
@@ -223,6 +223,6 @@ class Candidates:
         return usages
 
 
-def _known(answer: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(answer: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
     """Return what this version knows of an answer; a newer placement may say more."""
     return {field.name: body[field.name] for field in fields(answer) if field.name in body}

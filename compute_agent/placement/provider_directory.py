@@ -59,15 +59,15 @@ def read(placement: PlacementApi) -> ProviderDirectory:
     """
     providers = {
         body["uuid"]: ListedProvider(body["uuid"], body["name"], body["root_provider_uuid"])
-        for body in _listed(placement, "")
+        for body in _list(placement, "")
     }
     marked = {
         body["uuid"]
         for trait in HOST_TRAITS
-        for body in _listed(placement, f"required={trait}")
+        for body in _list(placement, f"required={trait}")
         if body["root_provider_uuid"] == body["uuid"]
     }
-    sharing = frozenset(body["uuid"] for body in _listed(placement, f"required={SHARING_TRAIT}"))
+    sharing = frozenset(body["uuid"] for body in _list(placement, f"required={SHARING_TRAIT}"))
     return ProviderDirectory(providers, sharing, frozenset(marked - sharing))
 
 
@@ -76,8 +76,8 @@ def members_of(placement: PlacementApi, aggregate: str) -> list[str]:
 
     :raises PlacementError: placement cannot be used.
     """
-    return [body["uuid"] for body in _listed(placement, f"member_of={aggregate}")]
+    return [body["uuid"] for body in _list(placement, f"member_of={aggregate}")]
 
 
-def _listed(placement: PlacementApi, query: str) -> list[Mapping[str, Any]]:
+def _list(placement: PlacementApi, query: str) -> list[Mapping[str, Any]]:
     return placement.providers.listed(query, "Listing the resource providers")

@@ -169,7 +169,7 @@ def _assign(
     for config in configs.providers:
         if config.uuid == EVERY_COMPUTE_NODE:
             continue
-        provider = _named(tree, config)
+        provider = _provider_of(tree, config)
         if provider is None:
             absent.append(config.identification)
         elif provider.uuid in assigned:
@@ -192,7 +192,7 @@ def _assign(
     return assigned, absent, problems
 
 
-def _named(tree: ProviderTree, config: ProviderConfig) -> ProviderData | None:
+def _provider_of(tree: ProviderTree, config: ProviderConfig) -> ProviderData | None:
     identifier = config.uuid or config.name or ""
     if not tree.exists(identifier):
         return None

@@ -54,11 +54,11 @@ class ProviderConfigMerger:
         self._ledger = ledger
         self._amounts_of = amounts_of
         self._mutex = threading.Lock()
-        self._seen: _Fingerprint | None = None
+        self._read_fingerprint: _Fingerprint | None = None
         self._configs = provider_config.ProviderConfigs()
         self._announcements = provider_config.LoggedStates()
         self._absent: dict[str, frozenset[str]] = {}
-        self._kept: dict[str, frozenset[str]] = {}
+        self._kept_sentences: dict[str, frozenset[str]] = {}
 
     def load(self) -> None:
         """Read the files.
@@ -66,7 +66,7 @@ class ProviderConfigMerger:
         :raises InvalidConfiguration: one is wrong; the ones read before stay in force.
         """
         with self._mutex:
-            self._seen = self._fingerprint()
+            self._read_fingerprint = self._fingerprint()
             self._configs = directory.load(self._directory)
 
     def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> Merged:
@@ -103,13 +103,13 @@ class ProviderConfigMerger:
     def _announce(self, root_uuid: str, result: provider_config.MergeResult) -> None:
         with self._mutex:
             self._absent[root_uuid] = frozenset(result.absent)
-            self._kept[root_uuid] = frozenset(result.kept)
+            self._kept_sentences[root_uuid] = frozenset(result.kept)
             # a provider may be in another node's tree
             absent = frozenset.intersection(*self._absent.values())
-            self._announcements.announce(absent, frozenset().union(*self._kept.values()))
+            self._announcements.announce(absent, frozenset().union(*self._kept_sentences.values()))
 
     def _notice_changes(self) -> None:
-        if self._fingerprint() == self._seen:
+        if self._fingerprint() == self._read_fingerprint:
             return
         try:
             self.load()

@@ -81,7 +81,7 @@ class ReportClient:
         self._writer = TreeWriter(self.placement, self.names, self._reader, self._workers, retries)
         self._caches = TreeCaches(cache_path, retries.clock)
         self._created: set[str] = set()
-        self._kept = KeptProviders()
+        self._kept_providers = KeptProviders()
 
     def connect(self) -> OfferedVersions:
         """Ask placement for the versions it offers, and return them.
@@ -249,7 +249,7 @@ class ReportClient:
                 self._writer.write(cache, operations, report)
             finally:
                 self._created.update(report.created)
-                self._kept.log(report)
+                self._kept_providers.log(report)
                 self._caches.save_if_changed()
         return report
 

@@ -237,7 +237,7 @@ class Scheduler:
             )
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):
-                    self._lost(offers[position], refusal, lost_claims)
+                    self._note_lost_claim(offers[position], refusal, lost_claims)
             if answer.chosen is not None:
                 offer = offers[answer.chosen]
                 others = self._crowding(members, instance, offer, claims)
@@ -282,7 +282,9 @@ class Scheduler:
             self._observer.claimed(ClaimOutcome.FAILED, again=bool(lost_claims))
             raise
 
-    def _lost(self, offer: Offer, refusal: ClaimRefusal, lost_claims: list[LostClaim]) -> None:
+    def _note_lost_claim(
+        self, offer: Offer, refusal: ClaimRefusal, lost_claims: list[LostClaim]
+    ) -> None:
         host, candidate = offer
         outcome = ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
         self._observer.claimed(outcome, again=bool(lost_claims))

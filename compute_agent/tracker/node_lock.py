@@ -19,7 +19,7 @@ class FairLock:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._held = False
+        self._is_held = False
         self._waiting: deque[threading.Event] = deque()
 
     def acquire(self, timeout: float | None = None) -> bool:
@@ -28,8 +28,8 @@ class FairLock:
         :param timeout: seconds; None: as long as it takes.
         """
         with self._mutex:
-            if not self._held and not self._waiting:
-                self._held = True
+            if not self._is_held and not self._waiting:
+                self._is_held = True
                 return True
             turn = threading.Event()
             self._waiting.append(turn)
@@ -44,12 +44,12 @@ class FairLock:
     def release(self) -> None:
         """Hand the lock to the thread that has waited longest."""
         with self._mutex:
-            if not self._held:
+            if not self._is_held:
                 raise RuntimeError("The lock of a node is released by a thread not holding it.")
             if self._waiting:
                 self._waiting.popleft().set()  # it stays held, by the next one
             else:
-                self._held = False
+                self._is_held = False
 
     def waiting(self) -> int:
         """Return how many threads wait now."""

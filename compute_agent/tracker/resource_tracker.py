@@ -156,11 +156,11 @@ class ResourceTracker:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeNodeBusy: a pass of it does not end.
         """
-        with self._taken(self._known(name).lock, name, self._patience):
+        with self._acquired(self._known_node(name).lock, name, self._patience):
             yield
 
     @contextmanager
-    def _taken(self, lock: Holdable, name: str, patience: float | None) -> Iterator[None]:
+    def _acquired(self, lock: Holdable, name: str, patience: float | None) -> Iterator[None]:
         if not lock.acquire(timeout=patience):
             raise errors.ComputeNodeBusy(
                 f"Node {name} is busy: a pass or another order has not ended for {patience:g} s. "
@@ -177,7 +177,7 @@ class ResourceTracker:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeResourcesUnavailable: no pass of it has reported it yet.
         """
-        node = self._known(name)
+        node = self._known_node(name)
         if node.reported is None:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {name} has not been reported to placement since the agent started: its "
@@ -190,9 +190,9 @@ class ResourceTracker:
 
         :raises ComputeHostNotFound: the node is not managed here any more.
         """
-        return self._known(name).facts
+        return self._known_node(name).facts
 
-    def _known(self, name: str) -> Node:
+    def _known_node(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:
             raise errors.ComputeHostNotFound(f"Node {name} is not managed by this agent any more.")
@@ -267,7 +267,7 @@ class ResourceTracker:
         """
         held_lock = InOrder(self._turns, node.lock)
         with (
-            self._taken(InOrder(node.at_work, held_lock), node.name, patience),
+            self._acquired(InOrder(node.at_work, held_lock), node.name, patience),
             stepping_aside(Lent(held_lock)),
             self._pass.one_reading(node.name),
         ):

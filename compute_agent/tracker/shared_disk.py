@@ -78,7 +78,7 @@ class SharedDisk:
         self._lock = threading.Lock()
         self._measured: dict[str, int] = {}
         self._planned = False
-        self._seen: tuple[int, int | None] = (-1, None)
+        self._seen_record: tuple[int, int | None] = (-1, None)
         """Generation and total of the provider when it was looked at last."""
         self._troubles: dict[str, str] = {}
 
@@ -119,7 +119,7 @@ class SharedDisk:
 
     def _total(self, provider: ProviderData) -> int | None:
         """Return the newest total that is known: a tree may be older than the last look."""
-        generation, total = self._seen
+        generation, total = self._seen_record
         if provider.generation is not None and provider.generation > generation:
             return _total_of(provider.inventory.get(DISK))
         return total
@@ -157,13 +157,13 @@ class SharedDisk:
         stored = providers.inventories(self._uuid, self._uuid)
         record = stored.content.get(DISK)
         total = _total_of(record)
-        self._seen = (stored.generation, total)
+        self._seen_record = (stored.generation, total)
         if not differs(measured, total):
             LOG.debug("The disk of provider %s is up to date: another agent wrote it.", self._uuid)
             return
         records = {**stored.content, DISK: with_total(record, measured)}
         written = providers.put_inventories(self._uuid, self._uuid, stored.generation, records)
-        self._seen = (written.generation, measured)
+        self._seen_record = (written.generation, measured)
         LOG.info(
             "Provider %s shares %d GiB of disk now, as node %s measured; before, it shared %s.",
             *(self._uuid, measured, node, "nothing" if total is None else f"{total} GiB"),

@@ -107,7 +107,7 @@ def _add_commands(subparsers: Any) -> None:
         "online_data_migrations", help="repair data of old software, while services run"
     )
     migrations.add_argument(
-        "--max-count", type=numbers.whole(), metavar="N", help="one pass of at most N rows"
+        "--max-count", type=_count, metavar="N", help="one pass of at most N rows"
     )
     migrations.set_defaults(run=_online_data_migrations)
 
@@ -136,6 +136,12 @@ def _add_commands(subparsers: Any) -> None:
         "--vacuum", action="store_true", help="then have the database give the room back"
     )
     pruning.set_defaults(run=_prune)
+
+
+def _count(text: str) -> int:
+    # OpenStack's command takes negative numbers and then refuses them with a status of its own
+    is_negative = text.startswith("-") and text[1:].isascii() and text[1:].isdecimal()
+    return -1 if is_negative else numbers.whole()(text)
 
 
 def _help(parser: argparse.ArgumentParser) -> int:

@@ -28,7 +28,7 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
     :raises StateUnusable: no agent runs and its state cannot be read.
     """
     try:
-        claims: Sequence[Mapping[str, Any]] = _asked(conf, "claims")
+        claims: Sequence[Mapping[str, Any]] = _ask_agent(conf, "claims")
     except AgentNotRunning:
         ledger = Ledger(Path(conf.state_path), read_only=True)
         claims = [claim.document() for _consumer, claim in sorted(ledger.claims().items())]
@@ -57,7 +57,7 @@ def drop(conf: cfg.ConfigOpts, consumer: str) -> int:
     :raises AgentRunning: an agent runs and cannot be asked.
     """
     try:
-        dropped = bool(_asked(conf, "drop_claim", instance=consumer))
+        dropped = bool(_ask_agent(conf, "drop_claim", instance=consumer))
     except AgentNotRunning:
         dropped = _dropped_from_state(Path(conf.state_path), consumer)
     print(f"{consumer}: {'dropped' if dropped else 'holds nothing on this host'}")
@@ -72,7 +72,7 @@ def _dropped_from_state(state_path: Path, consumer: str) -> bool:
     return had_claim
 
 
-def _asked(conf: cfg.ConfigOpts, command: str, **arguments: object) -> Any:
+def _ask_agent(conf: cfg.ConfigOpts, command: str, **arguments: object) -> Any:
     path = conf.compute_agent.status_socket
     if not path:
         raise AgentNotRunning("[compute_agent]status_socket is empty.")

@@ -156,9 +156,11 @@ def _print(result: AuditResult) -> None:
     deleted = set(result.deleted)
     for consumer in result.orphans:
         what = "deleted" if consumer.uuid in deleted else "orphan"
-        print(f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_held(result, consumer)}")
+        print(
+            f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_holding(result, consumer)}"
+        )
     for suspect in result.unknown:
-        amounts = _held(result, suspect.consumer)
+        amounts = _holding(result, suspect.consumer)
         print(f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {amounts}")
     for finding in result.findings:
         print(f"{finding.what} {finding.uuid}: {finding.detail}")
@@ -177,5 +179,5 @@ def _print(result: AuditResult) -> None:
         )
 
 
-def _held(result: AuditResult, consumer: Consumer) -> str:
+def _holding(result: AuditResult, consumer: Consumer) -> str:
     return wording.allocations(consumer.resources, result.directory.name)

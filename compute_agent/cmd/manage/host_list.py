@@ -101,10 +101,10 @@ def _hosts(
     with progress_bars() as bars:
         progress = partial(bars.update, "reading the hosts")
         trees = fleet.trees(placement, roots, progress=progress)
-        return _chosen(namespace, [fleet.described(tree, known) for tree in trees])
+        return _chosen_hosts(namespace, [fleet.described(tree, known) for tree in trees])
 
 
-def _chosen(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[FleetHost]:
+def _chosen_hosts(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[FleetHost]:
     return sorted(
         (host for host in hosts if host.trouble or not namespace.troubled),
         key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ class _Watch:
         roots = [uuid for uuid, _ in fleet.roots(self._placement, self._namespace.name)]
         trees = self._trees.current(roots)
         hosts = [fleet.described(tree, known) for tree in trees]
-        return _chosen(self._namespace, hosts)
+        return _chosen_hosts(self._namespace, hosts)
 
     def _look(self, agents: FollowedAgents) -> fleet.Agents:
         known = agents.look()

@@ -55,7 +55,7 @@ def _query_rows(query: QueryCause) -> Iterator[tuple[str, ...]]:
     for constraint in query.constraints:
         of_group = f"{constraint.group}: " if constraint.group else ""
         mark = "  <- none left" if _empties(constraint) else ""
-        yield "", f"{of_group}{constraint.constraint}", f"{_left(constraint)}{mark}"
+        yield "", f"{of_group}{constraint.constraint}", f"{_providers_left(constraint)}{mark}"
         if mark:
             # what comes after it could not have helped
             return
@@ -65,7 +65,7 @@ def _empties(constraint: ConstraintCause) -> bool:
     return constraint.providers_left == 0
 
 
-def _left(constraint: ConstraintCause) -> str:
+def _providers_left(constraint: ConstraintCause) -> str:
     if constraint.providers_left is None:
         return f"{constraint.trees_rejected} host(s) rejected"
     return f"{constraint.providers_left} provider(s)"

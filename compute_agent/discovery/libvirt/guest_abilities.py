@@ -41,7 +41,7 @@ class AbilityReader:
     def __init__(self, connection: LibvirtConnection, options: GuestCpuOptions) -> None:
         self._connection = connection
         self._options = options
-        self._kept: tuple[object, GuestAbilities] | None = None
+        self._kept_abilities: tuple[object, GuestAbilities] | None = None
         self._connections = 0
         connection.add_listener(self)
 
@@ -52,15 +52,15 @@ class AbilityReader:
         :raises HypervisorUnreachable: there is no answer now.
         """
         basis = (self._connections, versions, host.cpu_xml, host.emulators)
-        if self._kept is None or self._kept[0] != basis:
+        if self._kept_abilities is None or self._kept_abilities[0] != basis:
             domains = read_domain_capabilities(self._connection, host, self._options.virt_type)
             abilities = GuestAbilities(
                 domains,
                 cpu_features.guest_features(self._connection, self._options, host, domains),
                 cpu_features.effective_mode(self._options, host.arch),
             )
-            self._kept = (basis, abilities)
-        return self._kept[1]
+            self._kept_abilities = (basis, abilities)
+        return self._kept_abilities[1]
 
     def opened(self, connection: libvirt.virConnect) -> None:  # noqa: ARG002 (a listener's)
         self._connections += 1

@@ -329,9 +329,9 @@ def _device_differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[
         {device.address: device for device in host.pci_devices} for host in (sysfs, libvirt)
     )
     if missing := theirs.keys() - ours.keys():
-        yield f"libvirt lists PCI devices {_named(missing)}, which sysfs does not; they are kept"
+        yield f"libvirt lists PCI devices {_list_of(missing)}, which sysfs does not; they are kept"
     if missing := ours.keys() - theirs.keys():
-        yield f"sysfs lists PCI devices {_named(missing)}, which libvirt does not; they are kept"
+        yield f"sysfs lists PCI devices {_list_of(missing)}, which libvirt does not; they are kept"
     for address in sorted(ours.keys() & theirs.keys(), key=order):
         node, other = theirs[address].numa_node, ours[address].numa_node
         if None not in (node, other) and node != other:
@@ -351,7 +351,7 @@ def _mdev_uuids(host: HostTopology) -> frozenset[str]:
     return frozenset(mdev.uuid for mdev in mdevs if mdev.uuid is not None)
 
 
-def _named(addresses: Iterable[PciAddress]) -> str:
+def _list_of(addresses: Iterable[PciAddress]) -> str:
     names = sorted(addresses, key=order)
     further = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + further

@@ -51,7 +51,7 @@ class NvmlSource:
         """What does not change about a GPU while NVML runs, by uuid (or address), and the modes
         in which it was read."""
         self._address_of_index: dict[int, PciAddress] = {}
-        self._lost: set[PciAddress] = set()
+        self._lost_gpus: set[PciAddress] = set()
         self._watch: XidWatch | None = None
         self._broken: dict[PciAddress, int] = {}
 
@@ -62,12 +62,12 @@ class NvmlSource:
             gpus = self._read_restarting()
         except NvmlUnavailable as reason:
             self._log_once(str(reason))
-            return NvmlReading(lost=tuple(sorted(self._lost)))
+            return NvmlReading(lost=tuple(sorted(self._lost_gpus)))
         self._logged = None
         return NvmlReading(
             gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
             warnings=tuple(dict.fromkeys(self._warnings)),
-            lost=tuple(sorted(self._lost)),
+            lost=tuple(sorted(self._lost_gpus)),
         )
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class NvmlSource:
                 is_lost = True
                 continue
             if gpu is not None:
-                self._lost.discard(gpu.address)
+                self._lost_gpus.discard(gpu.address)
                 gpus.append(gpu)
         if self._watch is not None:
             self._broken.update(self._watch.broken())
@@ -128,7 +128,7 @@ class NvmlSource:
     def _note_lost(self, index: int) -> None:
         address = self._address_of_index.get(index)
         if address is not None:
-            self._lost.add(address)
+            self._lost_gpus.add(address)
         self._warn(
             f"NVML: GPU {address or f'number {index}'} is lost (fell off the bus); left out until"
             " NVML sees it again, which takes a reset or a reboot"

@@ -40,8 +40,8 @@ class Cpus:
 
 def discover(machine: Machine) -> Cpus:
     """Read the CPUs. Raises DiscoveryError when not even their numbers can be learnt."""
-    present = _listed(machine, PRESENT)
-    online = _listed(machine, ONLINE)
+    present = _cpus_of_list(machine, PRESENT)
+    online = _cpus_of_list(machine, ONLINE)
     if not present:
         present = online or _from_directories(machine.sys)
     if not online:
@@ -60,7 +60,7 @@ def discover(machine: Machine) -> Cpus:
     return Cpus(cpus, online, tuple(sorted(everyone.union(present))), model)
 
 
-def _listed(machine: Machine, path: str) -> tuple[CpuId, ...]:
+def _cpus_of_list(machine: Machine, path: str) -> tuple[CpuId, ...]:
     text = machine.sys.optional_text(path)
     if text is None:
         return ()
@@ -78,7 +78,7 @@ def _from_directories(tree: Tree) -> tuple[CpuId, ...]:
 
 def _siblings(machine: Machine, cpu: CpuId, online: frozenset[CpuId]) -> tuple[CpuId, ...]:
     for name in SIBLINGS:
-        threads = _listed(machine, f"{CPUS}/cpu{cpu}/{name}")
+        threads = _cpus_of_list(machine, f"{CPUS}/cpu{cpu}/{name}")
         if threads:
             # a container may be shown threads that it does not have
             return tuple(sorted({cpu, *(thread for thread in threads if thread in online)}))

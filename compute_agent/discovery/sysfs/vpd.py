@@ -30,14 +30,14 @@ class SerialNumbers:
     """Reads serial numbers, and keeps them for the next discovery."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, ...], str | None] = {}
+        self._known_numbers: dict[tuple[str, ...], str | None] = {}
 
     def of(self, machine: Machine, device: PciDevice, directory: str) -> str | None:
         """Return the card's serial number; None when it has none or it may not be read."""
         key = (machine.sys.root, device.address, device.vendor_id, device.product_id)
-        if key not in self._known:
-            self._known[key] = _read(machine, f"{directory}/{VPD}")
-        return self._known[key]
+        if key not in self._known_numbers:
+            self._known_numbers[key] = _read(machine, f"{directory}/{VPD}")
+        return self._known_numbers[key]
 
 
 def _read(machine: Machine, path: str) -> str | None:

@@ -52,13 +52,13 @@ class AgentsOnBus:
 
         self._messaging = oslo_messaging
         self.patience = ANNOUNCEMENTS_WAITED_FOR * float(conf.report_interval)
-        self._heard = _Heard()
+        self._collector = _AnnouncementCollector()
         self._check_bus()
         self._server = BusServer(
             self._transport,
             STATE_TOPIC,
             f"compute-manage-{uuidlib.uuid4()}",
-            [_AnnouncementEndpoint(self._heard, oslo_messaging.Target(version=VERSION))],
+            [_AnnouncementEndpoint(self._collector, oslo_messaging.Target(version=VERSION))],
         )
         self._server.start()
         self._client = oslo_messaging.get_rpc_client(
@@ -78,7 +78,7 @@ class AgentsOnBus:
 
     def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
-        heard = self._heard.collect(lambda heard: set(hosts).issubset(heard), self.patience)
+        heard = self._collector.collect(lambda heard: set(hosts).issubset(heard), self.patience)
         return {host: frozenset(nodes) for host, nodes in heard.items()}
 
     def nodes(self, roots: Collection[str]) -> dict[str, Mapping[str, Any]]:
@@ -99,7 +99,7 @@ class AgentsOnBus:
         """
         return {
             root: (at, {**node, "service": host})
-            for host, (at, nodes) in self._heard.last().items()
+            for host, (at, nodes) in self._collector.last().items()
             for root, node in nodes.items()
         }
 
@@ -109,7 +109,7 @@ class AgentsOnBus:
 
     def _reporting(self, roots: Collection[str]) -> dict[str, Nodes]:
         """Listen until every one of these root providers was announced, or patience is over."""
-        return self._heard.collect(
+        return self._collector.collect(
             lambda heard: frozenset(roots).issubset(frozenset().union(*heard.values())),
             self.patience,
         )
@@ -188,7 +188,7 @@ class AgentsOnBus:
             ) from error
 
 
-class _Heard:
+class _AnnouncementCollector:
     """Announcements as they arrive, from other threads."""
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ class _Heard:
 class _AnnouncementEndpoint:
     """Where agents announce themselves."""
 
-    def __init__(self, heard: _Heard, target: Any) -> None:
+    def __init__(self, heard: _AnnouncementCollector, target: Any) -> None:
         self.target = target
         self._note: Callable[[str, Nodes], None] = heard.note
 

@@ -16,7 +16,7 @@ class Images:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._known: dict[str, Mapping[str, str] | None] = {}
+        self._properties_of: dict[str, Mapping[str, str] | None] = {}
 
     @classmethod
     def from_conf(cls, conf: Any) -> Images:
@@ -28,9 +28,9 @@ class Images:
 
         :raises ServiceUnusable: it cannot be read.
         """
-        if image not in self._known:
-            self._known[image] = self._read(image)
-        return self._known[image]
+        if image not in self._properties_of:
+            self._properties_of[image] = self._read(image)
+        return self._properties_of[image]
 
     def _read(self, image: str) -> Mapping[str, str] | None:
         try:

@@ -106,7 +106,7 @@ class Flush:
         self._lock = threading.Lock()
         self._failures: list[errors.SyncFailure] = []
         self._new: set[str] = set()
-        self._lost: set[str] = set()
+        self._lost_uuids: set[str] = set()
         self._unready: set[str] = set()
         self._doomed: set[str] = set()
         self._internal_errors = 0
@@ -150,12 +150,12 @@ class Flush:
         """Return whether an earlier operation that it needs failed, which is reported already."""
         match operation:
             case CreateProvider(uuid, _, parent_uuid):
-                if parent_uuid in self._lost:
-                    self._lost.add(uuid)
+                if parent_uuid in self._lost_uuids:
+                    self._lost_uuids.add(uuid)
                     return True
                 return False
             case PutProvider(uuid, _, _, _, parent_uuid):
-                return self._is_gone(uuid) or parent_uuid in self._lost
+                return self._is_gone(uuid) or parent_uuid in self._lost_uuids
             case SetAggregates(uuid) | SetTraits(uuid) | DeleteProvider(uuid):
                 return self._is_gone(uuid)
             case SetInventory(uuid):
@@ -165,7 +165,7 @@ class Flush:
 
     def _is_gone(self, uuid: str) -> bool:
         """Return whether the provider was not created or is missing, alone or with a parent."""
-        return uuid in self._lost or not self._live.exists(uuid)
+        return uuid in self._lost_uuids or not self._live.exists(uuid)
 
     def _record_failure(self, operation: Operation, error: errors.ComputeAgentError) -> None:
         uuid = getattr(operation, "uuid", self._root_uuid)
@@ -179,7 +179,7 @@ class Flush:
         if isinstance(operation, CreateProvider) or isinstance(
             error, errors.ResourceProviderNotFound
         ):
-            self._lost.add(uuid)
+            self._lost_uuids.add(uuid)
         elif uuid in self._new and isinstance(operation, SetTraits | SetAggregates):
             # Its capacity must not be seen without them.
             self._unready.add(uuid)

@@ -23,7 +23,7 @@ def upgrade_status(conf: cfg.ConfigOpts) -> dict[str, Any]:
     :raises InvalidConfiguration: there is no bus.
     :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error.
     """
-    status: dict[str, Any] = _asked(conf, "upgrade_status", STATUS_TIMEOUT)
+    status: dict[str, Any] = _ask_scheduler(conf, "upgrade_status", STATUS_TIMEOUT)
     return status
 
 
@@ -35,13 +35,13 @@ def announcements(conf: cfg.ConfigOpts) -> Announcements:
         a search may raise it.
     """
     asked_announcements = AskedAnnouncements(
-        lambda: _asked(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"]
+        lambda: _ask_scheduler(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"]
     )
     asked_announcements.refresh()
     return asked_announcements
 
 
-def _asked(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
+def _ask_scheduler(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
     message_bus.use_threads()
     import oslo_messaging
 

@@ -21,26 +21,26 @@ class HostOrder:
     """
 
     def __init__(self, candidates: Sequence[Candidate], most: int) -> None:
-        self._left = list(candidates)
+        self._remaining_candidates = list(candidates)
         self._tries_left = most
 
     def ahead(self) -> Sequence[Candidate]:
         """Return the candidates to try next; none when the host is exhausted."""
-        return self._left[: self._tries_left]
+        return self._remaining_candidates[: self._tries_left]
 
     def failed(self, candidate: Candidate, refusal: ClaimRefusal) -> bool:
         """Leave out what cannot be claimed either, after `candidate` was refused.
 
         :returns: False when it was left out already, after another of the same request.
         """
-        if not any(other is candidate for other in self._left):
+        if not any(other is candidate for other in self._remaining_candidates):
             return False
         self._tries_left -= 1
         provider, resource_class = refusal.provider, refusal.resource_class
         amount = candidate.amount(provider, resource_class)
-        self._left = [
+        self._remaining_candidates = [
             other
-            for other in self._left
+            for other in self._remaining_candidates
             if other is not candidate
             and not (amount and other.amount(provider, resource_class) >= amount)
         ]

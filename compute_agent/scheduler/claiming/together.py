@@ -101,7 +101,7 @@ class ClaimsTogether:
                         found_hosts.members.leave_to(place.host, place.others)
                     tried_again.add(place.host.uuid)
                 continue
-            lost_claims.append(_lost(placed, refusal))
+            lost_claims.append(_lost_claim(placed, refusal))
             LOG.info(
                 "A claim for %d instances was refused. %s", len(placed), lost_claims[-1].sentence()
             )
@@ -234,7 +234,7 @@ def _gives_way(members: GroupMembers, crowded: Sequence[Crowded]) -> bool:
     return any(rival < first for rival in frozenset[str]().union(*rivals))
 
 
-def _lost(placed: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
+def _lost_claim(placed: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
     for place in placed:
         if place.candidate.amount(refusal.provider, refusal.resource_class):
             return lost_claim(place.host.name, place.candidate, refusal)

@@ -112,7 +112,7 @@ class Attempt:
 
     def _fitting(self) -> list[FittingChange]:
         singles = [*self._filter_changes(), *single_changes(self._request.request)]
-        fitting = list(self._tried(self._named(singles)))
+        fitting = list(self._tried(self._named_sets(singles)))
         if not fitting:
             fitting = list(self._tried((change,) for change in singles))
         if not fitting:
@@ -126,7 +126,7 @@ class Attempt:
             if cause.rejected:
                 yield RequestChange(ChangeKind.FILTER, None, frozenset({cause.name}))
 
-    def _named(self, singles: Sequence[RequestChange]) -> Iterator[tuple[RequestChange, ...]]:
+    def _named_sets(self, singles: Sequence[RequestChange]) -> Iterator[tuple[RequestChange, ...]]:
         for query in self.base.causes.queries:
             if not query.candidates and self._may_ask():
                 self._questions_left -= 1

@@ -76,7 +76,7 @@ class Explainer:
         self._clock = clock
         self._enabled = enabled
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[float, Causes]] = {}
+        self._kept_explanations: dict[str, tuple[float, Causes]] = {}
 
     def explained(self, spec: RequestSpec, causes: Causes) -> Causes:
         """Return the causes of a request that failed, with what would have made it fit.
@@ -91,7 +91,7 @@ class Explainer:
             remark = "Another request was being explained: use compute-scheduler explain."
             return replace(causes, remark=remark)
         try:
-            since, explanation = self._kept.get(key, (0.0, None))
+            since, explanation = self._kept_explanations.get(key, (0.0, None))
             if explanation is None or self._clock() - since > KEPT_SECONDS:
                 explanation = self.explain(spec, self._effort).causes
                 self._keep(key, explanation)
@@ -130,9 +130,9 @@ class Explainer:
         return Explained(attempt.causes())
 
     def _keep(self, key: str, causes: Causes) -> None:
-        if len(self._kept) >= KEPT_EXPLANATIONS:
-            self._kept.pop(next(iter(self._kept)))
-        self._kept[key] = (self._clock(), causes)
+        if len(self._kept_explanations) >= KEPT_EXPLANATIONS:
+            self._kept_explanations.pop(next(iter(self._kept_explanations)))
+        self._kept_explanations[key] = (self._clock(), causes)
 
 
 def _with_constraints(

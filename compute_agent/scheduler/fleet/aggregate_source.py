@@ -37,11 +37,11 @@ class FixedAggregates:
     """Aggregates that change only when they are read again at a start or a reload."""
 
     def __init__(self, known: Aggregates | None = None) -> None:
-        self._known = known or Aggregates()
+        self._aggregates = known or Aggregates()
 
     def current(self) -> Aggregates:
         """See `AggregateSource`."""
-        return self._known
+        return self._aggregates
 
 
 class NovaAggregates:
@@ -57,25 +57,25 @@ class NovaAggregates:
         self._service.headers["X-OpenStack-Nova-API-Version"] = _SHOWS_UUID
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: tuple[float, Aggregates] | None = None
+        self._kept_aggregates: tuple[float, Aggregates] | None = None
 
     def current(self) -> Aggregates:
         """See `AggregateSource`; what was read before stays in force while they cannot be read."""
         with self._lock:
             now = self._clock()
-            if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
-                return self._kept[1]
+            if self._kept_aggregates is not None and now - self._kept_aggregates[0] < KEPT_SECONDS:
+                return self._kept_aggregates[1]
             try:
                 aggregates = self._read()
             except ServiceUnusable as error:
-                if self._kept is None:
+                if self._kept_aggregates is None:
                     raise
                 LOG.warning(
                     "The aggregates could not be read again; those read before stay in force: %s",
                     error,
                 )
-                aggregates = self._kept[1]
-            self._kept = (now, aggregates)
+                aggregates = self._kept_aggregates[1]
+            self._kept_aggregates = (now, aggregates)
             return aggregates
 
     def _read(self) -> Aggregates:

@@ -47,7 +47,7 @@ class FollowedRoots:
         self._layout_of = layout_of
         self._lock = threading.Lock()
         self._after: int | None = None
-        self._known: Roots = frozenset(), frozenset()
+        self._known_roots: Roots = frozenset(), frozenset()
 
     def current(self) -> Roots:
         """Return them as they are now.
@@ -68,17 +68,17 @@ class FollowedRoots:
         if self._after is not None:
             changes = self._feed.structure(self._after, (), 0)
             if not changes.more and len(changes.roots) <= MOST_READ:
-                self._known = self._with_read(changes.roots)
+                self._known_roots = self._with_read(changes.roots)
                 self._after = changes.last
-                return self._known
+                return self._known_roots
         # the end of the feed first: what changes meanwhile is then read again
         last = self._feed.structure(None, (), 0).last
-        self._known, self._after = self._listing(), last
-        return self._known
+        self._known_roots, self._after = self._listing(), last
+        return self._known_roots
 
     def _with_read(self, roots: frozenset[str]) -> Roots:
         layouts = {root: self._layout_of(root) for root in roots}
         hosts = {root for root, layout in layouts.items() if layout is not Layout.NO_HOST}
         nested = {root for root, layout in layouts.items() if layout is Layout.NESTED}
-        known_hosts, known_nested = self._known
+        known_hosts, known_nested = self._known_roots
         return known_hosts - roots | hosts, known_nested - roots | nested

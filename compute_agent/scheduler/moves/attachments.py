@@ -100,7 +100,7 @@ class Attachments:
             mappings = mappings_of(request, added, traits)
             if mappings is not None:
                 return Attached(added, mappings)
-        raise _changed("Attaching to", instance)
+        raise _changed_meanwhile("Attaching to", instance)
 
     def detach(self, instance: str, resources: Amounts, before: Amounts | None = None) -> None:
         """Take from what an instance holds.
@@ -115,7 +115,7 @@ class Attachments:
         if before is not None and holding.allocations != before:
             if holding.allocations == without_zeros(subtract(before, resources)):
                 return
-            raise _changed("Detaching from", instance)
+            raise _changed_meanwhile("Detaching from", instance)
         for shortfall in shortfalls(holding.allocations, resources):
             raise AllocationUpdateFailed(
                 f"Taking {shortfall.amount} {shortfall.resource_class} on provider "
@@ -132,7 +132,7 @@ class Attachments:
             )
 
 
-def _changed(doing: str, instance: str) -> AllocationMoveFailed:
+def _changed_meanwhile(doing: str, instance: str) -> AllocationMoveFailed:
     return AllocationMoveFailed(
         f"{doing} {instance} was refused: it holds neither what it is said to hold before nor what "
         "it would hold after. Read what it holds, and repeat it with that."

@@ -80,7 +80,7 @@ class MoveClaims:
     def __init__(self, placement: Placement, progress: Progress) -> None:
         move = progress.move
         self._progress = progress
-        self._held = progress.held
+        self._source_holding = progress.held
         self._sharing = placement.sharing(tuple(move.source))
         self.carried = Carried(
             {pool: move.source[pool] for pool in self._sharing},
@@ -109,14 +109,14 @@ class MoveClaims:
         if move.migration:
             source_amounts = left_on_source(move.source, there, self._sharing)
         else:
-            there = both_places(self._held.allocations, there, self._sharing)
+            there = both_places(self._source_holding.allocations, there, self._sharing)
         move = replace(
             move, destination_root=candidate.root, destination=there, left=source_amounts
         )
         self._progress.trying(move)
         wanted_holdings = {
             instance: replace(
-                wanted_of(move, self._held, there, INSTANCE), mappings=candidate.mappings
+                wanted_of(move, self._source_holding, there, INSTANCE), mappings=candidate.mappings
             )
         }
         if move.migration:

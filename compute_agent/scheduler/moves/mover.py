@@ -321,7 +321,7 @@ class Mover:
                 "it."
             )
         held_amounts = holding.allocations
-        kept_amounts = self._kept(move).allocations
+        kept_amounts = self._source_holding(move).allocations
         if (held_amounts, kept_amounts) in ((move.source, {}), (move.destination, move.left)):
             self._restore(move)
             return
@@ -330,12 +330,12 @@ class Mover:
             "never wrote."
         )
 
-    def _kept(self, move: Move) -> Holding:
+    def _source_holding(self, move: Move) -> Holding:
         return self._placement.holding(move.migration) if move.migration else Holding({}, {})
 
     def _restore(self, move: Move) -> None:
         holding = self._placement.holding(move.instance)
-        kept_source = self._kept(move)
+        kept_source = self._source_holding(move)
         if holding.allocations == move.source and not kept_source.allocations:
             return
         if move.migration:

@@ -51,14 +51,14 @@ class Holdings:
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
         self._providers = consumers.placement.providers
-        self._known: dict[str, tuple[str, str]] = {}
+        self._known_providers: dict[str, tuple[str, str]] = {}
 
     def of_consumers(self, uuids: Iterable[str]) -> list[HeldByConsumer]:
         """Return what these consumers hold, without those that hold nothing.
 
         :raises PlacementError: it cannot be read.
         """
-        return [self._held(consumer) for consumer in self._consumers.read(uuids)]
+        return [self._holding_of(consumer) for consumer in self._consumers.read(uuids)]
 
     def on_host(self, name: str) -> list[HeldByConsumer]:
         """Return the consumers of a host, with all that each holds anywhere.
@@ -71,7 +71,7 @@ class Holdings:
             raise InvalidRequest("--host", name, "the name of a host that placement has")
         tree = self._providers.in_tree(root["uuid"])
         for provider in tree:
-            self._known[provider["uuid"]] = (provider["name"], root["uuid"])
+            self._known_providers[provider["uuid"]] = (provider["name"], root["uuid"])
         return self.of_consumers(self._consumers.on([provider["uuid"] for provider in tree]))
 
     def of_project(self, project: str) -> dict[str, dict[str, int]]:
@@ -85,13 +85,17 @@ class Holdings:
         typed = all(isinstance(amounts, dict) for amounts in usages.values())
         return usages if typed else {"all": usages}
 
-    def _held(self, consumer: Consumer) -> HeldByConsumer:
+    def _holding_of(self, consumer: Consumer) -> HeldByConsumer:
         for uuid in consumer.resources:
             self._learn(uuid)
-        roots = {self._known[uuid][1] for uuid in consumer.resources if uuid in self._known}
+        roots = {
+            self._known_providers[uuid][1]
+            for uuid in consumer.resources
+            if uuid in self._known_providers
+        }
         for root in roots:
             self._learn(root)
-        names = {uuid: provider[0] for uuid, provider in self._known.items()}
+        names = {uuid: provider[0] for uuid, provider in self._known_providers.items()}
         return HeldByConsumer(
             consumer=consumer.uuid,
             type=consumer.type or "",
@@ -104,8 +108,8 @@ class Holdings:
         )
 
     def _learn(self, uuid: str) -> None:
-        if uuid not in self._known:
+        if uuid not in self._known_providers:
             provider = self._providers.get(uuid)
             if provider is not None:
                 root = dict(provider).get("root_provider_uuid") or uuid
-                self._known[uuid] = (provider["name"], str(root))
+                self._known_providers[uuid] = (provider["name"], str(root))

@@ -37,7 +37,7 @@ class GroupMembers:
     def __init__(self, placement: Placement, spec: RequestSpec, *, enforced: bool) -> None:
         self._placement = placement
         self._members, self._most = anti_affinity(spec) if enforced else (frozenset(), 1)
-        self._named = spec.instance_group.hosts if spec.instance_group else frozenset()
+        self._named_hosts = spec.instance_group.hosts if spec.instance_group else frozenset()
         soft = spec.group_of("soft-anti-affinity")
         self._soft = soft.members if soft and not soft.hosts else frozenset()
         self._there: dict[str, frozenset[str]] = {}
@@ -50,7 +50,7 @@ class GroupMembers:
         A host that has a member is then not among those that are claimed: the claim that an
         instance has there already, of a repeated request, would be taken back.
         """
-        return bool(self._members) and not (self._named and self._most == 1)
+        return bool(self._members) and not (self._named_hosts and self._most == 1)
 
     def crowding(self, host: HostState, instance: str = "") -> frozenset[str]:
         """Return the other members that a host has, when there is no room for one more.
@@ -117,7 +117,7 @@ class GroupMembers:
         ]
 
     def _is_asked(self, host: HostState) -> bool:
-        return self.are_looked_for and (not self._named or host.name in self._named)
+        return self.are_looked_for and (not self._named_hosts or host.name in self._named_hosts)
 
     def _on(self, host: HostState, members: Collection[str]) -> frozenset[str]:
         if host.uuid not in self._there:

@@ -107,7 +107,7 @@ def _root_to_cells(
     ]
     packing = pack(demands, pools.room(allocations))
     if packing.misfits:
-        raise errors.ReshapeFailed(error=_told(situation, packing.misfits))
+        raise errors.ReshapeFailed(error=_misfit_text(situation, packing.misfits))
     for demand in demands:
         record = allocations[demand.consumer]
         for cell, amounts in sorted(packing.parts[demand.consumer].items()):
@@ -117,7 +117,7 @@ def _root_to_cells(
                 shift(record, source, target, amount * step)
 
 
-def _told(situation: Situation, misfits: tuple[Misfit, ...]) -> str:
+def _misfit_text(situation: Situation, misfits: tuple[Misfit, ...]) -> str:
     each = "; ".join(
         f"consumer {misfit.consumer} lacks "
         + ", ".join(f"{amount} {kind}" for kind, amount in misfit.missing.items())

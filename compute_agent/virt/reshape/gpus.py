@@ -122,7 +122,7 @@ class _GpusOfSituation:
     def vf_sources(self, gpu: PhysicalGpu) -> list[str]:
         """Uuids of VF providers that the layout no longer has, be they in the tree or not."""
         key = gpu_keys(self.situation.topology.gpus)[gpu.address]
-        is_lost = self._lost(vf_key(key, gpu, vf) for vf in gpu.vfs)
+        is_lost = self._lost_uuids(vf_key(key, gpu, vf) for vf in gpu.vfs)
         return [*(provider.uuid for provider in self.obsolete_vfs(gpu)), *is_lost]
 
     def whole_sources(self, gpu: PhysicalGpu) -> list[str]:
@@ -131,9 +131,9 @@ class _GpusOfSituation:
             return []
         key = gpu_keys(self.situation.topology.gpus)[gpu.address]
         stored = self.stored.get(gpu.address)
-        return [*([stored.uuid] if stored else []), *self._lost([key])]
+        return [*([stored.uuid] if stored else []), *self._lost_uuids([key])]
 
-    def _lost(self, keys: Iterable[str]) -> list[str]:
+    def _lost_uuids(self, keys: Iterable[str]) -> list[str]:
         """Return the uuids that a layout gives to these keys, of those that the tree has not."""
         uuids = (child_uuid(self.situation.identities.root, key) for key in keys)
         return [uuid for uuid in uuids if not self.situation.tree.exists(uuid)]

@@ -114,7 +114,7 @@ def test_a_scheduler_goes_on_after_calls_that_do_not_exist(bus: Any, heard: Hear
 
 @pytest.mark.parametrize("state", WRONG.values(), ids=WRONG)
 def test_a_tool_that_listens_goes_on(state: Any, caplog: pytest.LogCaptureFixture) -> None:
-    heard = agents._Heard()
+    heard = agents._AnnouncementCollector()
     agents._AnnouncementEndpoint(heard, None).compute_state({}, state)
     assert "An announcement is ignored" in caplog.text
     assert heard._nodes == {}

@@ -48,7 +48,7 @@ class Bench:
     def _wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
         lock = self.tracker._nodes["host1"].lock
-        self.locked_while_waiting.append(lock._held)
+        self.locked_while_waiting.append(lock._is_held)
         return self.stop
 
     def run(self) -> PassResult:

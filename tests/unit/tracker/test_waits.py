@@ -66,7 +66,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
 
     def meanwhile() -> None:
         node = tracker._nodes["host1"]
-        seen.append((is_free(node.lock), node.at_work._held))
+        seen.append((is_free(node.lock), node.at_work._is_held))
 
     clock = Clock(meanwhile)
     retries = Retries(clock, random.Random(1))
@@ -74,7 +74,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
     class WaitingPass(ScriptedPass):
         def propose(self, target: Any, *, reshape: bool = False) -> Any:
             retries.while_conflicting(Conflicting(2))
-            assert tracker._nodes["host1"].lock._held, "after the wait it is the pass's again"
+            assert tracker._nodes["host1"].lock._is_held, "after the wait it is the pass's again"
             return super().propose(target, reshape=reshape)
 
     tracker = ResourceTracker(
@@ -132,7 +132,7 @@ def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> No
 
     def meanwhile() -> None:
         both.wait(10)
-        seen.append(not lock._held)
+        seen.append(not lock._is_held)
         both.wait(10)
 
     retries = Retries(Clock(meanwhile), random.Random(1))
@@ -142,14 +142,14 @@ def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> No
         workers.results([lambda: retries.while_conflicting(Conflicting(2))] * 2)
     workers.close()
     assert seen == [True, True]
-    assert lock._held, "held again when all of them go on"
+    assert lock._is_held, "held again when all of them go on"
     lock.release()
 
 
 def test_nothing_is_lent_while_versions_are_asked_for_as_claims_ask_for_them_too() -> None:
     lock = FairLock()
     seen: list[bool] = []
-    retries = Retries(Clock(lambda: seen.append(lock._held)), random.Random(1))
+    retries = Retries(Clock(lambda: seen.append(lock._is_held)), random.Random(1))
 
     class Away:
         def send(self, _request: Any) -> Any:
