@@ -108,8 +108,8 @@ class ClaimBook:
             tree, root = self._tracker.reported(node)
             allocated = self._allocated(request, tree, root)
             try:
-                amounts = on_node(request, allocated.held, tree, root)
-                check_groups(request, allocated.held, tree)
+                amounts = on_node(request, allocated.amounts, tree, root)
+                check_groups(request, allocated.amounts, tree)
                 check_apart(request, self._staying(request, tree.get_provider_uuids(root)), node)
                 return self._assign(request, node, amounts, tree, root)
             except Exception:
@@ -277,17 +277,17 @@ class ClaimBook:
         consumer = request.instance
         record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
         allocated = Allocated(of_record(record))
-        if not allocated.held and self._self_claim is not None:
+        if not allocated.amounts and self._self_claim is not None:
             allocated = self._self_claim.allocate(request, tree, root)
-        if not allocated.held:
+        if not allocated.amounts:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "
                 "host is told. Schedule the instance again."
             )
-        if not allocated.held.keys() & set(tree.get_provider_uuids(root)):
+        if not allocated.amounts.keys() & set(tree.get_provider_uuids(root)):
             raise errors.ComputeResourcesUnavailable(
                 f"{consumer} holds nothing of node {tree.data(root).name} in placement, only "
-                f"resources of other hosts: {', '.join(sorted(allocated.held))}. Schedule the "
+                f"resources of other hosts: {', '.join(sorted(allocated.amounts))}. Schedule the "
                 "instance again."
             )
         return allocated

@@ -48,12 +48,12 @@ class CellPolicy:
 class CellOccupancy:
     """The cells of a node, and what others have of them.
 
-    :param taken: named units that others have, dedicated CPUs among them.
+    :param taken_units: named units that others have, dedicated CPUs among them.
     """
 
     cells: Sequence[HostCell]
     used: Sequence[ClaimedCell]
-    taken: Collection[AssignedUnit]
+    taken_units: Collection[AssignedUnit]
 
 
 def choose_cells(
@@ -99,7 +99,7 @@ def free_on_root(tree: ProviderTree, root: str, use: CellOccupancy) -> tuple[Fre
     ratios = {
         rc: float(inventory[rc]["allocation_ratio"]) for rc in _OVERCOMMITTED if rc in inventory
     }
-    cpus = {int(unit.name) for unit in use.taken if unit.resource_class == PCPU}
+    cpus = {int(unit.name) for unit in use.taken_units if unit.resource_class == PCPU}
     return free_cells(use.cells, use.used, cpus, ratios)
 
 
@@ -107,10 +107,10 @@ def _flat(
     request: ClaimRequest, needs: GuestNeeds, free: Sequence[FreeCell], policy: CellPolicy
 ) -> tuple[ClaimedCell, ...]:
     whole = needs.nodes[0]
-    if not needs.asked and not whole.pinned:
+    if not needs.names_nodes and not whole.pinned:
         return ()
     cells = numa_fit.fit(needs, free, policy.networks, packing=policy.packing)
-    if cells is None and not needs.asked:
+    if cells is None and not needs.names_nodes:
         # on one cell where that is possible, as nobody asked for it
         return numa_fit.spread(whole, free)
     if cells is None:
@@ -128,7 +128,7 @@ def _nested(
     policy: CellPolicy,
 ) -> tuple[ClaimedCell, ...]:
     given_cells = _given_cells(amounts, tree, cell_of, use)
-    if not needs.asked:
+    if not needs.names_nodes:
         return tuple(
             ClaimedCell(
                 cell.id,
@@ -181,7 +181,7 @@ def _has_any(cell: FreeCell) -> bool:
 
 
 def _free_cpus(tree: ProviderTree, uuid: str, use: CellOccupancy) -> tuple[int, ...]:
-    taken_cpus = {unit.name for unit in use.taken if unit.provider_uuid == uuid}
+    taken_cpus = {unit.name for unit in use.taken_units if unit.provider_uuid == uuid}
     units = tree.data(uuid).resources.get(PCPU, frozenset())
     return tuple(sorted(int(u.identifier) for u in units if u.identifier not in taken_cpus))
 

@@ -40,12 +40,15 @@ def guest_needs(
     networks = read.requested_networks
     physnets = frozenset(network.physnet for network in networks if network.physnet)
     tunneled = any(network.tunneled for network in networks)
-    if not numa.asked:
+    if not numa.names_nodes:
         return GuestNeeds((whole,), physnets=physnets, tunneled=tunneled)
     sizes = _sizes(numa)
     nodes = [NodeNeed(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
     return GuestNeeds(
-        _as_allocated(instance, nodes, whole), asked=True, physnets=physnets, tunneled=tunneled
+        _as_allocated(instance, nodes, whole),
+        names_nodes=True,
+        physnets=physnets,
+        tunneled=tunneled,
     )
 
 

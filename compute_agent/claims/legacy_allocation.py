@@ -42,7 +42,7 @@ class Allocated:
     :ivar by_host: this host has just allocated it, and may take it back.
     """
 
-    held: Amounts
+    amounts: Amounts
     by_host: bool = False
 
 

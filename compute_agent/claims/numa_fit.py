@@ -31,11 +31,11 @@ class NodeNeed:
 class GuestNeeds:
     """The NUMA nodes of a guest, and the networks that it must be near.
 
-    :param asked: it named nodes; if not there is one, which may lie on several cells.
+    :param names_nodes: it named nodes; if not there is one, which may lie on several cells.
     """
 
     nodes: tuple[NodeNeed, ...]
-    asked: bool = False
+    names_nodes: bool = False
     physnets: frozenset[str] = frozenset()
     tunneled: bool = False
 

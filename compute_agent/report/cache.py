@@ -72,7 +72,7 @@ class TreeCache:
     root_uuid: str
     tree: ProviderTree = field(default_factory=ProviderTree)
     hint: bool = False
-    known: bool = False
+    is_known: bool = False
     refresh_at: float | None = None
     refreshes: int = 0
     sharing_due: bool = False

@@ -242,8 +242,8 @@ class ReportClient:
             return FlushReport()
         cache = self._caches.of(self._root_of(base, new))
         with cache.lock:
-            if not cache.known:
-                cache.tree, cache.known = base.snapshot(), True
+            if not cache.is_known:
+                cache.tree, cache.is_known = base.snapshot(), True
             report = FlushReport()
             try:
                 self._writer.write(cache, operations, report)

@@ -71,7 +71,7 @@ class TreeReader:
     def take(self, cache: TreeCache, whole: WholeTree) -> None:
         """Store a tree that placement answered as a whole."""
         cache.store(_with_whole(cache, whole), whole.etag)
-        cache.allocations, cache.known, cache.dirty = None, True, True
+        cache.allocations, cache.is_known, cache.dirty = None, True, True
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
         """Read some aspects of one provider into ``tree``."""
@@ -191,7 +191,7 @@ class TreeReader:
         return list(zip(pairs, self._workers.results(tasks), strict=True))
 
     def _refresh_is_due(self, cache: TreeCache) -> bool:
-        if not cache.known:
+        if not cache.is_known:
             return not cache.hint
         interval = self._interval()
         if not interval or cache.refresh_at is None:
@@ -214,7 +214,7 @@ class TreeReader:
         cache.refreshes += refresh
         if tree is not cache.tree or etag != cache.etag:
             cache.store(tree, etag)
-        cache.known, cache.hint, cache.sharing_due = True, False, False
+        cache.is_known, cache.hint, cache.sharing_due = True, False, False
         cache.dirty = cache.dirty or has_changed
 
 

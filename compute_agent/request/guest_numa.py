@@ -38,13 +38,14 @@ class GuestNuma:
     """The guest's NUMA nodes.
 
     :param nodes: one entry per node, in order.
-    :param asked: whether the request named NUMA nodes; otherwise there is one, which may be split.
+    :param names_nodes: whether the request named NUMA nodes; otherwise there is one, which may be
+        split.
     :param page_traits: traits of which a provider of the memory must have one; empty for memory on
         pages of the usual size.
     """
 
     nodes: tuple[GuestNode, ...]
-    asked: bool = False
+    names_nodes: bool = False
     page_traits: frozenset[str] = frozenset()
 
 

@@ -314,14 +314,14 @@ class ResourceTracker:
         attempt.shown = {
             "caveats": proposal.caveats,
             "gpus": proposal.facts.get("gpus", ()),
-            "inventories": inventories_of(proposal.wanted, node.uuid),
-            "faulty": faulty_in(proposal.wanted, node.uuid),
+            "inventories": inventories_of(proposal.wanted_tree, node.uuid),
+            "faulty": faulty_in(proposal.wanted_tree, node.uuid),
         }
-        attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
+        attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
         log_changes(node.name, done, node.reported)
-        node.reported, node.facts = proposal.wanted, proposal.facts
+        node.reported, node.facts = proposal.wanted_tree, proposal.facts
         if node.state.startup:
             self._check_assigned(node.name)
 

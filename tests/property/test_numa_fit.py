@@ -31,7 +31,7 @@ def test_nodes_fit_if_and_only_if_some_way_to_put_them_on_cells_works(
         for number, (vcpus, pinnable, memory) in enumerate(free)
     ]
     networks = HostNetworks({"net": physnet}, tunneled)
-    needs = GuestNeeds(tuple(wanted), asked=True, physnets=frozenset({"net"}), tunneled=True)
+    needs = GuestNeeds(tuple(wanted), names_nodes=True, physnets=frozenset({"net"}), tunneled=True)
     found = fit(needs, cells, networks, packing=packing, bound=bound)
 
     def works(way: tuple[FreeCell, ...]) -> bool:

@@ -76,7 +76,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         if not as_json:
             _print_plan(name, proposal, lines, is_new=parts.setup.is_unwritten)
             if with_tree:
-                _print_tree(proposal.wanted, proposal.root_uuid, {}, {}, PrintedParts())
+                _print_tree(proposal.wanted_tree, proposal.root_uuid, {}, {}, PrintedParts())
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:

@@ -60,7 +60,7 @@ class NUMATopologyFilter(HostFilter):
             return True
         networks = [network.physnet for network in spec.requested_networks if network.physnet]
         tunneled = any(network.tunneled for network in spec.requested_networks)
-        if not (numa.asked or networks or tunneled):
+        if not (numa.names_nodes or networks or tunneled):
             return True
         return any(
             networks_reached(assignment, announced, networks, tunneled=tunneled)

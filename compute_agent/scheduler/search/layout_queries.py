@@ -119,7 +119,7 @@ def split_shape(
     `None` when the guest must not be laid over several cells: it has nothing of a cell, it names
     its NUMA nodes, or something must be in the subtree of its cell, or outside of it.
     """
-    if numa.asked or not asks_for_cells(request):
+    if numa.names_nodes or not asks_for_cells(request):
         return None
     whole = numa.nodes[0]
     one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))

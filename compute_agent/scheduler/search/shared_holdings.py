@@ -20,11 +20,11 @@ from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummar
 class Carried:
     """What an instance holds on shared providers.
 
-    :param held: provider to class to amount.
+    :param amounts: provider to class to amount.
     :param aggregates: provider to the aggregates that it shares with.
     """
 
-    held: Amounts = field(default_factory=dict)
+    amounts: Amounts = field(default_factory=dict)
     aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def lessened(self, request: CandidateRequest) -> CandidateRequest | None:
@@ -34,7 +34,7 @@ class Carried:
         """
         group = request.group(UNSUFFIXED)
         remaining_amounts, member_of = dict(group.resources), set(request.root_member_of)
-        for pool, amounts in self.held.items():
+        for pool, amounts in self.amounts.items():
             for name in amounts.keys() & remaining_amounts.keys():
                 more = remaining_amounts.pop(name) - amounts[name]
                 if more > 0:
@@ -57,7 +57,7 @@ class Carried:
                 capacity={name: wanted_amounts.get(name, 0) for name in amounts},
                 traits=frozenset({MISC_SHARES_VIA_AGGREGATE}),
             )
-            for pool, amounts in self.held.items()
+            for pool, amounts in self.amounts.items()
         }
         return replace(
             answer,
@@ -70,7 +70,7 @@ class Carried:
     ) -> Candidate | None:
         allocations = copy_of(candidate.allocations)
         served = list(candidate.mappings.get(UNSUFFIXED, ()))
-        for pool, amounts in self.held.items():
+        for pool, amounts in self.amounts.items():
             for name in amounts.keys() & wanted_amounts.keys():
                 if wanted_amounts[name] > amounts[name] and name not in allocations.get(pool, {}):
                     # the rest was found elsewhere, and a disk is in one piece

@@ -187,15 +187,15 @@ class NodePass:
         :raises ReshapeFailed: it rejected the reshape.
         """
         had = set(proposal.base.get_provider_uuids())
-        has = set(proposal.wanted.get_provider_uuids())
+        has = set(proposal.wanted_tree.get_provider_uuids())
         self._ledger.remember_providers(added=has - had)
         self._merger.before_flush(proposal.merged)
-        self._faults.before_flush(proposal.base, proposal.wanted, proposal.root_uuid)
+        self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
         try:
             with self._stage("flush"):
                 done = self._report.update_from_provider_tree(
                     proposal.base,
-                    proposal.wanted,
+                    proposal.wanted_tree,
                     proposal.allocations,
                     owned=self._owner_of(proposal.base),
                     original_allocations=proposal.original_allocations,
@@ -204,7 +204,7 @@ class NodePass:
             self._check_root_name(proposal, failed)
             raise
         self._merger.after_flush(proposal.merged)
-        self._faults.remember(proposal.wanted, proposal.root_uuid, proposal.faults_over)
+        self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in done.kept}
         self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
         return changes(done.operations)
@@ -213,7 +213,7 @@ class NodePass:
         """Return what `flush` would do, doing nothing."""
         return self._report.plan(
             proposal.base,
-            proposal.wanted,
+            proposal.wanted_tree,
             proposal.allocations,
             owned=self._owner_of(proposal.base),
             original_allocations=proposal.original_allocations,

@@ -27,7 +27,7 @@ class Proposal:
     """A wanted tree beside the one placement has, ready to be flushed or printed."""
 
     base: ProviderTree
-    wanted: ProviderTree
+    wanted_tree: ProviderTree
     allocations: Mapping[str, Mapping[str, Any]] | None
     original_allocations: Mapping[str, Mapping[str, Any]] | None
     merged: Merged

@@ -50,7 +50,7 @@ class HeldInTree:
     """
 
     write: HoldingsWrite
-    seen: SeenConsumer
+    consumer: SeenConsumer
     old: Amounts
     new: Amounts
     changes: bool
@@ -58,7 +58,7 @@ class HeldInTree:
     @property
     def is_stale(self) -> bool:
         """Whether it changes and has another generation than the request names."""
-        return self.changes and self.seen.actual_generation != self.write.expected_generation
+        return self.changes and self.consumer.actual_generation != self.write.expected_generation
 
     @property
     def delta(self) -> Amounts:
@@ -143,8 +143,8 @@ def generation_conflicts(holdings: Sequence[HeldInTree]) -> list[TreeContradicti
     return [
         TreeContradiction(
             Reason.CONSUMER_GENERATION,
-            f"Consumer {item.write.uuid} has generation {_shown(item.seen.actual_generation)}, the "
-            f"request was made for {_shown(item.write.expected_generation)}.",
+            f"Consumer {item.write.uuid} has generation {_shown(item.consumer.actual_generation)}, "
+            f"the request was made for {_shown(item.write.expected_generation)}.",
             consumer=item.write.uuid,
         )
         for item in holdings
@@ -166,11 +166,11 @@ def store_consumers(
     :raises LostRace: a consumer is not the one that was read.
     """
     changed_holdings = [item for item in holdings if item.changes and not item.is_stale]
-    insertion = consumers.store_records(tx, [item.seen for item in changed_holdings])
+    insertion = consumers.store_records(tx, [item.consumer for item in changed_holdings])
     tx.batches.insert(tx.connection, [insertion], tx.now)
     moved = [item for item in changed_holdings if item.old]
     tree_ids = set(provider_ids)
-    expected = sum(row[0] in tree_ids for item in moved for row in item.seen.old)
+    expected = sum(row[0] in tree_ids for item in moved for row in item.consumer.old)
     deleted = 0
     for uuids in chunks(sorted(item.write.uuid for item in moved)):
         for ids in chunks(provider_ids):

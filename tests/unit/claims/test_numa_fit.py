@@ -32,7 +32,7 @@ def cell(number: int, *, vcpus: int = 4, pinnable: int = 4, memory: int = 4096, 
 
 
 def needs(*nodes: NodeNeed, **more) -> GuestNeeds:
-    return GuestNeeds(nodes, asked=True, **more)
+    return GuestNeeds(nodes, names_nodes=True, **more)
 
 
 def chosen(asked: GuestNeeds, *cells: FreeCell, networks: HostNetworks = NOWHERE, **how):

@@ -139,7 +139,7 @@ def test_the_nodes_that_the_caller_made_up_are_taken() -> None:
     one = read(flavor={"vcpus": 3, "memory_mb": 512}, numa_topology={"cells": cells})
     numa = guest_numa(one, 3, 0, 512)
     assert numa.nodes == (GuestNode(2, 0, 100), GuestNode(1, 0, 412))
-    assert numa.asked
+    assert numa.names_nodes
     assert numa.page_traits == {"CUSTOM_MEMORY_PAGE_SIZE_1048576"}
 
 

@@ -72,7 +72,7 @@ def test_the_first_node_is_another_where_a_trait_must_be_in_line_with_it() -> No
     request = request_for(["VGPU"])
     required = dict.fromkeys(request.groups, "required")
     nodes = [GuestNode(1, 0, 0)] * 2
-    numa = GuestNuma(tuple(nodes), asked=True)
+    numa = GuestNuma(tuple(nodes), names_nodes=True)
     request = request.with_group("", RequestGroup({"VCPU": 2}).requiring("CUSTOM_OWN"))
     near = [shape.request.same_subtree for shape in shapes(request, numa, required)[1:]]
     assert [{names for names in bound if "_D0" in names} for bound in near] == [
