@@ -13,7 +13,7 @@ from placement_server.api.services import Services
 from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
 from placement_server.candidates.index.feed import Feed
-from placement_server.candidates.index.saved_file import SavedFile
+from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, operations, profiling, telemetry, tracing

@@ -1,4 +1,4 @@
-"""What clients of placement do in a year: claim, release, move, reshape, come and go."""
+"""Deeds of the clients of placement in a year: claim, release, move, reshape, come and go."""
 
 import itertools
 import random

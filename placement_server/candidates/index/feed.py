@@ -23,8 +23,8 @@ from typing import TypeVar
 from placement_server import metrics
 from placement_server.candidates.index import whole_tables
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.index.saved_file import SavedFile
-from placement_server.candidates.index.saved_index import Refused, SavedIndex, totals_of
+from placement_server.candidates.index.saved.saved_file import SavedFile
+from placement_server.candidates.index.saved.saved_index import Refused, SavedIndex, totals_of
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot

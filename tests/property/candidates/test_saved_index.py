@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement_server.candidates.index.feed import Feed
-from placement_server.candidates.index.saved_file import SavedFile
+from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from tests.property.candidates.writes import ONE_WRITE, UUIDS, Write, write

@@ -12,8 +12,8 @@ import pytest
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.index.saved_file import SavedFile
-from placement_server.candidates.index.saved_index import SavedIndex, totals_of
+from placement_server.candidates.index.saved.saved_file import SavedFile
+from placement_server.candidates.index.saved.saved_index import SavedIndex, totals_of
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.changes.lineage import Mark
 from placement_server.store.changes.snapshot import NameRows

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.index.saved_index import Refused, SavedIndex
+from placement_server.candidates.index.saved.saved_index import Refused, SavedIndex
 from placement_server.store.changes import lineage
 from placement_server.store.changes.cursor import Position
 from placement_server.store.errors import StoreError

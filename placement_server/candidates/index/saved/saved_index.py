@@ -7,7 +7,7 @@
     digest      of all before it
 
 Nothing in it is executed or imported. The digest shows damage and not intent, so only a file that
-nobody else could have written is read (:mod:`~placement_server.candidates.index.saved_file`).
+nobody else could have written is read (:mod:`~placement_server.candidates.index.saved.saved_file`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ import orjson
 
 from placement_server.candidates.index.columns import Columns, IntArray
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.index.saved_columns import (
+from placement_server.candidates.index.saved.saved_columns import (
     Array,
     arrays_of,
     columns_from,

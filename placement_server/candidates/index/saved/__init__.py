@@ -1,0 +1,1 @@
+"""The copy of the index in a file, for workers that start."""
