@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import Final, TextIO
 
 from compute_agent.scheduler.causes import Causes, ConstraintCause, FilterCause, QueryCause
 
@@ -17,6 +17,10 @@ def print_explanation(causes: Causes, out: TextIO | None = None) -> None:
     stream = out or sys.stdout
     for line in explanation_lines(causes):
         stream.write(line.rstrip() + "\n")
+
+
+_WORDS: Final = {"group": "all of it on one provider"}
+"""What placement calls a constraint, and what it is."""
 
 
 def explanation_lines(causes: Causes) -> Iterator[str]:
@@ -55,7 +59,8 @@ def _query_rows(query: QueryCause) -> Iterator[tuple[str, ...]]:
     for constraint in query.constraints:
         of_group = f"{constraint.group}: " if constraint.group else ""
         mark = "  <- none left" if _empties(constraint) else ""
-        yield "", f"{of_group}{constraint.constraint}", f"{_providers_left(constraint)}{mark}"
+        text = _WORDS.get(constraint.constraint, constraint.constraint)
+        yield "", f"{of_group}{text}", f"{_providers_left(constraint)}{mark}"
         if mark:
             # what comes after it could not have helped
             return
