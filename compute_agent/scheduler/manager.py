@@ -22,6 +22,7 @@ from compute_agent.scheduler.claiming.claim_order import (
     lost_to_the_group,
 )
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
+from compute_agent.scheduler.claiming.crowding import crowded_hosts
 from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
 from compute_agent.scheduler.claiming.together import (
     ClaimsTogether,
@@ -223,7 +224,6 @@ class Scheduler:
             self._ordered(spec, usable, instance, members), self._options.candidates_per_host
         )
         most = claims.at_once()
-        crowded = set[str]()
         while offers := claim_order.next(most):
             if members.are_looked_for:
                 # the hosts behind the first were not looked at yet
@@ -248,10 +248,7 @@ class Scheduler:
                         for other in hosts
                     ]
                 self._lost_to_the_group(offer, others, lost_claims)
-                rivals = members.rivals(offer[0], others)
-                if offer[0].uuid in crowded or any(rival < instance for rival in rivals):
-                    claim_order.leave_out(offer[0])
-                crowded.add(offer[0].uuid)
+                claim_order.leave_out(offer[0])
                 held_claims.lost(instance)
                 continue
             held_claims.lost(instance)
@@ -294,14 +291,12 @@ class Scheduler:
     def _crowding(
         self, members: GroupMembers, instance: str, offer: Offer, claims: Claims
     ) -> frozenset[str]:
-        """Return the members of the server group for which a claim was taken back, if any.
-
-        Who claims later sees the earlier claim, so one of two always gives way. Where both see each
-        other both do: then the smaller uuid tries this host once more, and the other moves on.
-        """
+        """Return the members of the server group for which a claim was taken back, if any."""
         host, candidate = offer
-        others = members.crowding_after_claim(host, {instance})
-        return others if others and claims.take_back(instance, candidate) else frozenset()
+        crowded = crowded_hosts(members, {instance: host})
+        if not crowded or not claims.take_back(instance, candidate):
+            return frozenset()
+        return crowded[0].others
 
     def _lost_to_the_group(
         self, offer: Offer, others: frozenset[str], lost_claims: list[LostClaim]

@@ -17,6 +17,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.claim_order import lost_claim, lost_to_the_group
+from compute_agent.scheduler.claiming.crowding import CrowdedHost, crowded_hosts
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState, fits
@@ -42,15 +43,6 @@ class PlacedInstance:
 
     host: HostState
     candidate: Candidate
-
-
-@dataclass(frozen=True, slots=True)
-class Crowded:
-    """A host with too many members of the server group: these instances, and others."""
-
-    host: HostState
-    instances: frozenset[str]
-    others: frozenset[str]
 
 
 class ClaimsTogether:
@@ -84,7 +76,6 @@ class ClaimsTogether:
             journal and given back as soon as placement answers.
         """
         hosts, lost_claims, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
-        tried_again = set[str]()
         for _ in range(ROUNDS):
             placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost_claims)
             claimed = dict(zip(instances, placed, strict=True))
@@ -95,11 +86,8 @@ class ClaimsTogether:
                     self._won(claimed, bool(lost_claims))
                     return placed, hosts_after
                 lost_claims += self._take_back(claimed, crowded, bool(lost_claims))
-                gives_way = _gives_way(found_hosts.members, crowded)
                 for place in crowded:
-                    if gives_way or place.host.uuid in tried_again:
-                        found_hosts.members.leave_to(place.host, place.others)
-                    tried_again.add(place.host.uuid)
+                    found_hosts.members.leave_to(place.host, place.others)
                 continue
             lost_claims.append(_lost_claim(placed, refusal))
             LOG.info(
@@ -180,23 +168,17 @@ class ClaimsTogether:
             self._observer.claimed(outcome, again=again)
         return refusal
 
-    def _crowded(self, members: GroupMembers, placed: dict[str, PlacedInstance]) -> list[Crowded]:
-        """Return the hosts with too many members of the server group."""
-        hosts = {place.host.uuid: place.host for place in placed.values()}
-        crowded = []
+    def _crowded(
+        self, members: GroupMembers, placed: dict[str, PlacedInstance]
+    ) -> list[CrowdedHost]:
         try:
-            for uuid, host in hosts.items():
-                here = frozenset(i for i, place in placed.items() if place.host.uuid == uuid)
-                others = members.crowding_after_claim(host, here)
-                if others:
-                    crowded.append(Crowded(host, here, others))
+            return crowded_hosts(members, {i: place.host for i, place in placed.items()})
         except BaseException:
             self._return(placed)
             raise
-        return crowded
 
     def _take_back(
-        self, placed: dict[str, PlacedInstance], crowded: Sequence[Crowded], again: bool
+        self, placed: dict[str, PlacedInstance], crowded: Sequence[CrowdedHost], again: bool
     ) -> list[LostClaim]:
         self._return(placed)
         self._observer.claimed(ClaimOutcome.GROUP, again=again)
@@ -221,17 +203,6 @@ def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
     if group is None:
         return spec
     return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
-
-
-def _gives_way(members: GroupMembers, crowded: Sequence[Crowded]) -> bool:
-    """Return whether another request that races for these hosts comes first.
-
-    Both may see each other and take back their claims: then the one with the smallest uuid on
-    these hosts tries them once more, and the other leaves them to it.
-    """
-    first = min(instance for place in crowded for instance in place.instances)
-    rivals = (members.rivals(place.host, place.others) for place in crowded)
-    return any(rival < first for rival in frozenset[str]().union(*rivals))
 
 
 def _lost_claim(placed: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
