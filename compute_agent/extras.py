@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from compute_agent import errors
 
 
-def require(extra: str, purpose: str, *modules: str) -> None:
+def require(extra: str, purpose: str, *modules: str, package: str = "") -> None:
     """Check that an extra is installed, before anything of it is imported.
 
+    :param package: what has it for the Debian packages of this project.
     :param purpose: what cannot be done without it; the subject of the error's sentence.
     :param modules: top-level modules that the extra brings.
     :raises InvalidConfiguration: one is missing; the text names it and the command that helps.
@@ -19,4 +20,5 @@ def require(extra: str, purpose: str, *modules: str) -> None:
         raise errors.InvalidConfiguration(
             f"{purpose} needs {', '.join(missing)}, which this installation of compute-agent does "
             f"not have. Install it with: pip install 'compute-agent[{extra}]'"
+            f"{package and f' (beside the Debian packages: apt install {package})'}"
         )

@@ -32,7 +32,7 @@ def _start() -> "WSGIApplication":
     unread_options.warn(conf)
     warn_of_missing_file(conf)
     if conf.api.auth_strategy == "keystone":
-        keystone.warn_of_silence(conf)
+        keystone.check_at_start(conf)
     return build_app(conf)
 
 

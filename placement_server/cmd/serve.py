@@ -160,7 +160,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
     if conf.api.auth_strategy == "keystone":
-        keystone.warn_of_silence(conf)
+        keystone.check_at_start(conf)
     listener = _listen(arguments.host, arguments.port)
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
     HttpServer(

@@ -222,10 +222,10 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
         )
 
 
-def warn_of_silence(conf: cfg.ConfigOpts) -> None:
-    """Log a warning if Keystone does not answer within three seconds.
+def check_at_start(conf: cfg.ConfigOpts) -> None:
+    """Ask Keystone for a token; log a warning if it does not answer within three seconds.
 
-    :raises InvalidConfiguration: the credentials are not there.
+    :raises InvalidConfiguration: the credentials are not there, or Keystone refuses them.
     """
     check_credentials(conf)
     group = _register_credentials(conf)
@@ -244,6 +244,13 @@ def warn_of_silence(conf: cfg.ConfigOpts) -> None:
     reason = ""
     try:
         session.get(url, authenticated=False)
+        session.get_token(loading.load_auth_from_conf_options(conf, GROUP))
+    except exceptions.Unauthorized as error:
+        raise InvalidConfiguration(
+            f"Keystone at {url} refuses the user of [{group}] (HTTP 401), so no token can be "
+            "validated: its name, password, project or a domain is wrong. Correct that, or create "
+            "the user."
+        ) from error
     except exceptions.ClientException as error:
         system_error = _SYSTEM_ERROR.search(str(error))
         reason = system_error[1].strip() if system_error else str(error)

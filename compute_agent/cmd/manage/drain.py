@@ -371,10 +371,12 @@ def _print(drained: _Drained, moves: Sequence[ConsumerMove], *, is_dry_run: bool
         return
     new_console().print(_table(moves))
     stuck = sum(move.is_stuck for move in moves)
-    print(
-        f"{counted(len(moves), 'consumer')} left, of which {stuck or 'none'} "
-        f"{'fits' if stuck == 1 else 'fit'} nowhere else. Move them with what runs them."
+    fitting = (
+        f"of which {stuck} {'fits' if stuck == 1 else 'fit'} nowhere else"
+        if stuck
+        else "and there is room elsewhere"
     )
+    print(f"{counted(len(moves), 'consumer')} left, {fitting}. Move them with what runs them.")
     if host.agent == "silent":
         print("Its agent is silent: if the host is dead, they have to be evacuated.")
     if not drained.together:

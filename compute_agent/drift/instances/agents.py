@@ -182,9 +182,9 @@ class AgentsOnBus:
             # a broker that refuses is an error of the driver's own library
             self._transport.cleanup()
             raise errors.InvalidConfiguration(
-                f"The message bus cannot be used ({error}), so the agents cannot be asked what "
-                "they run. Check [DEFAULT]transport_url, or name a file of instances with "
-                "--instances."
+                f"The message bus cannot be used ({error}), so the agents cannot be asked. "
+                "Check [DEFAULT]transport_url; audit and heal_allocations also take a file of "
+                "instances with --instances."
             ) from error
 
 

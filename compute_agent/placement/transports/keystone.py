@@ -40,6 +40,11 @@ NOTHING_TO_ASK_WITH: Final = (
 )
 
 _SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
+_CERTIFICATE_ERROR: Final = re.compile(r"(certificate verify failed: [^(']+)")
+
+WRONG_CREDENTIALS: Final = (
+    "keystone refuses the user (HTTP 401): its name, password, project or a domain is wrong"
+)
 
 MISREAD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of keystoneauth1 where a token or a catalogue is JSON of an unexpected shape."""
@@ -139,8 +144,9 @@ class KeystoneTransport:
             answer = self._get_adapter().request(path, method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
+            reason = WRONG_CREDENTIALS if isinstance(exc, ka_exc.Unauthorized) else str(exc)
             raise errors.PlacementUnauthorized(
-                f"{request} was not sent: {exc}. Check the auth options, region_name and "
+                f"{request} was not sent: {reason}. Check the auth options, region_name and "
                 "endpoint_override of [placement] and the catalogue of keystone",
                 status=getattr(exc, "http_status", None),
                 method=method,
@@ -212,7 +218,7 @@ def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
 def short_reason(error: Exception) -> str:
     """Return why a connection failed, without what the libraries wrap around the system's words."""
     text = str(error)
-    reason = _SYSTEM_ERROR.search(text)
+    reason = _CERTIFICATE_ERROR.search(text) or _SYSTEM_ERROR.search(text)
     if reason is None:
         return text
     return f"{text.split(': ')[0]}: {reason[1].strip()}"

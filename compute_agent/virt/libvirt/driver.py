@@ -48,7 +48,12 @@ class LibvirtDriver(TopologyDriver):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
-        extras.require("libvirt", "[DEFAULT]compute_driver = libvirt.LibvirtDriver", "libvirt")
+        extras.require(
+            "libvirt",
+            "[DEFAULT]compute_driver = libvirt.LibvirtDriver",
+            "libvirt",
+            package="python3-libvirt",
+        )
         self.settings: LibvirtSettings = libvirt_settings(conf)
         self.connection = LibvirtConnection(
             self.settings.uri, timeout=float(conf.compute_agent.call_timeout)

@@ -18,6 +18,19 @@ def test_a_refused_connection_is_one_short_sentence() -> None:
     )
 
 
+def test_a_certificate_that_is_refused_is_one_short_sentence() -> None:
+    error = exceptions.ConnectFailure(
+        "SSL exception connecting to https://a/v3: HTTPSConnectionPool(host='a', port=443): Max "
+        "retries exceeded with url: /v3 (Caused by SSLError(SSLCertVerificationError(1, '[SSL: "
+        "CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired "
+        "(_ssl.c:1006)')))"
+    )
+    assert short_reason(error) == (
+        "SSL exception connecting to https://a/v3: certificate verify failed: certificate has "
+        "expired"
+    )
+
+
 def test_other_failures_keep_their_text() -> None:
     error = exceptions.ConnectFailure("Request to http://a timed out")
     assert short_reason(error) == "Request to http://a timed out"
