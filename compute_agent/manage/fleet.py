@@ -30,7 +30,7 @@ Announced = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class HeardAgents:
     """What is known of the agents of hosts.
 
     :ivar heard: what is announced by those that run, by uuid of the root.
@@ -115,7 +115,7 @@ def consumers(
     return held_amounts
 
 
-def described(tree: Sequence[ProviderLines], agents: Agents | None) -> FleetHost:
+def described(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> FleetHost:
     """Describe the host of one tree, whose root comes first.
 
     :param agents: None without a message bus.

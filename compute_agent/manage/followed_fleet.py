@@ -74,17 +74,17 @@ class FollowedAgents:
         self._listening_since = clock()
         self.is_bus_away = False
 
-    def look(self) -> fleet.Agents:
+    def look(self) -> fleet.HeardAgents:
         """Return what is known now; nothing while the bus is away."""
         was_away, self.is_bus_away = self.is_bus_away, self._agents.is_bus_away()
         now = self._clock()
         if was_away or self.is_bus_away:
             self._listening_since = now
         if self.is_bus_away:
-            return fleet.Agents({}, is_complete=False)
+            return fleet.HeardAgents({}, is_complete=False)
         patience = self._agents.patience
         last = self._agents.last()
-        return fleet.Agents(
+        return fleet.HeardAgents(
             heard={root: node for root, (at, node) in last.items() if now - at < patience},
             last_heard={root: time.time() - (now - at) for root, (at, _) in last.items()},
             is_complete=now - self._listening_since >= patience,

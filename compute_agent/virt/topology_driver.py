@@ -35,7 +35,7 @@ _Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _NodeReading:
     """A node as it was read, and the options that applied then."""
 
     topology: HostTopology
@@ -135,10 +135,11 @@ class TopologyDriver(ComputeDriver):
         known_reading: _Read = readings[what]
         return known_reading
 
-    def _reading(self, nodename: str) -> _Reading:
+    def _reading(self, nodename: str) -> _NodeReading:
         """Return what this pass read of the node; outside a pass, read it. Raises as `topology`."""
         return self.once_per_pass(
-            f"node {nodename}", lambda: _Reading(self.topology(nodename), self.current_options())
+            f"node {nodename}",
+            lambda: _NodeReading(self.topology(nodename), self.current_options()),
         )
 
     def init_host(self, host: str) -> None:

@@ -9,7 +9,7 @@ from placement_server.feed.horizon import Horizon
 from placement_server.feed.watchers import Selection, Wait, Watchers
 from placement_server.store.changes import history
 from placement_server.store.changes.cursor import Position
-from placement_server.store.changes.history import ChangeRecord
+from placement_server.store.changes.history import FeedRecord
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -36,7 +36,7 @@ class ChangesAnswer:
     :ivar oldest: the id of the oldest record that is still there.
     """
 
-    changes: Sequence[ChangeRecord]
+    changes: Sequence[FeedRecord]
     last: int
     oldest: int
 

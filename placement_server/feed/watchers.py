@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from placement_server import metrics
 from placement_server.feed.horizon import Horizon
 from placement_server.store.changes import history
-from placement_server.store.changes.history import ChangeRecord
+from placement_server.store.changes.history import FeedRecord
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
@@ -67,7 +67,7 @@ class Watcher:
     def __init__(self, selection: Selection, last: int) -> None:
         self.selection = selection
         self.last = last
-        self.changes: list[ChangeRecord] = []
+        self.changes: list[FeedRecord] = []
         self.failure: Exception | None = None
         self._awake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
@@ -83,8 +83,8 @@ class Watcher:
 
     def offer(
         self,
-        batch: Collection[ChangeRecord],
-        by_root: Mapping[str | None, list[ChangeRecord]],
+        batch: Collection[FeedRecord],
+        by_root: Mapping[str | None, list[FeedRecord]],
         upto: int,
     ) -> bool:
         """Take what it asks for, and return whether it has something now.
@@ -94,7 +94,7 @@ class Watcher:
         """
         selection = self.selection
         if selection.roots is None:
-            matching: Collection[ChangeRecord] = batch
+            matching: Collection[FeedRecord] = batch
         else:
             matching = [
                 change for root in selection.roots & by_root.keys() for change in by_root[root]
@@ -183,7 +183,7 @@ class Watchers:
         )
         more = len(batch) == _BATCH
         upto = batch[-1].id if more else settled
-        by_root: dict[str | None, list[ChangeRecord]] = {}
+        by_root: dict[str | None, list[FeedRecord]] = {}
         for change in batch:
             by_root.setdefault(change.root_uuid, []).append(change)
         with self._lock:

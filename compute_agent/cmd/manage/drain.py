@@ -172,7 +172,7 @@ def _host(
     from compute_agent.manage.tree_reading import existing_tree
 
     heard = None if agents is None else agents.nodes([uuid])
-    known = None if heard is None else fleet.Agents(heard)
+    known = None if heard is None else fleet.HeardAgents(heard)
     return fleet.described(existing_tree(placement.connection, uuid), known), heard or {}
 
 

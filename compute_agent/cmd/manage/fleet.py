@@ -239,7 +239,7 @@ def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
 
 def heard(
     conf: cfg.ConfigOpts, agents: AgentsOnBus | None, roots: Sequence[str]
-) -> fleet.Agents | None:
+) -> fleet.HeardAgents | None:
     """Listen until all these hosts were announced, or those that were not are silent."""
     from compute_agent.manage import fleet
 
@@ -247,7 +247,7 @@ def heard(
         return None
     nodes = agents.nodes(roots)
     silent = [root for root in roots if root not in nodes]
-    return fleet.Agents(nodes, last_heard(conf) if silent else {})
+    return fleet.HeardAgents(nodes, last_heard(conf) if silent else {})
 
 
 def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:

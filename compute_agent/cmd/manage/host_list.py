@@ -178,7 +178,7 @@ class _Watch:
         hosts = [fleet.described(tree, known) for tree in trees]
         return _chosen_hosts(self._namespace, hosts)
 
-    def _look(self, agents: FollowedAgents) -> fleet.Agents:
+    def _look(self, agents: FollowedAgents) -> fleet.HeardAgents:
         known = agents.look()
         if not agents.is_bus_away:
             self.notices = []

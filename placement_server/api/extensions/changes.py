@@ -12,7 +12,7 @@ from placement_server.feed.watchers import ALL_KINDS, Selection, TooManyWatchers
 from placement_server.limits import FILTERS, too_many
 from placement_server.policies import operations
 from placement_server.schemas import changes as schemas
-from placement_server.store.changes.history import ChangeRecord
+from placement_server.store.changes.history import FeedRecord
 from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
 
 _KINDS: Final = {"structure": STRUCTURE, "usage": USAGE, "names": NAMES}
@@ -86,7 +86,7 @@ def _shown(answer: ChangesAnswer) -> dict[str, Any]:
     }
 
 
-def _change(change: ChangeRecord) -> dict[str, Any]:
+def _change(change: FeedRecord) -> dict[str, Any]:
     return {
         "id": change.id,
         "root_provider_uuid": change.root_uuid,

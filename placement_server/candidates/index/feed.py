@@ -24,7 +24,7 @@ from placement_server import metrics
 from placement_server.candidates.index import whole_tables
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_file import SavedFile
-from placement_server.candidates.index.saved.saved_index import Refused, SavedIndex, totals_of
+from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot
@@ -220,8 +220,8 @@ class Feed:
         try:
             writer, news, totals = self._store.read(self._read_after, saved, now)
             if totals_of(writer.apply(news.trees)) != totals:
-                raise Refused("its trees and those of the database do not have the same sums")
-        except Refused as reason:
+                raise UnusableCopy("its trees and those of the database do not have the same sums")
+        except UnusableCopy as reason:
             self._saved_file.refuse(reason)
             return
         self._writer = writer
@@ -241,7 +241,7 @@ class Feed:
     ) -> tuple[IndexWriter, News, Totals]:
         """Read what has changed since an index was saved, and the sums by which to check it.
 
-        :raises Refused: it is of another database, or too much has changed.
+        :raises UnusableCopy: it is of another database, or too much has changed.
         """
         saved.check(tx)
         names = snapshot.names(tx)
@@ -249,7 +249,7 @@ class Feed:
         writer.replace(names, saved.columns, saved.roots)
         news = self._read_after_position(tx, writer, saved.position, now)
         if isinstance(news, Everything):
-            raise Refused("too much has changed since it was written")
+            raise UnusableCopy("too much has changed since it was written")
         return writer, news, lineage.totals(tx)
 
     def _read_use(self, now: float) -> News | None:

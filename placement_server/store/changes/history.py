@@ -43,7 +43,7 @@ class IdsHeld(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRecord:
+class FeedRecord:
     """One change record.
 
     :ivar root_uuid: None for names, which belong to no tree, and for a tree that ended before
@@ -98,7 +98,7 @@ def page(
     kinds: Collection[int],
     roots: Collection[str] | None,
     most: int,
-) -> list[ChangeRecord]:
+) -> list[FeedRecord]:
     """Read the records with ids behind ``after`` up to ``upto``, at most so many, in order.
 
     :param roots: uuids of roots; None for all trees.
@@ -109,7 +109,7 @@ def page(
         ids = tx.execute(select(_P.id).where(_P.uuid.in_(sorted(roots)))).scalars().all()
         ended = {row.root_provider_id for row in ends if row.root_provider_uuid in roots}
         statement = statement.where(_C.root_provider_id.in_(sorted(ended.union(ids))))
-    found_changes: list[ChangeRecord] = []
+    found_changes: list[FeedRecord] = []
     while (missing := most - len(found_changes)) > 0:
         rows = tx.execute(statement.where(_C.id > after).limit(missing)).all()
         found_changes += (
@@ -124,7 +124,7 @@ def page(
     return found_changes
 
 
-def _named(rows: Sequence[Any], ends: Sequence[Any]) -> list[ChangeRecord]:
+def _named(rows: Sequence[Any], ends: Sequence[Any]) -> list[FeedRecord]:
     """Name the tree of each record: by the next end of a tree with its root id, if there is one."""
     named_changes = []
     uuids: dict[int, str] = {}
@@ -134,6 +134,6 @@ def _named(rows: Sequence[Any], ends: Sequence[Any]) -> list[ChangeRecord]:
             end = remaining.pop()
             uuids[end.root_provider_id] = end.root_provider_uuid
         named_changes.append(
-            ChangeRecord(change_id, at.replace(tzinfo=UTC), uuids.get(root_id, uuid), kind)
+            FeedRecord(change_id, at.replace(tzinfo=UTC), uuids.get(root_id, uuid), kind)
         )
     return named_changes[::-1]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.index.saved.saved_index import Refused, SavedIndex
+from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy
 from placement_server.store.changes import lineage
 from placement_server.store.changes.cursor import Position
 from placement_server.store.errors import StoreError
@@ -54,7 +54,7 @@ class SavedFile:
             saved = SavedIndex.decoded(self._private_bytes(), now)
         except FileNotFoundError:
             return None
-        except (OSError, Refused) as error:
+        except (OSError, UnusableCopy) as error:
             self.refuse(error)
             return None
         self._saved = _place(saved.position)
@@ -74,7 +74,7 @@ class SavedFile:
             status = os.fstat(file.fileno())
             if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_MAY_WRITE:
                 mode = stat.filemode(status.st_mode)
-                raise Refused(
+                raise UnusableCopy(
                     f"it belongs to user {status.st_uid} with mode {mode}; "
                     f"expected user {os.geteuid()}, who alone may write it"
                 )

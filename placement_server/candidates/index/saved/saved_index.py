@@ -39,7 +39,7 @@ _DIGEST: Final = 32
 _ALIGNED: Final = 8
 
 
-class Refused(Exception):
+class UnusableCopy(Exception):
     """Bytes are not an index that this program can go on from."""
 
 
@@ -95,16 +95,16 @@ class SavedIndex:
     def check(self, tx: ReadTransaction) -> None:
         """Check that a database has the records that it was read from, and may be read on from.
 
-        :raises Refused: it is another one, or it was restored from a backup, or pruned.
+        :raises UnusableCopy: it is another one, or it was restored from a backup, or pruned.
         """
         if not lineage.has_marks(tx, self.marks):
-            raise Refused(
+            raise UnusableCopy(
                 "the database does not have the change records that it was read from: it is "
                 "another one, it was restored from a backup, or the records have been pruned"
             )
         gaps, newest = self.position.gaps, snapshot.newest_change_ids(tx, 1)
         if gaps and newest[0] - gaps[0].start >= changes.KEPT_ROWS:
-            raise Refused(
+            raise UnusableCopy(
                 "records of writes that had not ended when it was saved may have been pruned since"
             )
 
@@ -113,19 +113,19 @@ class SavedIndex:
         """Return what bytes contain; its arrays are these bytes.
 
         :param now: since when the ids that are missing in the feed of changes are awaited.
-        :raises Refused: they are damaged, or were written by another version.
+        :raises UnusableCopy: they are damaged, or were written by another version.
         """
         if not data.startswith(_KIND):
-            raise Refused("it is not a saved index")
+            raise UnusableCopy("it is not a saved index")
         if not data.startswith(_VERSION):
-            raise Refused("another version of this program wrote it")
+            raise UnusableCopy("another version of this program wrote it")
         content = memoryview(data)[:-_DIGEST]
         if blake2b(content, digest_size=_DIGEST).digest() != data[-_DIGEST:]:
-            raise Refused("it is damaged or not complete")
+            raise UnusableCopy("it is damaged or not complete")
         try:
             return cls._taken_apart(data, now)
         except (KeyError, TypeError, ValueError) as error:
-            raise Refused(f"its parts do not fit together: {error}") from error
+            raise UnusableCopy(f"its parts do not fit together: {error}") from error
 
     @classmethod
     def _taken_apart(cls, data: bytes, now: float) -> "SavedIndex":
@@ -133,7 +133,7 @@ class SavedIndex:
         end = begin + int.from_bytes(data[len(_VERSION) : begin])
         header = orjson.loads(data[begin:end])
         if header["schema"] != NEWEST_REVISION:
-            raise Refused("it was read from a database with another schema")
+            raise UnusableCopy("it was read from a database with another schema")
         arrays = _arrays(data, end, header["arrays"])
         return cls(
             columns_from(arrays, header),
