@@ -23,7 +23,7 @@ import psutil
 import requests
 
 PUBLISHED = "openstack-placement==16.0.0"
-START_SECONDS = 60
+START_SECONDS = 240
 WORKER_MIB = 6144
 
 

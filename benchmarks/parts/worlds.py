@@ -142,7 +142,7 @@ class World:
 
 
 FLAT = World("flat", 1000, 100, flat_host)
-MANY_FLAT = World("flat", 10_000, 1000, flat_host)
+MANY_FLAT = World("flat", 10_000, 300, flat_host)
 NESTED = World("nested", 1000, 100, nested_host)
 GPUS_8 = World("8-GPU", 1, 1, gpu_host(8))
 GPUS_16 = World("16-GPU", 1, 1, gpu_host(16))

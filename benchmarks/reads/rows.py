@@ -126,7 +126,8 @@ def _gpus(groups: int) -> str:
 def _wide(world: World) -> tuple[Row, ...]:
     return tuple(
         Row(f"{groups} groups of one GPU, isolate, limit=1000", world, get(_gpus(groups)), 15.0,
-            mitigated=True, floor=Floor(5, encoded=True) if groups == 8 else None)
+            mitigated=True, floor=Floor(5, encoded=True) if groups == 8 else None,
+            quick=groups != 6 and world is not MANY_GPUS_8)
         for groups in (4, 6, 8)
     )  # fmt: skip
 
@@ -145,7 +146,7 @@ SEARCH = (
         floor=Floor(1.7, served=True),
     ),
     Row("nothing has the room", MANY_FLAT, get(NOTHING), 1.5),
-    Row("nothing has the trait", MANY_FLAT, get(NO_SUCH_HOST), 1.5),
+    Row("nothing has the trait", MANY_FLAT, get(NO_SUCH_HOST), 1.5, quick=False),
     Row(
         "same_subtree, limit=1000",
         NESTED,

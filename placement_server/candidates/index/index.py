@@ -60,9 +60,9 @@ class Index:
     """
 
     __slots__ = (
-        "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "extent", "left_out",
-        "links", "names", "nested", "parent", "root", "root_ids", "roots", "shape", "size",
-        "trait_set", "trait_set_count",
+        "_is_root", "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "extent",
+        "left_out", "links", "names", "nested", "parent", "root", "root_ids", "roots", "shape",
+        "size", "trait_set", "trait_set_count",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,7 @@ class Index:
         extent: Extent,
         left_out: frozenset[int] = frozenset(),
     ) -> None:
+        self._is_root: BoolArray | None = None
         self.left_out = left_out
         self.extent = extent
         self.nested = extent.nested > 0
@@ -105,6 +106,16 @@ class Index:
         """Return the classes of inventories; one that was deleted has no name, and none is left."""
         names = self.names.class_names
         return {names[number]: view for number, view in self.classes.items() if number in names}
+
+    @property
+    def is_root(self) -> BoolArray:
+        """For each slot whether it is that of a living root. Made once, and not to be changed."""
+        is_root = self._is_root
+        if is_root is None:
+            is_root = np.zeros(self.size, dtype=bool)
+            is_root[self.roots] = True
+            self._is_root = is_root
+        return is_root
 
     def root_slot(self, root_id: int) -> int | None:
         """Return the slot of a root by its id, None when it is not alive here."""

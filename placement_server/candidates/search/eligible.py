@@ -70,7 +70,7 @@ class _RootFilter:
         self.reporter = reporter
         self.account = account
         account.take(index.size)
-        self.left = _mask(index.size, index.roots)
+        self.left = index.is_root
         self.eligible = Eligible()
         self._masks: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
@@ -91,10 +91,11 @@ class _RootFilter:
         return self.eligible
 
     def _roots_in(self, slots: BoolArray) -> IntArray:
-        """Return the roots among some slots, in canonical order."""
+        """Return some roots, given as slots, in canonical order."""
         roots = self.index.roots
-        places = np.flatnonzero(slots.take(roots))
-        return roots if len(places) == len(roots) else roots.take(places)
+        if np.count_nonzero(slots) == len(roots):
+            return roots
+        return roots.take(np.flatnonzero(slots.take(roots)))
 
     def _keep_roots(self, passing: BoolArray, group: str, reason: str) -> None:
         """Keep the roots among some slots.
