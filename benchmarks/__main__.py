@@ -29,7 +29,7 @@ from rich.console import Console
 from benchmarks.agent import discovery, events, fleet, soak
 from benchmarks.claims import bank, rates
 from benchmarks.floors import claims as claim_floors
-from benchmarks.floors import hosts, starts, table
+from benchmarks.floors import hosts, pgbench, starts, table
 from benchmarks.growth import axes
 from benchmarks.in_process import capacity, explanation, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
@@ -111,7 +111,7 @@ def run_rows(
 
 def run_floors(console: Console, arguments: argparse.Namespace) -> list[table.Row]:
     found = []
-    for module in (claim_floors, starts, hosts):
+    for module in (claim_floors, pgbench, starts, hosts):
         for row in module.rows(quick=arguments.quick):
             console.print("  ".join(filter(None, row.cells())), style="dim")
             found.append(row)

@@ -14,27 +14,23 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import psycopg
-import sqlalchemy as sa
 
 from benchmarks.claims.clients import OWNER, Target, claim, make_provider
 from benchmarks.claims.rates import reshapes
+from benchmarks.floors.recording import Statements, recorded_claims
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
 from benchmarks.parts.servers import Server, free_port, ours, postgresql, running
-from benchmarks.reads.floor_server import CLAIMS, CONSUMER, SEARCH
-from placement_server.direct import direct
+from benchmarks.reads.floor_server import CLAIMS, SEARCH
 
 _HOSTS: Final = 64
 _ROUNDS: Final = 10
 _QUERY: Final = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=5"
 _AMOUNTS: Final = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
-_HEADERS: Final = {"OpenStack-API-Version": "placement 1.39"}
-
-Statements = list[tuple[str, Any]]
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
@@ -58,9 +54,14 @@ def _claims(server: Server, connection: str, directory: Path, times: int) -> Ite
     one_host = make_provider(client, "one", {"VCPU": {"total": 10_000_000}})
     _, found = client.send("GET", _QUERY)
     with (
-        _floor(connection, directory / "many", _recorded(connection, hosts), found) as many,
         _floor(
-            connection, directory / "one", _recorded(connection, [one_host], VCPU=1), b""
+            connection, directory / "many", recorded_claims(connection, hosts, _AMOUNTS), found
+        ) as many,
+        _floor(
+            connection,
+            directory / "one",
+            recorded_claims(connection, [one_host], {"VCPU": 1}),
+            b"",
         ) as single,
     ):
         floor_of_many, floor_of_one = Client(many.url), Client(single.url)
@@ -98,46 +99,6 @@ def _by_turns(times: int, *sides: tuple[Server, Callable[[int], object]]) -> tup
                 action(number)
             cost.append(1000 * (server.cpu_seconds() - before) / times)
     return tuple(min(cost) for cost in costs)
-
-
-def _recorded(connection: str, hosts: list[str], **amounts: int) -> list[Statements]:
-    """The statements of a claim on each host, with a mark for the consumer."""
-    recorded: list[Statements] = []
-
-    @sa.event.listens_for(sa.Engine, "before_cursor_execute")
-    def record(
-        _connection: object, _cursor: object, statement: str, parameters: Any, *_: object
-    ) -> None:
-        if recorded:
-            recorded[-1].append((statement, parameters))
-
-    try:
-        with direct(connection) as session:
-            # one before, as the first claim of an owner writes more than others
-            for host in (hosts[0], *hosts):
-                consumer = str(uuid.uuid4())
-                body = {
-                    "allocations": {host: {"resources": amounts or _AMOUNTS}},
-                    "consumer_generation": None,
-                    **OWNER,
-                }
-                recorded.append([])
-                session.put(
-                    f"/allocations/{consumer}", json=body, headers=_HEADERS
-                ).raise_for_status()
-                recorded[-1] = [(text, _marked(values, consumer)) for text, values in recorded[-1]]
-    finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", record)
-    return recorded[1:]
-
-
-def _marked(values: Any, consumer: str) -> Any:
-    """Replace the consumer by a mark, at any depth."""
-    if isinstance(values, dict):
-        return {name: _marked(value, consumer) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return type(values)(_marked(value, consumer) for value in values)
-    return CONSUMER if values == consumer else values
 
 
 @contextlib.contextmanager

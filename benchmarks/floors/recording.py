@@ -1,0 +1,68 @@
+"""The statements of requests, recorded from a server in this process."""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from benchmarks.claims.clients import OWNER
+from benchmarks.reads.floor_server import CONSUMER
+from placement_server.direct import DirectSession, direct
+
+_HEADERS: Final = {"OpenStack-API-Version": "placement 1.39"}
+
+Statements = list[tuple[str, Any]]
+
+
+def recorded_claims(
+    connection: str, hosts: Sequence[str], amounts: dict[str, int], query: str = ""
+) -> list[Statements]:
+    """Return the statements of a claim on each host, with a mark for the consumer.
+
+    :param query: the path of a search before each claim; its statements come first.
+    """
+    recorded: list[Statements] = []
+
+    @sa.event.listens_for(sa.Engine, "before_cursor_execute")
+    def record(
+        _connection: object, _cursor: object, statement: str, parameters: Any, *_: object
+    ) -> None:
+        if recorded:
+            recorded[-1].append((statement, parameters))
+
+    try:
+        with direct(connection) as session:
+            if query:
+                # the first search loads the index
+                session.get(query, headers=_HEADERS).raise_for_status()
+            # one before, as the first claim of an owner writes more than others
+            for host in (hosts[0], *hosts):
+                recorded.append([])
+                if query:
+                    session.get(query, headers=_HEADERS).raise_for_status()
+                consumer = _claim(session, host, amounts)
+                recorded[-1] = [(text, _marked(values, consumer)) for text, values in recorded[-1]]
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", record)
+    return recorded[1:]
+
+
+def _claim(session: DirectSession, host: str, amounts: dict[str, int]) -> str:
+    consumer = str(uuid.uuid4())
+    body = {
+        "allocations": {host: {"resources": amounts}},
+        "consumer_generation": None,
+        **OWNER,
+    }
+    session.put(f"/allocations/{consumer}", json=body, headers=_HEADERS).raise_for_status()
+    return consumer
+
+
+def _marked(values: Any, consumer: str) -> Any:
+    """Replace the consumer by a mark, at any depth."""
+    if isinstance(values, dict):
+        return {name: _marked(value, consumer) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_marked(value, consumer) for value in values)
+    return CONSUMER if values == consumer else values
