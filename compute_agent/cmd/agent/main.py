@@ -33,6 +33,7 @@ from compute_agent import __version__, errors
 from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
 from compute_agent.cmd.exit_table import exit_table
+from compute_agent.daemon import garbage_collection
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -189,11 +190,13 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 
 
 def _run(namespace: argparse.Namespace) -> int:
-    from compute_agent.agent import assembly
-    from compute_agent.cmd.agent import logging_setup
-    from compute_agent.conf.files import accepted, unread_options
-    from compute_agent.daemon import tracing
-    from compute_agent.placement.transports.keystone import KeystoneTransport
+    with garbage_collection.paused():
+        from compute_agent.agent import assembly
+        from compute_agent.agent.agent import Agent
+        from compute_agent.cmd.agent import healing, logging_setup
+        from compute_agent.conf.files import accepted, unread_options
+        from compute_agent.daemon import tracing
+        from compute_agent.placement.transports.keystone import KeystoneTransport
 
     conf = configuration_files.parsed(namespace)
     logging_setup.set_up_daemon(conf)
@@ -204,9 +207,7 @@ def _run(namespace: argparse.Namespace) -> int:
         KeystoneTransport.from_conf(conf).prepare()
         tracing.start(conf, PROGRAM)
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
-        from compute_agent.agent.agent import Agent
-        from compute_agent.cmd.agent import healing
-
+        garbage_collection.spare_what_is_loaded()
         return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)
