@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
 import os
 import socket
 import sys
@@ -165,7 +166,6 @@ def _serve(arguments: argparse.Namespace) -> None:
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
     HttpServer(
         listener,
-        # Imported in each worker: what it imports is not shared with the parent.
         lambda: _application(conf),
         ServerLimits(
             workers=arguments.workers,
@@ -177,7 +177,13 @@ def _serve(arguments: argparse.Namespace) -> None:
         ),
         tls=tls,
         when_ready=lambda: _announce(address),
+        preload=_preload,
     ).run()
+
+
+def _preload() -> None:
+    # Not at the top: the metrics look for their directory when they are imported.
+    importlib.import_module("placement_server.app")
 
 
 def _application(conf: cfg.ConfigOpts) -> Any:

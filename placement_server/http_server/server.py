@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -67,15 +68,18 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         *,
         tls: Certificate | None,
         when_ready: Callable[[], None],
+        preload: Callable[[], None] = lambda: None,
     ) -> None:
         """Configure gunicorn.
 
         :param listener: a socket that listens already; the server owns it from now on.
         :param application: makes the WSGI callable, once in each worker.
+        :param preload: imports what all workers need; called once, before the first is forked.
         :param tls: the certificate to serve HTTPS with; None serves HTTP.
         :param when_ready: called once, in the first worker that answers.
         """
         self._application = application
+        self._preload = preload
         self.limits = limits
         listener.set_inheritable(True)
         self._settings: dict[str, Any] = {
@@ -120,6 +124,10 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         _allow_open_files()
         status: Any = 0
         with _metrics_directory(self.limits.metrics_path):
+            self._preload()
+            # The workers share the memory of what is loaded as long as none of them walks it.
+            gc.collect()
+            gc.freeze()
             try:
                 super().run()
             except SystemExit as end:

@@ -37,6 +37,12 @@ def test_it_tells_the_real_port_and_answers_there(served: Served) -> None:
     assert answer.headers["openstack-api-version"] == "placement 1.39"
 
 
+def test_workers_share_the_memory_of_what_is_loaded(served: Served) -> None:
+    for worker in psutil.Process(served.process.pid).children():
+        memory = worker.memory_full_info()
+        assert memory.uss < 0.7 * memory.rss
+
+
 def raw(served: Served, head: str, body: bytes = b"") -> tuple[bytes, bytes]:
     request = f"{head}\r\nHost: x\r\nX-Auth-Token: admin\r\nConnection: close\r\n\r\n"
     head_received, _, body_received = served.exchange(request.encode() + body).partition(
