@@ -17,6 +17,7 @@ from sqlalchemy import bindparam, select
 
 from placement_server.store.allocations import owners
 from placement_server.store.dialects import Insertion, chunks
+from placement_server.store.dialects.among import among
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
 from placement_server.store.tables import allocations, consumers
@@ -26,17 +27,10 @@ from placement_server.store.transactions.transaction import AnyResult, WriteTran
 _C: Final = consumers.c
 
 # Always in the order of the uuids, here and where new ones are inserted.
-_LOCK: Final = (
-    select(_C.id)
-    .where(_C.uuid.in_(bindparam("uuids", expanding=True)))
-    .order_by(_C.uuid)
-    .with_for_update()
-)
-_DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(
-    allocations.c.consumer_id.in_(bindparam("uuids", expanding=True))
-)
+_LOCK: Final = select(_C.id).where(among(_C.uuid, "uuids")).order_by(_C.uuid).with_for_update()
+_DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(among(allocations.c.consumer_id, "uuids"))
 _IS_SEEN: Final = _C.generation == bindparam("seen")
-_DELETE: Final = sa.delete(consumers).where(_C.id.in_(bindparam("ids", expanding=True)), _IS_SEEN)
+_DELETE: Final = sa.delete(consumers).where(among(_C.id, "ids"), _IS_SEEN)
 _RAISE: Final = (
     sa.update(consumers)
     .where(_IS_SEEN)
@@ -192,7 +186,7 @@ def _owners(
 
 
 def _raise(tx: WriteTransaction, change: _ConsumerChange, all_ids: Sequence[int]) -> None:
-    condition = _C.id.in_(bindparam("ids", expanding=True))
+    condition = among(_C.id, "ids")
     statement = _statement(change).where(condition)
     for ids in chunks(all_ids):
         _require_all(tx.execute(statement, {"ids": ids, **_values(tx, change)}), ids)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam
-
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocations import (
     check_providers,
@@ -18,6 +16,7 @@ from placement_server.store.allocations.allocations import (
 from placement_server.store.allocations.claim_check import Key, KnownInventory, Requested, Taken
 from placement_server.store.allocations.write_context import read_context
 from placement_server.store.dialects import InventoryChange
+from placement_server.store.dialects.among import among
 from placement_server.store.errors import (
     InventoryInUse,
     ReshapeGenerationConflict,
@@ -41,8 +40,8 @@ from placement_server.store.transactions.transaction import (
 NewInventories = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
 """Provider uuid -> (generation that the writer has read, the provider's whole new inventory)."""
 
-_BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid.in_(bindparam("uuids", expanding=True)))
-_BY_ID: Final = SELECT_PROVIDERS.where(PROVIDER.c.id.in_(bindparam("ids", expanding=True)))
+_BY_UUID: Final = SELECT_PROVIDERS.where(among(PROVIDER.c.uuid, "uuids"))
+_BY_ID: Final = SELECT_PROVIDERS.where(among(PROVIDER.c.id, "ids"))
 
 
 def apply(

@@ -8,23 +8,24 @@ from typing import Final, NamedTuple
 
 from placement_server.store.allocations.claim_check import Key, KnownInventory
 from placement_server.store.allocations.consumers import SeenConsumer
-from placement_server.store.dialects import Batches, chunks
+from placement_server.store.dialects import Batches, chunks, plain
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.transactions.transaction import ReadTransaction
 
 _CONSUMER, _ALLOCATION, _PROVIDER = range(3)
 
-# Rows of three kinds in the same eleven columns.
+# Rows of three kinds in the same columns; without providers the last six are left out.
+_PADDING: Final = ", 0, 0, 0, 0, 0, 0"
 _CONSUMERS: Final = (
-    f"SELECT {_CONSUMER}, id, generation, 0, 0, 0, 0, 0, 0, 0, uuid FROM consumers WHERE uuid "
+    f"SELECT {_CONSUMER}, uuid, id, generation, 0{{padding}} FROM consumers WHERE uuid "
 )
 _ALLOCATIONS: Final = (
-    f"SELECT {_ALLOCATION}, resource_provider_id, resource_class_id, used, 0, 0, 0, 0, 0, 0, "
-    "consumer_id FROM allocations WHERE consumer_id "
+    f"SELECT {_ALLOCATION}, consumer_id, resource_provider_id, resource_class_id, used{{padding}} "
+    "FROM allocations WHERE consumer_id "
 )
 _PROVIDERS: Final = (
-    f"SELECT {_PROVIDER}, p.id, COALESCE(p.root_provider_id, p.id), i.id, i.resource_class_id, "
-    "i.min_unit, i.max_unit, i.step_size, i.capacity, i.used, p.uuid "
+    f"SELECT {_PROVIDER}, p.uuid, p.id, COALESCE(p.root_provider_id, p.id), i.id, "
+    "i.resource_class_id, i.min_unit, i.max_unit, i.step_size, i.capacity, i.used "
     "FROM resource_providers p LEFT JOIN inventories i ON i.resource_provider_id = p.id WHERE "
 )
 _NAMED: Final = f"{_PROVIDERS}p.uuid "
@@ -81,20 +82,18 @@ def _read_into(
 ) -> None:
     consumers = {consumer.write.uuid: consumer for consumer in context.consumers}
     text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=in_use)
-    for kind, first, second, third, *numbers, uuid in tx.connection.exec_driver_sql(
-        text, parameters
-    ):
+    for kind, uuid, *numbers in plain.rows(tx.connection, text, parameters):
         if kind == _CONSUMER:
-            consumers[uuid].id = first
-            consumers[uuid].generation = second
+            consumers[uuid].id, consumers[uuid].generation = numbers[:2]
         elif kind == _ALLOCATION:
-            consumers[uuid].old.append((first, second, third))
+            provider_id, class_id, used = numbers[:3]
+            consumers[uuid].old.append((provider_id, class_id, used))
         else:
-            context.provider_ids[uuid] = first
-            context.root_ids[first] = second
-            if third is not None:
-                class_id, *rest = numbers
-                context.inventories[first, class_id] = KnownInventory(third, *rest)
+            provider_id, root_id, inventory_id, class_id, *rest = numbers
+            context.provider_ids[uuid] = provider_id
+            context.root_ids[provider_id] = root_id
+            if inventory_id is not None:
+                context.inventories[provider_id, class_id] = KnownInventory(inventory_id, *rest)
 
 
 def _statement(
@@ -104,7 +103,11 @@ def _statement(
     parameters: list[object] = []
     if consumers:
         condition, values = batches.among(consumers)
-        parts += (_CONSUMERS + condition, _ALLOCATIONS + condition)
+        padding = _PADDING if in_use else ""
+        parts += (
+            _CONSUMERS.format(padding=padding) + condition,
+            _ALLOCATIONS.format(padding=padding) + condition,
+        )
         parameters += values * 2
         if in_use:
             parts.append(f"{_IN_USE}{condition})")

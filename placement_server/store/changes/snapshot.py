@@ -12,8 +12,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Select, Text, bindparam, cast, func, or_, select
 
 from placement_server.store import tables
-from placement_server.store.dialects import Batches, chunks
-from placement_server.store.transactions import plain
+from placement_server.store.dialects import Batches, chunks, plain
 from placement_server.store.transactions.transaction import USAGE, ReadTransaction
 
 _P = tables.resource_providers.c

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
 from placement_server.store.dialects import NewInventory, chunks
+from placement_server.store.dialects.among import among
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
@@ -101,7 +102,7 @@ _HOLD: Final = (
 )
 _HOLD_MANY: Final = (
     select(*_HELD_COLUMNS)
-    .where(_C.resource_provider_id.in_(bindparam("provider_ids", expanding=True)))
+    .where(among(_C.resource_provider_id, "provider_ids"))
     .order_by(_C.resource_provider_id, _C.resource_class_id)
     .with_hint(inventories, _KEY_INDEX, "mysql")
     .with_hint(inventories, _KEY_INDEX, "mariadb")
@@ -122,7 +123,7 @@ _UPDATE: Final = (
     )
 )
 _KEYS: Final = select(_C.resource_provider_id, _C.resource_class_id).where(
-    _C.resource_provider_id.in_(bindparam("provider_ids", expanding=True))
+    among(_C.resource_provider_id, "provider_ids")
 )
 _SUMS: Final = (
     select(
@@ -131,12 +132,12 @@ _SUMS: Final = (
         func.sum(allocations.c.used),
     )
     .where(
-        allocations.c.resource_provider_id.in_(bindparam("provider_ids", expanding=True)),
-        allocations.c.resource_class_id.in_(bindparam("class_ids", expanding=True)),
+        among(allocations.c.resource_provider_id, "provider_ids"),
+        among(allocations.c.resource_class_id, "class_ids"),
     )
     .group_by(allocations.c.resource_provider_id, allocations.c.resource_class_id)
 )
-_DELETE: Final = sa.delete(inventories).where(_C.id.in_(bindparam("ids", expanding=True)))
+_DELETE: Final = sa.delete(inventories).where(among(_C.id, "ids"))
 
 
 def stored(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:

@@ -8,10 +8,11 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import ColumnElement, FromClause, Select, bindparam, select
 
 from placement_server.store.dialects import chunks
+from placement_server.store.dialects.among import among
+from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
-from placement_server.store.transactions.plain import PlainSelect
 from placement_server.store.transactions.transaction import AnyRow, ReadTransaction, aware
 
 AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
@@ -37,7 +38,7 @@ SELECT_PROVIDERS: Final = select(
     )
 )
 _NAMES: Final = select(resource_providers.c.uuid, resource_providers.c.name).where(
-    resource_providers.c.uuid.in_(bindparam("uuids", expanding=True))
+    among(resource_providers.c.uuid, "uuids")
 )
 _BY_UUID: Final = PlainSelect(SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid")))
 # MySQL must find them by their ids, to lock them in that order and nothing else before.

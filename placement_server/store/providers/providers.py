@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
 from placement_server.store.dialects import chunks
+from placement_server.store.dialects.among import among
 from placement_server.store.errors import (
     ParentIsSelf,
     ParentLoop,
@@ -53,14 +54,14 @@ _BUMP: Final = _UPDATE.where(
 _BUMP_AND_CHANGE: Final = _BUMP.values(updated_at=bindparam("now"))
 _TREE_ROWS: Final = (
     select(_C.id, _C.parent_provider_id, _C.root_provider_id)
-    .where(_C.root_provider_id.in_(bindparam("root_ids", expanding=True)))
+    .where(among(_C.root_provider_id, "root_ids"))
     .order_by(_C.id)
 )
-_HOLD: Final = HOLD_PROVIDERS.where(_C.id.in_(bindparam("ids", expanding=True)))
+_HOLD: Final = HOLD_PROVIDERS.where(among(_C.id, "ids"))
 _PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
 _PARENT_AND_ROOT: Final = (
     select(_C.id, _C.root_provider_id, _C.uuid)
-    .where(_C.id.in_(bindparam("ids", expanding=True)))
+    .where(among(_C.id, "ids"))
     .order_by(_C.id)
     .with_for_update(key_share=True)
 )

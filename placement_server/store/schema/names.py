@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import os_resource_classes
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Select, select
 
+from placement_server.store.dialects.among import among
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.tables import resource_classes, traits
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -23,15 +24,13 @@ STANDARD_CLASS_IDS: Final = {name: i for i, name in enumerate(os_resource_classe
 _STANDARD_NAMES: Final = dict(enumerate(os_resource_classes.STANDARDS))
 
 _CLASSES = select(resource_classes.c.name, resource_classes.c.id).where(
-    resource_classes.c.name.in_(bindparam("names", expanding=True))
+    among(resource_classes.c.name, "names")
 )
 _HOLD_CLASSES = _CLASSES.with_for_update(read=True)
 _CLASSES_BY_ID = select(resource_classes.c.id, resource_classes.c.name).where(
-    resource_classes.c.id.in_(bindparam("ids", expanding=True))
+    among(resource_classes.c.id, "ids")
 )
-_TRAITS = select(traits.c.name, traits.c.id).where(
-    traits.c.name.in_(bindparam("names", expanding=True))
-)
+_TRAITS = select(traits.c.name, traits.c.id).where(among(traits.c.name, "names"))
 _ALL_CLASSES = select(resource_classes.c.id, resource_classes.c.name)
 _ALL_TRAITS = select(traits.c.id, traits.c.name)
 

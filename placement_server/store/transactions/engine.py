@@ -31,8 +31,8 @@ from placement_server.store.connection.url import (
     log_driver,
     missing_driver,
 )
+from placement_server.store.dialects import plain
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.transactions import plain
 
 LOG = logging.getLogger(__name__)
 
@@ -114,12 +114,15 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
             _prepare_mysql(engine, options, writes=engine is engines[1])
     reader, writer, *single = engines
     return Engines(
-        reader, writer, in_memory=False, single=_for_single(single[0], options) if single else None
+        reader,
+        _passed_by(writer, options),
+        in_memory=False,
+        single=_passed_by(single[0], options) if single else None,
     )
 
 
-def _for_single(engine: Engine, options: StoreOptions, **execution_options: object) -> Engine:
-    """Return an engine for single statements, which go past it where it has nothing to log."""
+def _passed_by(engine: Engine, options: StoreOptions, **execution_options: object) -> Engine:
+    """Return an engine that frequent statements go past, where it has nothing to log."""
     return engine.execution_options(
         **{plain.OPTION: not _echo(options.connection_debug)}, **execution_options
     )
@@ -163,7 +166,7 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         reader=engine,
         writer=engine.execution_options(store_begin="BEGIN IMMEDIATE"),
         in_memory=in_memory,
-        single=None if in_memory else _for_single(engine, options, store_begin=None),
+        single=None if in_memory else _passed_by(engine, options, store_begin=None),
     )
 
 

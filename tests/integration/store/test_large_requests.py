@@ -114,6 +114,38 @@ def test_consumers_that_have_new_owners_each_get_them_and_change_them(store: Sto
         assert record.generation == (expected or 0) + 1
 
 
+def test_owners_keep_their_names_whatever_characters_these_have(store: Store) -> None:
+    names = [
+        '"',
+        "\\",
+        '\\"',
+        "a,b",
+        "{}",
+        "NULL",
+        "null",
+        "'",
+        "%s",
+        " a",
+        "é😀",
+        "a\tb\n",
+        "(a)",
+        "a",
+    ]
+    provider = new_provider(store, {"VCPU": len(names)})
+    consumers = {new_uuid(): name for name in names}
+    store.write(
+        allocations.write,
+        [
+            set_of(uuid, {provider: {"VCPU": 1}}, None, project=name, user=name)
+            for uuid, name in consumers.items()
+        ],
+    )
+    for uuid, name in consumers.items():
+        record, _ = store.read(allocations.of_consumer, uuid)
+        assert record is not None
+        assert (record.project_id, record.user_id) == (name, name)
+
+
 def test_a_tree_may_be_as_deep_as_it_has_providers(store: Store) -> None:
     chain = [new_uuid() for _ in range(30)]
     parents = dict(zip(chain, [None, *chain], strict=False))

@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import bindparam, select
 from sqlalchemy.exc import DBAPIError
 
+from placement_server.store.dialects import plain
+from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.providers import inventories
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
-from placement_server.store.transactions import plain
-from placement_server.store.transactions.plain import PlainSelect
 from placement_server.store.transactions.transaction import ReadTransaction
 from tests.integration.store.conftest import new_provider
 

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from placement_server.store.connection.options import StoreOptions
-from placement_server.store.transactions import plain
+from placement_server.store.dialects import plain
 from placement_server.store.transactions.engine import create_engines
 
 

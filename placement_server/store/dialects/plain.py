@@ -1,4 +1,4 @@
-"""Reads by the driver alone, for those that are made all the time.
+"""Statements executed by the driver alone, for those that are made all the time.
 
 SQLAlchemy makes a context, a result and its description for each statement, which takes several
 times as long as the driver and a near database do.
@@ -7,43 +7,74 @@ times as long as the driver and a near database do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, DateTime, Dialect, Select
+from sqlalchemy import Connection, CursorResult, DateTime, Dialect, Select
 from sqlalchemy.exc import DBAPIError
 
 OPTION: Final = "store_plain"
-"""The execution option of engines that may be passed by: no transaction is ever open, so a
-read on a connection that broke can be repeated, and SQLAlchemy logs nothing of it."""
+"""The execution option of engines that may be passed by: SQLAlchemy logs nothing of them."""
 
 _CURSOR: Final = "store_cursor"
-"""Where a pooled connection keeps the cursor of these reads; a new one costs a third of its use."""
+"""Where a pooled connection keeps the cursor of these statements; a new one costs a third of its
+use."""
 
 Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
+_Result = TypeVar("_Result")
+
 
 def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequence[Any]:
-    """Execute a SELECT in the words of the driver, and return its rows.
+    """Execute a statement in the words of the driver, and return its rows.
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
+    return _executed(
+        connection, statement, parameters, _fetch_all, lambda result: list(result.all())
+    )
+
+
+def count(connection: Connection, statement: str, parameters: Parameters) -> int:
+    """Execute a statement that returns no rows, and return how many it changed.
+
+    :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
+    """
+    return _executed(connection, statement, parameters, _row_count, _row_count)
+
+
+def _executed(
+    connection: Connection,
+    statement: str,
+    parameters: Parameters,
+    of_cursor: Callable[[Any], _Result],
+    of_result: Callable[[CursorResult[*tuple[Any, ...]]], _Result],
+) -> _Result:
     if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
         driver, pooled = connection.dialect.loaded_dbapi, connection.connection
         try:
             # Taken out: one that fails, in whatever way, is dropped and ends its statement.
             cursor = pooled.info.pop(_CURSOR, None) or pooled.cursor()
             cursor.execute(statement, parameters)
-            fetched: Sequence[Any] = cursor.fetchall()
+            result = of_cursor(cursor)
             pooled.info[_CURSOR] = cursor
-            return fetched
+            return result
         except driver.Error as error:
-            # A broken connection is left to SQLAlchemy, which meets it again and discards it. What
-            # ran into a time limit would only wait once more.
+            # A broken connection is left to SQLAlchemy, which meets it again and discards it: no
+            # statement is executed on it. What ran into a time limit would only wait once more.
             if not connection.dialect.is_disconnect(error, pooled.driver_connection, None):
                 raise DBAPIError.instance(
                     statement, parameters, error, driver.Error, dialect=connection.dialect
                 ) from error
-    return connection.exec_driver_sql(statement, parameters).all()
+    return of_result(connection.exec_driver_sql(statement, parameters))
+
+
+def _fetch_all(cursor: Any) -> Sequence[Any]:
+    fetched: Sequence[Any] = cursor.fetchall()
+    return fetched
+
+
+def _row_count(executed: Any) -> int:
+    return int(executed.rowcount)
 
 
 def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
