@@ -20,6 +20,10 @@ from compute_agent.bounded_http.retry_after import seconds_of
 from compute_agent.placement.transports.transport import Microversion, Response
 from compute_agent.state.shapes import Shape
 
+_TITLE: Final = re.compile(r"<title>\s*([^<]+?)\s*</title>", re.IGNORECASE)
+_SEARCHED: Final = 2000
+"""Characters of a page in which its title is looked for."""
+
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
 INVENTORY_IN_USE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
@@ -70,10 +74,15 @@ def refusal_of(response: Response) -> Refusal | None:
 
 
 def explanation(response: Response) -> str:
-    """Placement's detail without its fixed opening sentence, or the beginning of a foreign body."""
+    """Placement's detail without its fixed opening sentence, or the beginning of a foreign body.
+
+    In one line; of a page of HTML, its title.
+    """
     refusal = refusal_of(response)
     if refusal is None:
-        return response.text[:SHOWN].strip() or "an empty body"
+        title = _TITLE.search(response.text[:_SEARCHED])
+        foreign = f"a page {title[1]!r}" if title else response.text
+        return " ".join(foreign[:SHOWN].split()) or "an empty body"
     _, _, specific = refusal.detail.partition("\n\n")
     return " ".join((specific or refusal.detail).split())
 

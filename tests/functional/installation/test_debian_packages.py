@@ -39,6 +39,9 @@ cd "$1"
 dpkg --install first/*.deb
 # the real environment comes compiled; a checkout may not be
 /usr/lib/compute-agent/bin/python3 -m compileall -q "$2/compute_agent" "$2/placement_server"
+for file in libvirt.py libvirtmod.*.so; do
+    readlink /usr/lib/compute-agent/lib/python3.*/site-packages/$file
+done
 for service in $services; do
     systemd-analyze verify --man=no /lib/systemd/system/$service.service
     systemctl show --property=ActiveState,UnitFileState $service
@@ -284,6 +287,8 @@ def test_packages_are_installed_run_upgraded_and_purged(packages: Path, tmp_path
     assert "/etc/placement/placement.conf 640 root:placement" in output
     assert "after /etc/compute-agent/compute-agent.conf 640 root:compute-agent" in output
     assert "landed on copied-host" in output
+    for name in (r"libvirt\.py", r"libvirtmod\.\S+\.so"):
+        assert re.search(rf"python3/dist-packages/{name}\n", output), "Debian's python3-libvirt"
     # a package that was just installed neither starts nor enables its service
     assert output.count("ActiveState=inactive\nUnitFileState=disabled\n") == 3
 

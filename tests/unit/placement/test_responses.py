@@ -45,6 +45,15 @@ def test_trouble_that_does_not_depend_on_the_question_has_one_type(status, kind,
     assert raised.value.method == "GET"
 
 
+def test_a_page_of_a_proxy_is_named_in_one_line():
+    page = "<html>\n<head><title>502 Bad Gateway</title></head>\n<body>\n<hr>nginx</body></html>\n"
+    with pytest.raises(errors.PlacementUnavailable) as raised:
+        judge(make_response(502, [], page))
+    assert str(raised.value) == (
+        "Doing it failed: placement answered 502 to GET /x: a page '502 Bad Gateway'"
+    )
+
+
 @pytest.mark.parametrize("status", [400, 404, 409])
 def test_placements_own_refusals_are_left_to_the_caller(status):
     judge(explained(status))
