@@ -106,6 +106,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self._turns = threading.Semaphore(self.cfg.threads)
         self._connection = threading.local()
         self._complains_at = 0.0
+        self._lacks_thread = False
         # Becomes readable, for all threads that wait for clients, once this worker is to end.
         self._ending, self._end = os.pipe()
         super().init_process()
@@ -133,6 +134,15 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         # The main thread calls this at least once a second.
         super().notify()
         self._deadlines.enforce()
+        if self._lacks_thread:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        """Start a thread for a client that waits for one, if that is possible again."""
+        # Every submission starts one, unless some are idle.
+        with contextlib.suppress(RuntimeError):
+            self.tpool.submit(_nothing)
+            self._lacks_thread = False
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         if not self.booted:
@@ -164,6 +174,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             # No new thread: the client's work is queued for one of those that there are, which
             # does not report its end.
             self.nr_conns -= 1
+            self._lacks_thread = True
             self._complain("Give it more memory or tasks (TasksMax= of its unit)", error)
 
     def _complain(self, advice: str, error: Exception) -> None:
@@ -351,6 +362,10 @@ def _is_readable(descriptor: int, seconds: float = 0) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def _nothing() -> None:
+    """Be the work with which a thread is started."""
 
 
 def _closed_already(graceful: bool = False) -> None:

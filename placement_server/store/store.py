@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
@@ -78,6 +78,9 @@ class Store:
         self._engines = engines
         self._clock = clock
         self._known_owners = KnownOwners()
+        self._broken_connections = 0
+        for engine in self.all_engines():
+            event.listen(engine, "invalidate", self._note_broken)
         self._stretch: int | None = None
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
         # In memory there is one connection only, which readers share too.
@@ -120,6 +123,19 @@ class Store:
             store.close()
             raise
         return store
+
+    @property
+    def broken_connections(self) -> int:
+        """The number of connections that broke so far.
+
+        Behind the next one may be another database: a standby that took over may lack the last
+        writes, so what was read before is to be read again.
+        """
+        return self._broken_connections
+
+    def _note_broken(self, _connection: object, _record: object, _error: object) -> None:
+        self._broken_connections += 1
+        self._known_owners.forget()
 
     def all_engines(self) -> tuple[Engine, ...]:
         """Return the engines that have connections of their own, for listeners to their events."""

@@ -10,7 +10,8 @@ Ids of records are assigned before transactions commit, so a lower one may appea
 until they appear, or have been missing for
 :data:`~placement_server.store.changes.changes.AWAITED_FOR`; writers ensure that nothing they
 acknowledged is overlooked then. Old records are pruned from the low end, so when the record
-``last`` is gone, others after it may be gone as well, and everything is read again.
+``last`` is gone, others after it may be gone as well, and everything is read again. So it is after
+a connection broke: a standby that took over may lack what was seen before.
 """
 
 import logging
@@ -67,11 +68,15 @@ _READ_SECONDS = {
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All trees, as of one moment."""
+    """All trees, as of one moment.
+
+    :ivar broken_connections: how many there had been.
+    """
 
     position: Position
     names: NameRows
     tables: WholeTables
+    broken_connections: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ class Feed:
         self._lock = threading.Lock()
         self._writer: IndexWriter | None = None
         self._position = Position()
+        self._broken_connections = 0
         self._rounds_begun = 0
         self._last_good_round = 0
         self._followed_at = clock()
@@ -188,6 +194,7 @@ class Feed:
             writer = self._writer or IndexWriter(read.names)
             writer.replace(read.names, tables.columns, tables.roots, tables.left_out)
             self._writer = writer
+            self._broken_connections = read.broken_connections
             LOG.info(
                 "Read all %d provider trees, up to change %d",
                 len(tables.roots),
@@ -259,10 +266,10 @@ class Feed:
         """
         writer, position = self._writer, self._position
         gaps = position.missing(_LISTED_GAPS)
-        if writer is None or self._overslept(now) or gaps is None:
+        if writer is None or gaps is None:
             return None
         rows, used = self._store.read_single(snapshot.news, position.last, gaps, _READ_AT_ONCE)
-        if len(rows) >= _READ_AT_ONCE or position.is_lost_in(rows):
+        if len(rows) >= _READ_AT_ONCE or position.is_lost_in(rows) or self._must_reload(now):
             return None
         rows = position.new_in(rows)
         if any(row.kind not in (USAGE, VOID) for row in rows):
@@ -275,13 +282,18 @@ class Feed:
             trees[root_id] = _with_usage(tree, used_now)
         return News(position.after((row.id for row in rows), now, self._gap_seconds), trees=trees)
 
-    def _overslept(self, now: float) -> bool:
-        """Check whether a gap may have been filled and pruned since the last reading."""
-        return bool(self._position.gaps) and now - self._followed_at > _LONGEST_SLEEP
+    def _must_reload(self, now: float) -> bool:
+        """Check whether changes since the last reading may have left no record.
+
+        A gap may have been filled and pruned, or another database may have taken over that lacks
+        the last writes.
+        """
+        overslept = bool(self._position.gaps) and now - self._followed_at > _LONGEST_SLEEP
+        return overslept or self._broken_connections != self._store.broken_connections
 
     def _read(self, tx: ReadTransaction, now: float) -> Everything | News:
         """Read the news. Changes nothing: the store may run it again."""
-        if self._writer is None or self._overslept(now):
+        if self._writer is None or self._must_reload(now):
             return self._read_everything(tx, now)
         return self._read_after_position(tx, self._writer, self._position, now)
 
@@ -298,12 +310,12 @@ class Feed:
         reached = position.after((row.id for row in rows), now, self._gap_seconds)
         return self._read_news(tx, writer, rows, reached, now) if rows else News(reached)
 
-    @staticmethod
-    def _read_everything(tx: ReadTransaction, now: float) -> Everything:
+    def _read_everything(self, tx: ReadTransaction, now: float) -> Everything:
+        broken_connections = self._store.broken_connections
         # The first statement fixes the moment as of which all is read.
         ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
         position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
-        return Everything(position, snapshot.names(tx), whole_tables.read(tx))
+        return Everything(position, snapshot.names(tx), whole_tables.read(tx), broken_connections)
 
     def _read_news(
         self,

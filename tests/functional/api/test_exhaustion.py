@@ -148,3 +148,15 @@ def test_a_client_for_whom_no_thread_can_be_started_is_served_by_another(tmp_pat
     assert server.exchange(GET).startswith(b"HTTP/1.1 200")
     assert server.output.count("Booting worker") == 1
     assert server.stop() == 0
+
+
+def test_a_client_waits_for_the_first_thread_that_can_be_started(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1", program=NO_THREADS)
+    exhausted = tmp_path / "exhausted"
+    exhausted.touch()
+    with socket.create_connection(server.address, timeout=30) as waits:
+        waits.sendall(GET)
+        eventually(lambda: "Clients have to wait" in server.output, "a line that says so")
+        exhausted.unlink()
+        assert waits.recv(65536).startswith(b"HTTP/1.1 200")
+    assert server.stop() == 0
