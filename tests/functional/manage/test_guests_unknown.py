@@ -128,7 +128,9 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
     ours = agent.parts.conf
     ours.set_override("instance_source", "file", group="compute_agent")
     ours.set_override("instance_file", str(file), group="compute_agent")
-    monkeypatch.setattr("compute_agent.cmd.agent.healing._Remedies._min_age", lambda _self: 0.0)
+    monkeypatch.setattr(
+        "compute_agent.cmd.agent.healing._ConfiguredRemedies._min_age", lambda _self: 0.0
+    )
     found = {outcome.consumer: outcome.end for outcome in healed(offline, agent, live, gone)}
     assert found == {live: End.LEFT, gone: End.HEALED}, "the source knows for itself what is gone"
     assert offline.placement.held(live)
