@@ -51,7 +51,7 @@ def main() -> int:
         options.scale,
         options.periods,
         (eighth, 2 * eighth, 4 * eighth),
-        kept_seconds=600 * min(1.0, options.scale / 4),
+        kept_seconds=max(5.0, 600 * min(1.0, options.scale / 4)),
         seed=options.seed,
     )
     with ExitStack() as stack:

@@ -41,7 +41,7 @@ MIB: Final = 2**20
 _METRIC: Final = re.compile(r"^placement_index_slots ([0-9.]+)$", re.MULTILINE)
 
 _RSS: Final = {"server": 8.0, "agent": 4.0, "scheduler": 8.0, "simulated agents": 16.0}
-_DESCRIPTORS: Final = Bound(amount=4)
+_DESCRIPTORS: Final = Bound(amount=32)
 _TIME: Final = Bound(share=0.5)
 _CPU: Final = Bound(share=0.2)
 _SPACE: Final = Bound(amount=8, share=0.2)
@@ -201,7 +201,9 @@ class Fleet:
 
         for name, members in processes.by_name().items():
             infos = [(p.memory_info().rss / MIB, p.num_fds(), p.num_threads()) for p in members]
-            resident, files, threads = (max(values) for values in zip(*infos, strict=True))
+            sizes, *counts = zip(*infos, strict=True)
+            # which worker has which connection changes, but not how many there are
+            resident, files, threads = max(sizes), *map(sum, counts)
             add(f"{name}: MiB", resident, Bound(amount=_RSS[name]))
             add(f"{name}: descriptors", files, _DESCRIPTORS)
             add(f"{name}: threads", threads, _DESCRIPTORS)

@@ -11,6 +11,7 @@ ended or kept more memory than it may, or the log has a traceback.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -27,6 +28,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--requests", type=int, default=10_000, help="answers to wait for")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="the longest it may take")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--database", choices=KINDS, default="sqlite")
     parser.add_argument("--clients", type=int, default=6, help="connections at a time")
@@ -41,7 +43,9 @@ def main() -> int:
     ):
         migrate(url)
         service = Service(Path(name), url, workers=options.workers, threads=4)
-        campaign = Campaign(service, service.start(), options.seed, options.requests)
+        campaign = Campaign(
+            service, service.start(), options.seed, options.requests, options.seconds
+        )
         try:
             if options.exchange:
                 findings = campaign.repeat(options.exchange)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import socket
 import threading
 import time
@@ -52,13 +53,24 @@ class Findings:
 
 
 class Campaign:
-    """Clients that share the numbers of the exchanges of a seed."""
+    """Clients that share the numbers of the exchanges of a seed.
 
-    def __init__(self, service: Service, port: int, seed: str, requests: int) -> None:
+    :param seconds: after which they stop, however many answers have come.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        port: int,
+        seed: str,
+        requests: int,
+        seconds: float = math.inf,
+    ) -> None:
         self._service = service
         self._port = port
         self._seed = seed
         self._requests = requests
+        self._ends = time.monotonic() + seconds
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self.findings = Findings()
@@ -84,6 +96,8 @@ class Campaign:
     def _send_until(self, answered: float) -> None:
         findings = self.findings
         while findings.answered < answered and len(findings.wrong) < _MOST_FINDINGS:
+            if time.monotonic() > self._ends:
+                return
             self._exchange(next(self._numbers))
 
     def _exchange(self, number: int) -> None:
