@@ -1,7 +1,7 @@
 """Providers for network interfaces, PCI devices and accelerators after a claim.
 
-Ports are in `request.ports`. A claim's ``mappings`` name the providers by the suffix of the group, and the
-suffix is what its requester called it.
+Ports are in `request.ports`. A claim's ``mappings`` name the providers by the suffix of the group,
+and the suffix is what its requester called it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,6 @@ DRIVER_ROWS = [
     (errors.ReshapeFailed("consumer x"), 0, ExitCode.RESHAPE_FAILED, logging.ERROR),
     (errors.InvalidConfiguration("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
     (errors.ProviderConfigConflict("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
-    (errors.ProviderConfigConflict("bad"), 0, ExitCode.CONFIGURATION, logging.ERROR),
     (errors.InvalidNodeConfiguration("bad"), 0, ExitCode.IDENTITY, logging.ERROR),
     (RuntimeError("broken"), 0, ExitCode.DRIVER_FAILED, logging.ERROR),
     (errors.InvalidInput("broken"), 0, ExitCode.DRIVER_FAILED, logging.ERROR),

@@ -225,7 +225,6 @@ CONFLICT = errors.ResourceProviderUpdateConflict("x")
         (errors.PlacementUnauthorized("x"), EventKind.PLACEMENT_UNAUTHORIZED),
         (errors.InvalidConfiguration("x"), EventKind.INVALID_CONFIGURATION),
         (errors.ProviderConfigConflict("x"), EventKind.INVALID_CONFIGURATION),
-        (errors.ProviderConfigConflict("x"), EventKind.INVALID_CONFIGURATION),
         (errors.InvalidNodeConfiguration("x"), EventKind.IDENTITY_CONFLICT),
         (errors.VirtDriverNotReady("x"), EventKind.DRIVER_NOT_READY),
         (errors.HypervisorUnavailable("x"), EventKind.DRIVER_NOT_READY),
