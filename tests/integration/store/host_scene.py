@@ -7,7 +7,9 @@ from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from tests.integration.store.conftest import new_provider, new_uuid, set_of, use_of
+from placement_server.store.trees import replacement
+from placement_server.store.trees.tree_write import ProviderWrite, TreeWrite
+from tests.integration.store.conftest import new_uuid, set_of, use_of
 from tests.integration.store.interleaving import Action, Scene
 
 
@@ -19,11 +21,17 @@ def scene(store: Store) -> Scene:
         └── right (VGPU 2)
 
     ``child`` and ``project`` are not there yet. ``old`` holds VCPU 3 of the host and VGPU 1 of
-    the left device.
+    the left device. Both are of generation 1, the others of 0.
     """
-    host, other = new_provider(store, {"VCPU": 4, "DISK_GB": 10}), new_provider(store, {"VCPU": 4})
-    left, right = (new_provider(store, {"VGPU": 2}, parent=host) for _ in range(2))
+    host, other, left, right = (new_uuid() for _ in range(4))
     child, project, old, one, two = (new_uuid() for _ in range(5))
+    new_tree(
+        store,
+        new(host, None, VCPU=4, DISK_GB=10),
+        new(left, host, VGPU=2),
+        new(right, host, VGPU=2),
+    )
+    new_tree(store, new(other, None, VCPU=4))
     store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}, left: {"VGPU": 1}}, None)])
     return {
         "host": host,
@@ -36,6 +44,17 @@ def scene(store: Store) -> Scene:
         "one": one,
         "two": two,
     }
+
+
+def new(uuid: str, parent: str | None, **totals: int) -> ProviderWrite:
+    records = {name: InventoryRecord(total) for name, total in totals.items()}
+    return ProviderWrite(uuid, f"name-{uuid}", parent, None, records)
+
+
+def new_tree(store: Store, root: ProviderWrite, *below: ProviderWrite) -> None:
+    """In few statements, as it is made before each interruption."""
+    written = {provider.uuid: provider for provider in (root, *below)}
+    store.write(replacement.apply, TreeWrite(root.uuid, written, [], {}, None))
 
 
 def look(store: Store, scene: Scene) -> object:
@@ -106,7 +125,7 @@ def shrink(total: int) -> Action:
         store.write(
             inventories.replace,
             scene["host"],
-            generation=2,
+            generation=1,
             records={"VCPU": InventoryRecord(total), "DISK_GB": InventoryRecord(10)},
             reserved_may_equal_total=True,
         )
@@ -124,7 +143,7 @@ def set_step(store: Store, scene: Scene) -> None:
         scene["right"],
         "VGPU",
         InventoryRecord(2, step_size=2),
-        generation=1,
+        generation=0,
         reserved_may_equal_total=True,
     )
 
@@ -160,7 +179,7 @@ def add_child(store: Store, scene: Scene) -> None:
 
 
 def set_traits(store: Store, scene: Scene) -> None:
-    store.write(traits.replace_of_provider, scene["host"], ["HW_CPU_X86_AVX"], generation=2)
+    store.write(traits.replace_of_provider, scene["host"], ["HW_CPU_X86_AVX"], generation=1)
 
 
 def reshape_to(role: str, *, new_project: bool = False) -> Action:
@@ -168,13 +187,13 @@ def reshape_to(role: str, *, new_project: bool = False) -> Action:
 
     def action(store: Store, scene: Scene) -> None:
         host, child, left = scene["host"], scene[role], scene["left"]
-        child_generation = 2 if role == "left" else 1
+        child_generation = 1 if role == "left" else 0
         amounts = {left: {"VGPU": 1}}
         amounts[child] = amounts.get(child, {}) | {"VCPU": 3}
         store.write(
             reshape.apply,
             {
-                host: (2, {"DISK_GB": InventoryRecord(10)}),
+                host: (1, {"DISK_GB": InventoryRecord(10)}),
                 child: (
                     child_generation,
                     {"VGPU": InventoryRecord(2), "VCPU": InventoryRecord(4)},

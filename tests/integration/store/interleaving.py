@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -85,6 +85,18 @@ def outcome(action: Action, store: Store, scene: Scene) -> str:
     except StoreError as error:
         return type(error).__name__
     return "done"
+
+
+class _OneTransaction:
+    """A store all of whose reads and writes are part of one transaction, and cheap."""
+
+    def __init__(self, tx: object) -> None:
+        self._tx = tx
+
+    def read(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return function(self._tx, *args, **kwargs)
+
+    write = read
 
 
 class Sessions:
@@ -183,22 +195,32 @@ def check_serializable(
     look: Callable[[Store, Scene], object],
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Fails with the place of the interruption when the outcome fits no serial order."""
+    """Fails with the place of the interruption when the outcome fits no serial order.
+
+    ``make_scene`` and ``look`` take one transaction each.
+    """
     allowed = []
+
+    def new_scene() -> Scene:
+        return sessions.first.write(lambda tx: make_scene(cast("Store", _OneTransaction(tx))))
+
+    def seen(scene: Scene) -> object:
+        return sessions.first.read(lambda tx: look(cast("Store", _OneTransaction(tx)), scene))
+
     for order in ("first, second", "second, first"):
-        scene = make_scene(sessions.first)
+        scene = new_scene()
         actions = (first, second) if order.startswith("first") else (second, first)
         results = [outcome(action, sessions.first, scene) for action in actions]
         if not order.startswith("first"):
             results.reverse()
-        allowed.append((tuple(results), look(sessions.first, scene)))
+        allowed.append((tuple(results), seen(scene)))
     for at in itertools.count():
-        scene = make_scene(sessions.first)
+        scene = new_scene()
         results = sessions.run_interleaved(first, second, scene, at, meanwhile)
         if results is None:
             assert at > 0, "the first action has no statement"
             return
-        got = (results, look(sessions.first, scene))
+        got = (results, seen(scene))
         assert got in allowed, f"stopped before statement {at}: {got}\nis none of {allowed}"
 
 

@@ -76,21 +76,24 @@ def scene(store: Store) -> Scene:
 
 
 def look(store: Store, scene: Scene) -> object:
-    """All rows there are, with roles instead of uuids."""
+    """All rows of the scene, with roles instead of uuids."""
     roles = {uuid: role for role, uuid in scene.items()}
     queries = {
         "providers": "SELECT p.uuid, r.uuid, p.generation FROM resource_providers p "
-        "JOIN resource_providers r ON r.id = p.root_provider_id",
+        "JOIN resource_providers r ON r.id = p.root_provider_id WHERE p.uuid IN :known",
         "inventories": "SELECT p.uuid, i.resource_class_id, i.total, i.capacity, i.used "
-        "FROM inventories i JOIN resource_providers p ON p.id = i.resource_provider_id",
+        "FROM inventories i JOIN resource_providers p ON p.id = i.resource_provider_id "
+        "WHERE p.uuid IN :known",
         "allocations": "SELECT p.uuid, a.resource_class_id, a.used, a.consumer_id "
-        "FROM allocations a JOIN resource_providers p ON p.id = a.resource_provider_id",
-        "consumers": "SELECT uuid, generation FROM consumers",
+        "FROM allocations a JOIN resource_providers p ON p.id = a.resource_provider_id "
+        "WHERE p.uuid IN :known",
+        "consumers": "SELECT uuid, generation FROM consumers WHERE uuid IN :known",
     }
 
     def rows(text: str) -> set[tuple[Any, ...]]:
-        found = store.read(lambda tx: tx.execute(sa.text(text)).all())
-        return {tuple(roles.get(value, value) for value in row) for row in found if row[0] in roles}
+        query = sa.text(text).bindparams(sa.bindparam("known", list(roles), expanding=True))
+        found = store.read(lambda tx: tx.execute(query).all())
+        return {tuple(roles.get(value, value) for value in row) for row in found}
 
     return {name: rows(text) for name, text in queries.items()}
 

@@ -98,7 +98,7 @@ def end_right(store: Store, scene: Scene) -> None:
 
 
 def take_other(store: Store, scene: Scene) -> None:
-    put(store, scene, "host", target(scene, "other", "right", generation=1))
+    put(store, scene, "host", target(scene, "other", "right", generation=0))
 
 
 def create_tree(store: Store, scene: Scene) -> None:
