@@ -13,12 +13,13 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from tests.fixtures.environments import make_environment
 
 from ..wsgi_client import Answer
 
@@ -62,11 +63,9 @@ def environment() -> Path:
 
 
 def _make(directory: Path) -> None:
-    venv.create(directory, clear=True, with_pip=True)
     # The texts of schema errors are jsonschema's and change with its version.
     same = [f"{name}=={importlib.metadata.version(name)}" for name in ("jsonschema", "WebOb")]
-    install = [str(directory / "bin" / "python"), "-m", "pip", "install", "-q", PACKAGE, *same]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    done = make_environment(directory, PACKAGE, *same)
     if done.returncode:
         # pytest shows the first line of a reason only
         said = " ".join(done.stderr.split())[-500:]
