@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Engine
 
+from placement_server.store.errors import StoreUnavailable
 from placement_server.store.tables import metadata
+from placement_server.store.transactions import retry
 
 
 def vacuum(engine: Engine) -> list[str]:
@@ -13,21 +17,27 @@ def vacuum(engine: Engine) -> list[str]:
     On SQLite writers wait until it is done.
 
     :returns: the tables.
+    :raises StoreUnavailable: the database did not do it, or not for all tables.
     """
     tables = sorted(metadata.tables)
-    if engine.dialect.name == "sqlite":
-        # SQLAlchemy's connections of this engine begin a transaction, in which it is refused
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute("VACUUM")
-        finally:
-            connection.close()
-        return tables
-    if engine.dialect.name == "postgresql":
-        statement = f"VACUUM (ANALYZE) {', '.join(tables)}"
-    else:
-        statement = f"OPTIMIZE TABLE {', '.join(tables)}"
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as autocommit:
-        # MySQL answers with rows
-        autocommit.exec_driver_sql(statement).close()
+    family = engine.dialect.name
+    statement = {
+        "sqlite": "VACUUM",
+        "postgresql": f"VACUUM (ANALYZE) {', '.join(tables)}",
+    }.get(family, f"OPTIMIZE TABLE {', '.join(tables)}")
+    # none of them is allowed in a transaction
+    options: dict[str, Any] = (
+        {"store_begin": None} if family == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+    )
+    doing = "giving room back"
+    with (
+        retry.translated(doing),
+        engine.connect().execution_options(**options) as connection,
+    ):
+        result = connection.exec_driver_sql(statement)
+        rows = result.all() if result.returns_rows else []
+    # MySQL answers with rows, its errors among them
+    errors = [f"{table}: {text}" for table, _, kind, text in rows if kind.lower() == "error"]
+    if errors:
+        raise StoreUnavailable(f"The database failed while {doing}: {'; '.join(errors)}")
     return tables

@@ -1,8 +1,8 @@
 """References to a name or a provider, written beside the end of what they refer to.
 
 A row that refers to something that is gone is what ``placement-manage audit`` finds and nobody can
-mend. Projects, users, consumer types and aggregates are never removed, so of those only the first
-use by two at once is of interest.
+mend. Projects, users, consumer types and aggregates are removed by ``placement-manage prune``
+alone, a day after it found them out of use.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import audit, resource_classes
+from placement_server.store import audit, resource_classes, unused
 from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import NotFound, StoreUnavailable
 from placement_server.store.providers import aggregates, inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from placement_server.store.tables import consumer_types, placement_aggregates, projects, users
 from placement_server.store.tables import resource_classes as table
 from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
@@ -36,10 +37,12 @@ def new_name() -> str:
 def scene(store: Store) -> Scene:
     """Two hosts without anything, a host that has ``stocked`` 4, and names that nobody uses.
 
-    ``fresh`` names and labels are not there yet.
+    ``fresh`` names and labels are not there yet; ``idle`` ones were found out of use long ago.
     """
     names = {role: new_name() for role in ("class", "stocked", "trait")}
-    names |= {role: new_name() for role in ("fresh class", "fresh type")}
+    names |= {role: new_name() for role in ("fresh class", "fresh type", "idle type")}
+    names |= {role: new_uuid() for role in ("idle owner", "idle aggregate")}
+    store.write(add_idle_names, names)
     store.write(resource_classes.create, names["class"])
     store.write(resource_classes.create, names["stocked"])
     store.write(traits.ensure, names["trait"])
@@ -52,6 +55,20 @@ def scene(store: Store) -> Scene:
         "fresh owner": new_uuid(),
         "fresh aggregate": new_uuid(),
     }
+
+
+def add_idle_names(tx: WriteTransaction, names: Scene) -> None:
+    long_ago = {
+        "created_at": tx.now - 3 * unused.MARKED_FOR,
+        "updated_at": tx.now - 2 * unused.MARKED_FOR,
+    }
+    for column, role in (
+        (projects.c.external_id, "idle owner"),
+        (users.c.external_id, "idle owner"),
+        (consumer_types.c.name, "idle type"),
+        (placement_aggregates.c.uuid, "idle aggregate"),
+    ):
+        tx.execute(sa.insert(column.table).values({column.name: names[role], **long_ago}))
 
 
 def look(store: Store, scene: Scene) -> object:
@@ -126,15 +143,15 @@ def claim(store: Store, scene: Scene) -> None:
     store.write(allocations.write, [set_of(scene["consumer"], amounts, None)])
 
 
-def claim_of_a_new_owner(consumer: str) -> Action:
+def claim_of_an_owner(kind: str, consumer: str) -> Action:
     def action(store: Store, scene: Scene) -> None:
         write = set_of(
             scene[consumer],
             {scene["stock"]: {scene["stocked"]: 1}},
             None,
-            project=scene["fresh owner"],
-            user=scene["fresh owner"],
-            consumer_type=scene["fresh type"],
+            project=scene[f"{kind} owner"],
+            user=scene[f"{kind} owner"],
+            consumer_type=scene[f"{kind} type"],
         )
         store.write(allocations.write, [write])
 
@@ -169,9 +186,17 @@ def set_trait(store: Store, scene: Scene) -> None:
     store.write(traits.replace_of_provider, scene["host"], [scene["trait"]], generation=0)
 
 
-def set_aggregate(role: str, generation: int | None) -> Action:
+def prune(*tables: str) -> Action:
+    def action(store: Store, _scene: Scene) -> None:
+        for name in tables:
+            store.write(unused.prune, name)
+
+    return action
+
+
+def set_aggregate(role: str, generation: int | None, *, kind: str = "fresh") -> Action:
     def action(store: Store, scene: Scene) -> None:
-        label = scene["fresh aggregate"]
+        label = scene[f"{kind} aggregate"]
         store.write(aggregates.replace, scene[role], [label], generation=generation)
 
     return action
@@ -215,8 +240,20 @@ PAIRS: dict[str, tuple[Action, Action]] = {
         set_aggregate("other", 0),
     ),
     "two first uses of one project, user and type": (
-        claim_of_a_new_owner("consumer"),
-        claim_of_a_new_owner("second consumer"),
+        claim_of_an_owner("fresh", "consumer"),
+        claim_of_an_owner("fresh", "second consumer"),
+    ),
+    "two claims of one owner who is out of use": (
+        claim_of_an_owner("idle", "consumer"),
+        claim_of_an_owner("idle", "second consumer"),
+    ),
+    "a claim of an owner who is out of use and a prune": (
+        claim_of_an_owner("idle", "consumer"),
+        prune("projects", "users", "consumer_types"),
+    ),
+    "an aggregate that is out of use and a prune": (
+        set_aggregate("host", 0, kind="idle"),
+        prune("placement_aggregates"),
     ),
     "a move below a provider and its end": (move_below_host, end_provider("host")),
     "a new inventory and the end of its provider": (add_inventory, end_provider("host")),

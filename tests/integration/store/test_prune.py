@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.cmd import manage
-from placement_server.store import unused
+from placement_server.store import unused, vacuum
 from placement_server.store.allocations import allocations
-from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.errors import ConcurrentUpdate, StoreUnavailable
 from placement_server.store.providers import aggregates, traits
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.store import Store
@@ -130,6 +130,37 @@ def test_old_change_records_go_and_the_room_is_given_back(
     assert f"change records: {before - 1} deleted" in printed
     assert "vacuumed: allocations, changes," in printed
     assert len(column(store, changes.c.id)) == 1
+
+
+LOCK_FOR_NO_TIME = {
+    "sqlite": "PRAGMA busy_timeout = 0",
+    "postgresql": "SET lock_timeout = 1",
+    "mysql": "SET SESSION lock_wait_timeout = 0",
+}
+LOCK = {
+    "sqlite": "DELETE FROM allocations",
+    "postgresql": "LOCK TABLE allocations",
+    "mysql": "SELECT * FROM allocations",
+}
+
+
+def test_room_that_the_database_does_not_give_back_is_an_error(store: Store) -> None:
+    family = store.engine.dialect.name
+    hasty = Store.open(store.url, options=OPTIONS)
+
+    @sa.event.listens_for(hasty.engine, "connect")
+    def on_connect(dbapi_connection: Any, _record: object) -> None:
+        cursor = dbapi_connection.cursor()
+        cursor.execute(LOCK_FOR_NO_TIME[family])
+        cursor.close()
+        dbapi_connection.commit()
+
+    hasty.engine.dispose()
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql(LOCK[family])
+        with pytest.raises(StoreUnavailable, match="giving room back"):
+            vacuum.vacuum(hasty.engine)
+    hasty.close()
 
 
 def test_traits_that_nobody_has_are_only_named(store: Store, run: Run) -> None:
