@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ARRAY, Boolean, ColumnElement, any_, bindparam
+from sqlalchemy import ARRAY, Boolean, ColumnElement, String, any_, bindparam
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -18,6 +18,11 @@ class _Among(FunctionElement[bool]):
     name = "among"
     type = Boolean()
     inherit_cache = True
+
+    def self_group(self, against: object = None) -> _Among:
+        del against
+        # SQLAlchemy would compare it with 1 where there are no booleans: no index serves that.
+        return self
 
 
 def among(column: ColumnElement[Any], parameter: str) -> ColumnElement[bool]:
@@ -37,5 +42,7 @@ def _in_a_list(element: _Among, compiler: SQLCompiler, **arguments: Any) -> str:
 @compiles(_Among, "postgresql")
 def _in_an_array(element: _Among, compiler: SQLCompiler, **arguments: Any) -> str:
     column, values = element.clauses
-    array = bindparam(values.key, type_=ARRAY(column.type, dimensions=1))
+    # Without the length of the column, to which the cast would cut longer values.
+    item_type = String() if isinstance(column.type, String) else column.type
+    array = bindparam(values.key, type_=ARRAY(item_type, dimensions=1))
     return compiler.process(column == any_(array), **arguments)
