@@ -95,7 +95,7 @@ def received(environ: dict[str, Any], most: int) -> Iterator[Any]:
         _discard(source)
         yield io.BytesIO()
     elif announced or environ.get("HTTP_TRANSFER_ENCODING"):
-        with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as body:
+        with _spooled_file() as body:
             while body.tell() <= most and (piece := source.read(_PIECE)):
                 _keep(body, piece, source)
             if body.tell() > most:
@@ -106,9 +106,22 @@ def received(environ: dict[str, Any], most: int) -> Iterator[Any]:
         yield io.BytesIO()
 
 
+@contextlib.contextmanager
+def _spooled_file() -> Iterator[Any]:
+    file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+    try:
+        yield file
+    finally:
+        # It tries again to write what could not be written, and is closed in any case.
+        with contextlib.suppress(OSError):
+            file.close()
+
+
 def _keep(body: Any, piece: bytes, source: Any) -> None:
     try:
         body.write(piece)
+        # What is left in a buffer would fail later, when the file is read.
+        body.flush()
     except OSError as error:
         LOG.error(
             "A request body of more than %d bytes could not be kept in a temporary file: %s. Make "
