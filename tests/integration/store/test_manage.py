@@ -117,7 +117,7 @@ def test_usage_errors_have_the_exit_status_that_scripts_know(
 ) -> None:
     configuration = configured("sqlite://")
     assert manage.main(configuration) == 1
-    assert "{db,audit}" in capsys.readouterr().out
+    assert "{db,audit,prune}" in capsys.readouterr().out
     assert manage.main([*configuration, "db"]) == 0
     assert "online_data_migrations" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
