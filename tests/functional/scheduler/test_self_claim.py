@@ -34,10 +34,10 @@ def test_a_flavor_is_allocated_on_the_root_once_and_not_beyond_what_there_is(wor
         needs = {"VCPU": 3, "DISK_GB": 5}
         return ClaimRequest(instance, needs=needs, project="p", user="u")
 
-    assert claims.allocate(needing(first), tree, root).held == {root: {"VCPU": 3}}
+    assert claims.allocate(needing(first), tree, root).amounts == {root: {"VCPU": 3}}
     assert world.held(first) == {"a": {"VCPU": 3}}
     assert world.type_of(first) == "INSTANCE"
-    assert claims.allocate(needing(first), tree, root).held == {root: {"VCPU": 3}}
+    assert claims.allocate(needing(first), tree, root).amounts == {root: {"VCPU": 3}}
     with pytest.raises(ComputeResourcesUnavailable, match="not enough for"):
         claims.allocate(needing(second), tree, root)
     assert world.used() == {"a": {"VCPU": 3}}
