@@ -179,7 +179,10 @@ class Search:
     def with_disabled_target(self, causes: Causes, target: Target) -> Causes:
         """Return causes that name the one host that a request is for, where it is disabled."""
         root = target.root
-        if root is None or COMPUTE_STATUS_DISABLED not in self._placement.tree(root).get(root, ()):
+        if root is None:
+            return causes
+        disabled = [("in_tree", root), ("required", COMPUTE_STATUS_DISABLED)]
+        if root not in self._placement.matching_providers(disabled):
             return causes
         announced, _ = self._announcement(root)
         reason = str(announced.attributes.get("disabled_reason") or "") if announced else ""

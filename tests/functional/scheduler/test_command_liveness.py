@@ -14,13 +14,16 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler import main as command
+from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.bus.rpc import SchedulerService
+from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.functional.scheduler.conftest import Cloud, Command
+from tests.functional.scheduler.schedulers import scheduler
 
 UNKNOWN = "It is unknown which hosts are alive"
 
@@ -140,6 +143,18 @@ def test_a_disabled_host_that_is_named_is_refused_with_the_reason_of_its_operato
         assert command.main(["--config-file", str(on_bus), word, *asked]) == 1
         output = capsys.readouterr()
         assert f"Host p-{host} is disabled (new power supply): enable" in output.out + output.err
+
+
+def test_whether_a_named_host_is_disabled_takes_one_request_whatever_its_tree(
+    cloud: Cloud, config: Path
+) -> None:
+    host = cloud.provider({"VCPU": 4}, COMPUTE_STATUS_DISABLED)
+    cloud.provider({cloud.mark: 1}, parent=host)
+    claiming, transport = scheduler(config)
+    asked = spec_of(ClaimWords(["VCPU=1"], host=f"p-{host}", project="p", user="u"))
+    with pytest.raises(NoValidHost, match="is disabled"):
+        claiming.select_destinations(asked, [str(uuid.uuid4())])
+    assert not [request for request in transport.requests if request.endswith("/traits")]
 
 
 def test_without_a_bus_a_claim_reports_once_that_liveness_is_unknown_and_is_made(
