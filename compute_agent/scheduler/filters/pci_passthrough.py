@@ -67,11 +67,11 @@ def _with_near_devices(
     hosts: Sequence[HostState], spec: RequestSpec, aliases: Mapping[str, PciAlias]
 ) -> Iterator[HostState]:
     for host in hosts:
-        remaining_pools = tuple(
+        near_candidates = tuple(
             candidate for candidate in host.candidates if _is_near(candidate, host, spec, aliases)
         )
-        if remaining_pools or not host.candidates:
-            yield replace(host, candidates=remaining_pools)
+        if near_candidates or not host.candidates:
+            yield replace(host, candidates=near_candidates)
 
 
 def _is_near(
