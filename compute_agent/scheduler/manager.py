@@ -292,10 +292,14 @@ class Scheduler:
         self, members: GroupMembers, instance: str, offer: Offer, claims: Claims
     ) -> frozenset[str]:
         """Return the members of the server group for which a claim was taken back, if any."""
+        undo = claims.undo()
+        if undo is None:
+            return frozenset()
         host, candidate = offer
         crowded = crowded_hosts(members, {instance: host})
-        if not crowded or not claims.take_back(instance, candidate):
+        if not crowded:
             return frozenset()
+        undo(instance, candidate)
         return crowded[0].others
 
     def _lost_to_the_group(

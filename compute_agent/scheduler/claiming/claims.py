@@ -22,6 +22,8 @@ LOG = logging.getLogger(__name__)
 AT_ONCE: Final = 8
 """Candidates in the first request of a claim with alternatives: one of them nearly always fits."""
 
+Undo = Callable[[str, Candidate], None]
+
 
 class Claims(Protocol):
     """What makes the claims of one request.
@@ -49,10 +51,10 @@ class Claims(Protocol):
         :raises AllocationUpdateFailed: the instance holds something that is not to be touched.
         """
 
-    def take_back(self, instance: str, candidate: Candidate) -> bool:
-        """Undo a claim that was carried out, so that another can be made.
+    def undo(self) -> Undo | None:
+        """Return what undoes a claim that was carried out, so that another can be made.
 
-        :returns: False where that cannot be done, and the claim stays.
+        `None` where that cannot be done, and the claim stays.
         """
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
@@ -106,10 +108,9 @@ class NewClaims:
         )
         return answer_about_one(refusal)
 
-    def take_back(self, instance: str, candidate: Candidate) -> bool:
+    def undo(self) -> Undo:
         """See `Claims`; what placement fails to take back now is in the journal."""
-        self._give_back.all_of({instance: [candidate]})
-        return True
+        return lambda instance, candidate: self._give_back.all_of({instance: [candidate]})
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """See `Claims`."""
@@ -153,9 +154,9 @@ class ClaimsOnceAllAgentsExpectThem:
             return answer_about_one(None)
         return self._claims.claim(instance, candidates, spec, microversion)
 
-    def take_back(self, instance: str, candidate: Candidate) -> bool:
+    def undo(self) -> Undo | None:
         """See `Claims`."""
-        return not self._agents_claim() and self._claims.take_back(instance, candidate)
+        return None if self._agents_claim() else self._claims.undo()
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """See `Claims`; what agents claim is not claimed before this request has ended."""

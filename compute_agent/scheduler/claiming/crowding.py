@@ -32,18 +32,17 @@ def crowded_hosts(
 
     Who claims later sees the earlier claim, so one of two requests always gives way. Where each
     sees the other, both would. So the one with the smallest uuid on these hosts stays, and looks
-    again until the other has given way; one that does not has claimed before, and stays itself.
+    again until the others have given way, or a smaller one comes; one that does not give way has
+    claimed before, and stays itself.
 
     :param claimed_hosts: by instance; their claims are carried out.
     """
-    first_look = _looked_at(members, claimed_hosts)
-    if not first_look:
+    if not _looked_at(members, claimed_hosts):
         return []
     # One that claims between the looks at two hosts is not seen on the first of them.
     crowded = _looked_at(members, claimed_hosts)
-    pauses = () if _comes_later(members, [*first_look, *crowded]) else PAUSES
-    for pause in pauses:
-        if not crowded:
+    for pause in PAUSES:
+        if not crowded or _comes_later(members, crowded):
             break
         wait(pause)
         crowded = _looked_at(members, claimed_hosts)

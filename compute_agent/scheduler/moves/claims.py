@@ -125,9 +125,8 @@ class MoveClaims:
             )
         return answer_about_one(self._progress.write(wanted_holdings))
 
-    def take_back(self, instance: str, candidate: Candidate) -> bool:  # noqa: ARG002 - as `Claims`
+    def undo(self) -> None:
         """See `Claims`: only the move can undo what it did to several consumers."""
-        return False
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Leave it to the move, which knows what its consumers held before."""

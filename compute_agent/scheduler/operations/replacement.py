@@ -62,9 +62,8 @@ class ReplacingClaims:
         )
         return answer_about_one(self._placement.exchange({instance: wanted_holding}))
 
-    def take_back(self, instance: str, candidate: Candidate) -> bool:  # noqa: ARG002 - as `Claims`
+    def undo(self) -> None:
         """See `Claims`: what the instance held before is gone."""
-        return False
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Leave the instance what it holds: a replacement was made whole or not at all."""

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from compute_agent.request.spec import InstanceGroup, RequestSpec
+from compute_agent.scheduler.claiming.crowding import crowded_hosts
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.operations.replacement import ReplacingClaims
+from compute_agent.scheduler.placement import Holding
+from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.server_groups import GroupMembers
 from tests.unit.scheduler.bank import Bank
 
 from .clouds import ONE, chosen, flat_hosts, scheduler_on
@@ -148,6 +153,46 @@ def test_of_two_requests_for_several_members_that_race_for_the_last_hosts_one_ge
         with pytest.raises(NoValidHost, match="claimed there at the same time"):
             chosen(scheduler_on(bank, journal), asked, "i1", "i2")
         assert set(bank.held) == set(others)
+
+
+def test_a_claim_that_waits_for_another_gives_way_at_once_to_a_smaller_one_that_comes_meanwhile(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9)
+    group = InstanceGroup("anti-affinity", members=frozenset({"i1", "i2", "i3"}))
+    asked = replace(ONE, instance_group=group)
+    on_a: dict[str, dict[str, int]] = {"a": {"VCPU": 1}}
+    [host] = Search(bank, SearchOptions()).find(asked).hosts
+    bank.held |= {"i2": on_a, "i3": on_a}
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        bank.held["i1"] = on_a
+
+    members = GroupMembers(bank, asked, enforced=True)
+    [crowded] = crowded_hosts(members, {"i2": host}, wait)
+    assert crowded.others == {"i1", "i3"}
+    # it waits for this one to be gone, but not for longer than this one would wait
+    assert len(waits) == 1
+
+
+def test_a_replaced_claim_is_not_looked_at_again_as_it_cannot_be_taken_back(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    look, looks = bank.consumers_on, list[str]()
+
+    def be_looked_at(
+        root: str, providers: Collection[str], consumers: Collection[str]
+    ) -> frozenset[str]:
+        looks.append(root)
+        return look(root, providers, consumers)
+
+    bank.consumers_on = be_looked_at  # type: ignore[method-assign]
+    group = racing_group(bank)
+    bank.after_claim = lambda _: looks.clear()
+    replacing = ReplacingClaims(bank, Holding({}, {}))
+    [[selection]] = scheduler_on(bank, journal).select_destinations(group, ["i1"], claims=replacing)
+    assert (selection.compute_node_uuid, looks) == ("a", [])
 
 
 def test_a_host_whose_filter_does_not_run_may_have_many_members(journal: Path) -> None:
