@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import psutil
 
@@ -18,14 +19,11 @@ def limited(processes: Sequence[psutil.Process], resource: int, least: int) -> I
     """Give each process no more than it has, and a little; in the end what it had before."""
     before = {}
     for process in processes:
+        has = amount(process, resource)
         with contextlib.suppress(psutil.NoSuchProcess):
-            has = (
-                process.memory_info().vms
-                if resource == psutil.RLIMIT_AS
-                else max(descriptor(process)) + 1
-            )
-            before[process] = process.rlimit(resource)
-            process.rlimit(resource, (has + least, before[process][1]))
+            if has is not None:
+                before[process] = process.rlimit(resource)
+                process.rlimit(resource, (has + least, before[process][1]))
     try:
         yield
     finally:
@@ -34,11 +32,17 @@ def limited(processes: Sequence[psutil.Process], resource: int, least: int) -> I
                 process.rlimit(resource, limits)
 
 
-def descriptor(process: psutil.Process) -> list[int]:
-    """Return the numbers of the descriptors of a process."""
-    from os import listdir
-
-    return [int(name) for name in listdir(f"/proc/{process.pid}/fd")]
+def amount(process: psutil.Process, resource: int) -> int | None:
+    """Return how much a process has of what is limited; None for one that has ended."""
+    if resource == psutil.RLIMIT_AS:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return process.memory_info().vms or None
+        return None
+    try:
+        numbers = [int(path.name) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
+    except OSError:
+        return None
+    return max(numbers) + 1 if numbers else None
 
 
 class NoDescriptors(Fault):
