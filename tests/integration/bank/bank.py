@@ -38,8 +38,8 @@ from tests.integration.nemesis.stage import Fault, Stage, number_of, schedule
 
 _STUCK = 120.0
 """Seconds without one acknowledged write after which nothing is believed to move any more."""
-_MEBIBYTES = 1000
-"""Room for a database, or three of them, and what they write in an hour."""
+_DATABASE_MIB = 1000
+"""Room for a database and what it writes in an hour."""
 _TOP = Path(__file__).resolve().parents[3]
 
 
@@ -168,7 +168,7 @@ def run(
         environment: dict[str, str] = {}
         home = directory / "database"
         if equipment.small_disks:
-            disk = SmallDisk(home, _MEBIBYTES)
+            disk = SmallDisk(home, _DATABASE_MIB)
             stack.callback(disk.unmount)
             temporary = SmallDisk(directory / "temporary", 4)
             stack.callback(temporary.unmount)

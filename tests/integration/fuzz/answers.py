@@ -10,6 +10,7 @@ from typing import Final
 
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3}) [ -~]*")
 _FIELD: Final = re.compile(rb"([!-9;-~]+): ?([ -~\t]*)")
+_SIZE: Final = re.compile(rb"[0-9A-Fa-f]+")
 _DEFECTS: Final = frozenset({500, 502, 504})
 
 
@@ -56,7 +57,11 @@ def _body(fields: dict[bytes, bytes], rest: bytes) -> tuple[bytes, bytes]:
         body = b""
         while True:
             size, _, rest = rest.partition(b"\r\n")
+            if not _SIZE.fullmatch(size):
+                raise Malformed(f"not the size of a chunk: {size[:300]!r}")
             number = int(size, 16)
+            if rest[number : number + 2] != b"\r\n":
+                raise Malformed(f"a chunk of {number} bytes does not end: {rest[-300:]!r}")
             body, rest = body + rest[:number], rest[number + 2 :]
             if not number:
                 return body, rest

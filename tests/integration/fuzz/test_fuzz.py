@@ -61,8 +61,24 @@ def test_a_defect_of_an_answer_is_found(status: int, kind: bytes, body: bytes) -
     assert defect(right, html_is_asked_for=False) is None
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def test_an_answer_in_chunks_is_read_to_its_end() -> None:
+    first, second = answers(2 * (CHUNKED + b"5\r\nbytes\r\n0\r\n\r\n"))
+    assert first.body == second.body == b"bytes"
+
+
 @pytest.mark.parametrize(
-    "received", [b"<html>", b"HTTP/1.1 200 OK\r\n", HEAD % (200, 9, b"text/plain") + b"short"]
+    "received",
+    [
+        b"<html>",
+        b"HTTP/1.1 200 OK\r\n",
+        HEAD % (200, 9, b"text/plain") + b"short",
+        CHUNKED,
+        CHUNKED + b"9\r\nshort",
+        CHUNKED + b"5\r\nbytes\r\n",
+    ],
 )
 def test_bytes_that_are_not_answers_are_found(received: bytes) -> None:
     with pytest.raises(Malformed):

@@ -167,8 +167,3 @@ class StopStandby(Fault):
 
 
 PROMOTIONS: tuple[Fault, ...] = (Promote(), StopStandby())
-
-
-def postgresql_pair(directory: Path) -> Pair:
-    """Return a pair whose commits are confirmed when both have them."""
-    return Pair(directory)
