@@ -84,7 +84,7 @@ def test_a_worker_that_could_not_accept_a_connection_accepts_it_later(served: Se
 
 
 FAILS_TO_LOAD = """
-import pathlib, sys
+import os, pathlib, sys
 from placement_server.cmd import serve
 
 exhausted, load = pathlib.Path(sys.argv[-1]).with_name("exhausted"), serve._application
@@ -92,7 +92,9 @@ exhausted, load = pathlib.Path(sys.argv[-1]).with_name("exhausted"), serve._appl
 def application(*arguments):
     if exhausted.exists():
         raise OSError(24, "Too many open files")
-    return load(*arguments)
+    loaded = load(*arguments)
+    print(f"loaded by {os.getpid()}.", flush=True)
+    return loaded
 
 serve._application = application
 serve.main()
@@ -104,9 +106,16 @@ def test_a_worker_that_cannot_start_in_the_place_of_another_leaves_the_others(
 ) -> None:
     server = Served(tmp_path, "--workers", "2", program=FAILS_TO_LOAD)
     exhausted = tmp_path / "exhausted"
-    exhausted.touch()
     parent = psutil.Process(server.process.pid)
-    killed = parent.children()[0]
+
+    def first_workers() -> list[psutil.Process]:
+        workers = parent.children()
+        # one of the first that cannot start ends the server
+        loaded = [worker for worker in workers if f"loaded by {worker.pid}." in server.output]
+        return loaded if len(loaded) == 2 else []
+
+    killed = eventually(first_workers, "two workers that have loaded")[0]
+    exhausted.touch()
     killed.kill()
     eventually(lambda: server.output.count("cannot start") > 1, "a second try")
     assert server.exchange(GET).startswith(b"HTTP/1.1 200")
