@@ -15,7 +15,7 @@ from typing import IO
 from tests.fixtures import programs
 
 _LISTENING = re.compile(r"placement-server: listening on (\S+)")
-_START_SECONDS = 60
+_START_SECONDS = 120
 _STOP_SECONDS = 40
 
 
