@@ -78,9 +78,8 @@ class Store:
         self._engines = engines
         self._clock = clock
         self._known_owners = KnownOwners()
-        self._broken_connections = 0
         for engine in self.all_engines():
-            event.listen(engine, "invalidate", self._note_broken)
+            event.listen(engine, "invalidate", self._forget_owners)
         self._stretch: int | None = None
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
         # In memory there is one connection only, which readers share too.
@@ -124,17 +123,8 @@ class Store:
             raise
         return store
 
-    @property
-    def broken_connections(self) -> int:
-        """The number of connections that broke so far.
-
-        Behind the next one may be another database: a standby that took over may lack the last
-        writes, so what was read before is to be read again.
-        """
-        return self._broken_connections
-
-    def _note_broken(self, _connection: object, _record: object, _error: object) -> None:
-        self._broken_connections += 1
+    def _forget_owners(self, _connection: object, _record: object, _error: object) -> None:
+        """Forget cached ids when a connection breaks: a standby may take over that lacks them."""
         self._known_owners.forget()
 
     def all_engines(self) -> tuple[Engine, ...]:
@@ -204,10 +194,10 @@ class Store:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """Run ``function``, which executes one statement and no more.
+        """Run ``function``, whose statements need not see the same moment.
 
-        A statement by itself is of one moment, so PostgreSQL and SQLite need no BEGIN and COMMIT:
-        one round trip instead of three.
+        Nearly always it is one statement, which by itself is of one moment, so PostgreSQL and
+        SQLite need no BEGIN and COMMIT: one round trip instead of three.
 
         :raises StoreUnavailable: the database failed.
         """

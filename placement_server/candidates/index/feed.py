@@ -10,15 +10,17 @@ Ids of records are assigned before transactions commit, so a lower one may appea
 until they appear, or have been missing for
 :data:`~placement_server.store.changes.changes.AWAITED_FOR`; writers ensure that nothing they
 acknowledged is overlooked then. Old records are pruned from the low end, so when the record
-``last`` is gone, others after it may be gone as well, and everything is read again. So it is after
-a connection broke: a standby that took over may lack what was seen before.
+``last`` is gone, others after it may be gone as well, and everything is read again. So it is where
+a database lacks a write that was seen: a standby that took over without the last writes, or a
+restored backup. The record ``last`` shows it each time, those seen before it are looked up when a
+connection is new.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from placement_server import metrics
@@ -30,7 +32,8 @@ from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import Position
-from placement_server.store.changes.lineage import Totals
+from placement_server.store.changes.lineage import Mark, Totals
+from placement_server.store.changes.seen import MOST_SEEN, SeenChanges
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -70,23 +73,25 @@ _READ_SECONDS = {
 class Everything:
     """All trees, as of one moment.
 
-    :ivar broken_connections: how many there had been.
+    :ivar marks: the newest change records.
     """
 
     position: Position
     names: NameRows
     tables: WholeTables
-    broken_connections: int
+    marks: Sequence[Mark]
 
 
 @dataclass(frozen=True, slots=True)
 class News:
     """Changes up to one moment; None for a tree that no longer exists.
 
+    :param records: the change records that are new.
     :param restructured: the ids of the roots of trees of which more than the use changed.
     """
 
     position: Position
+    records: Sequence[ChangeRow] = ()
     names: NameRows | None = None
     trees: Mapping[int, TreeRows | None] = field(default_factory=dict)
     restructured: Collection[int] = ()
@@ -118,7 +123,7 @@ class Feed:
         self._lock = threading.Lock()
         self._writer: IndexWriter | None = None
         self._position = Position()
-        self._broken_connections = 0
+        self._seen = SeenChanges()
         self._rounds_begun = 0
         self._last_good_round = 0
         self._followed_at = clock()
@@ -194,7 +199,7 @@ class Feed:
             writer = self._writer or IndexWriter(read.names)
             writer.replace(read.names, tables.columns, tables.roots, tables.left_out)
             self._writer = writer
-            self._broken_connections = read.broken_connections
+            self._seen = SeenChanges(read.marks)
             LOG.info(
                 "Read all %d provider trees, up to change %d",
                 len(tables.roots),
@@ -202,6 +207,7 @@ class Feed:
             )
         else:
             assert self._writer is not None
+            self._seen.add(read.records)
             self.tree_tags.forget(read.restructured)
             if read.names is not None:
                 meanings = self._writer.index.names.meanings
@@ -213,7 +219,7 @@ class Feed:
         self._position = read.position
         self._followed_at = now
         if self._saved_file is not None:
-            self._saved_file.save_when_due(self._store, self._writer.index, self._position)
+            self._saved_file.save_when_due(self._writer.index, self._position, self._seen.marks)
         self._prune_now_and_then(now)
 
     def _begin_with_saved(self, now: float) -> None:
@@ -232,7 +238,8 @@ class Feed:
             self._saved_file.refuse(reason)
             return
         self._writer = writer
-        self._take(News(news.position), now)
+        self._seen = SeenChanges(saved.marks)
+        self._take(News(news.position, news.records), now)
         self._observe(news, began)
         LOG.info(
             "Read %d provider trees from %s, and from the database those that changed after "
@@ -268,8 +275,13 @@ class Feed:
         gaps = position.missing(_LISTED_GAPS)
         if writer is None or gaps is None:
             return None
-        rows, used = self._store.read_single(snapshot.news, position.last, gaps, _READ_AT_ONCE)
-        if len(rows) >= _READ_AT_ONCE or position.is_lost_in(rows) or self._must_reload(now):
+        if self._overslept(now):
+            return None
+        read = self._store.read_single(self._read_single, position.last, gaps)
+        if read is None:
+            return None
+        rows, used = read
+        if len(rows) >= _READ_AT_ONCE or self._is_lost_in(position, rows):
             return None
         rows = position.new_in(rows)
         if any(row.kind not in (USAGE, VOID) for row in rows):
@@ -277,23 +289,38 @@ class Feed:
         trees: dict[int, TreeRows | None] = {}
         for root_id in {row.root_id for row in rows if row.kind == USAGE}:
             tree, used_now = writer.tree(root_id), used.get(root_id, {})
-            if tree is None or _inventory_keys(tree) != used_now.keys():
+            if tree is None or tree.inventory_keys != used_now.keys():
                 return None
-            trees[root_id] = _with_usage(tree, used_now)
-        return News(position.after((row.id for row in rows), now, self._gap_seconds), trees=trees)
+            trees[root_id] = tree.with_usage(used_now)
+        reached = position.after((row.id for row in rows), now, self._gap_seconds)
+        return News(reached, rows, trees=trees)
 
-    def _must_reload(self, now: float) -> bool:
-        """Check whether changes since the last reading may have left no record.
+    def _read_single(
+        self, tx: ReadTransaction, last: int, gaps: list[int]
+    ) -> tuple[list[ChangeRow], snapshot.Usage] | None:
+        return snapshot.news(tx, last, gaps, _READ_AT_ONCE) if self._seen.are_in(tx) else None
 
-        A gap may have been filled and pruned, or another database may have taken over that lacks
-        the last writes.
-        """
-        overslept = bool(self._position.gaps) and now - self._followed_at > _LONGEST_SLEEP
-        return overslept or self._broken_connections != self._store.broken_connections
+    def _overslept(self, now: float) -> bool:
+        """Check whether a gap may have been filled and pruned since the last reading."""
+        return bool(self._position.gaps) and now - self._followed_at > _LONGEST_SLEEP
+
+    def _is_lost_in(self, position: Position, rows: Sequence[ChangeRow]) -> bool:
+        return position.is_lost_in(rows) or self._seen.contradict(rows)
+
+    @staticmethod
+    def _log_loss(position: Position) -> None:
+        LOG.info(
+            "Changes that were read before, up to %d, are gone: they have been pruned, or a "
+            "standby or a backup without them took over; reading all trees again",
+            position.last,
+        )
 
     def _read(self, tx: ReadTransaction, now: float) -> Everything | News:
         """Read the news. Changes nothing: the store may run it again."""
-        if self._writer is None or self._must_reload(now):
+        if self._writer is None or self._overslept(now):
+            return self._read_everything(tx, now)
+        if not self._seen.are_in(tx):
+            self._log_loss(self._position)
             return self._read_everything(tx, now)
         return self._read_after_position(tx, self._writer, self._position, now)
 
@@ -303,19 +330,19 @@ class Feed:
         gaps = position.missing(_LISTED_GAPS)
         start = position.last if gaps is not None else position.gaps[0].start
         rows = snapshot.changes_since(tx, start, gaps or [])
-        if position.is_lost_in(rows):
-            LOG.info("Change %d has been pruned; reading all trees again", position.last)
+        if self._is_lost_in(position, rows):
+            self._log_loss(position)
             return self._read_everything(tx, now)
         rows = position.new_in(rows)
         reached = position.after((row.id for row in rows), now, self._gap_seconds)
         return self._read_news(tx, writer, rows, reached, now) if rows else News(reached)
 
     def _read_everything(self, tx: ReadTransaction, now: float) -> Everything:
-        broken_connections = self._store.broken_connections
         # The first statement fixes the moment as of which all is read.
         ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
         position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
-        return Everything(position, snapshot.names(tx), whole_tables.read(tx), broken_connections)
+        marks = lineage.newest_marks(tx, position.last, MOST_SEEN)
+        return Everything(position, snapshot.names(tx), whole_tables.read(tx), marks)
 
     def _read_news(
         self,
@@ -336,14 +363,14 @@ class Feed:
         if len(structure) < len(kinds):
             for root, used in snapshot.usage(tx, kinds.keys() - structure).items():
                 tree = writer.tree(root)
-                if tree is None or _inventory_keys(tree) != used.keys():
+                if tree is None or tree.inventory_keys != used.keys():
                     structure.add(root)
                 else:
-                    trees[root] = _with_usage(tree, used)
+                    trees[root] = tree.with_usage(used)
         if structure:
             trees.update(snapshot.trees(tx, structure))
         names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
-        return News(reached, names, trees, structure)
+        return News(reached, rows, names, trees, structure)
 
     def _prune_now_and_then(self, now: float) -> None:
         if now - self._pruned_at < self._prune_seconds:
@@ -357,27 +384,3 @@ class Feed:
                 self._prune_seconds,
                 error,
             )
-
-
-def _inventory_keys(tree: TreeRows) -> set[tuple[int, int]]:
-    return {
-        (row.id, inventory.resource_class_id)
-        for row in tree.providers
-        for inventory in row.inventories
-    }
-
-
-def _with_usage(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows:
-    return TreeRows(
-        tree.root_id,
-        tuple(
-            replace(
-                row,
-                inventories=tuple(
-                    replace(inventory, used=used[row.id, inventory.resource_class_id])
-                    for inventory in row.inventories
-                ),
-            )
-            for row in tree.providers
-        ),
-    )

@@ -53,7 +53,7 @@ def newest_marks(tx: ReadTransaction, last: int, most: int) -> list[Mark]:
 
 
 def has_marks(tx: ReadTransaction, marks: Sequence[Mark]) -> bool:
-    """Check that a database has change records, and from the same writes.
+    """Check that a database has change records, given by ascending id, and from the same writes.
 
     A database that was restored from a backup, and has gone on since, has others under their ids.
     """
@@ -70,7 +70,9 @@ def totals(tx: ReadTransaction) -> Totals:
         select(count).select_from(resource_provider_traits),
         select(count).select_from(resource_provider_aggregates),
     )
-    return Totals(*(int(value or 0) for one in statements for value in tx.execute(one).one()))
+    return Totals(
+        *(int(value or 0) for statement in statements for value in tx.execute(statement).one())
+    )
 
 
 def _remainder(amount: ColumnElement[int]) -> ColumnElement[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -48,7 +48,7 @@ _USAGE = select(_P.root_provider_id, _P.id, _I.resource_class_id, _I.used).join_
 )
 _CLASS_NAMES = select(tables.resource_classes.c.id, tables.resource_classes.c.name)
 _TRAIT_NAMES = select(tables.traits.c.id, tables.traits.c.name)
-_CHANGES = select(_C.id, _C.root_provider_id, _C.kind)
+_CHANGES = select(_C.id, _C.root_provider_id, _C.kind, _C.write_id)
 _CHANGES_FROM = _CHANGES.where(_C.id >= bindparam("last"))
 _CHANGES_FROM_AND_IN = _CHANGES.where(
     or_(_C.id >= bindparam("last"), _C.id.in_(bindparam("gaps", expanding=True)))
@@ -61,16 +61,16 @@ _USAGE_OF_ROOTS = _USAGE.where(_P.root_provider_id.in_(_ROOTS))
 _INVENTORIES_OF = _INVENTORIES.where(_I.resource_provider_id.in_(_IDS))
 _TRAITS_OF = _TRAITS.where(_T.resource_provider_id.in_(_IDS))
 _AGGREGATES_OF = _AGGREGATES.where(_A.resource_provider_id.in_(_IDS))
-# Rows of two kinds in the same four columns. The gaps are not one more condition of the first
+# Rows of two kinds in the same five columns. The gaps are not one more condition of the first
 # part: to find them too, an ordered and limited scan would begin with the oldest row.
 _NEWS = (
-    "WITH news AS (SELECT id, root_provider_id, kind FROM (SELECT id, root_provider_id, kind "
-    "FROM changes WHERE id >= {mark} ORDER BY id LIMIT {limit}) AS newest{gaps}) "
-    "SELECT NULL AS provider_id, id, root_provider_id, kind FROM news UNION ALL {used}"
+    "WITH news AS (SELECT id, root_provider_id, kind, write_id FROM (SELECT id, root_provider_id, "
+    "kind, write_id FROM changes WHERE id >= {mark} ORDER BY id LIMIT {limit}) AS newest{gaps}) "
+    "SELECT NULL AS provider_id, id, root_provider_id, kind, write_id FROM news UNION ALL {used}"
 )
-_IN_GAPS = " UNION ALL SELECT id, root_provider_id, kind FROM changes WHERE id "
+_IN_GAPS = " UNION ALL SELECT id, root_provider_id, kind, write_id FROM changes WHERE id "
 _USED = (
-    "SELECT p.id, p.root_provider_id, inventories.resource_class_id, inventories.used "
+    "SELECT p.id, p.root_provider_id, inventories.resource_class_id, inventories.used, NULL "
     "FROM resource_providers p {inventories} WHERE p.root_provider_id {few}"
 )
 _USED_ROOTS = f"SELECT root_provider_id FROM news WHERE kind = {USAGE} AND id <> {{mark}}"
@@ -125,6 +125,31 @@ class TreeRows:
     root_id: int
     providers: tuple[ProviderRow, ...]
 
+    @property
+    def inventory_keys(self) -> set[tuple[int, int]]:
+        """The ids of provider and class of each inventory."""
+        return {
+            (row.id, inventory.resource_class_id)
+            for row in self.providers
+            for inventory in row.inventories
+        }
+
+    def with_usage(self, used: Mapping[tuple[int, int], int]) -> TreeRows:
+        """Return the tree with other used amounts."""
+        return TreeRows(
+            self.root_id,
+            tuple(
+                replace(
+                    row,
+                    inventories=tuple(
+                        replace(inventory, used=used[row.id, inventory.resource_class_id])
+                        for inventory in row.inventories
+                    ),
+                )
+                for row in self.providers
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NameRows:
@@ -136,11 +161,15 @@ class NameRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One change record: a tree was touched."""
+    """One change record: a tree was touched.
+
+    :ivar write_id: the random number of the write.
+    """
 
     id: int
     root_id: int
     kind: int
+    write_id: int
 
 
 def names(tx: ReadTransaction) -> NameRows:
@@ -231,11 +260,11 @@ def news(
         statement = _news_without_gaps(tx.batches, limit)
     changes: list[ChangeRow] = []
     used: Usage = defaultdict(dict)
-    for provider_id, first, second, third in plain.rows(
+    for provider_id, first, second, third, write_id in plain.rows(
         tx.connection, statement, (*parameters, last)
     ):
         if provider_id is None:
-            changes.append(ChangeRow(first, second, third))
+            changes.append(ChangeRow(first, second, third, write_id))
         else:
             used[first][provider_id, second] = third
     return changes, used

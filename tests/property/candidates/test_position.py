@@ -19,7 +19,7 @@ def test_gaps_as_ranges_are_gaps_one_by_one(rounds: list[tuple[frozenset[int], f
     last, since = 0, dict[int, float]()
     for ids, passed in rounds:
         now += passed
-        rows = [ChangeRow(number, 1, 0) for number in sorted(ids)]
+        rows = [ChangeRow(number, 1, 0, write_id=number) for number in sorted(ids)]
         new = {row.id for row in position.new_in(rows)}
         assert new == {number for number in ids if number > last or number in since}
         position = position.after(ids, now, SECONDS)

@@ -37,4 +37,4 @@ def test_a_leap_of_millions_of_ids_is_one_gap() -> None:
     position = Position(5).after([20_000_000], now=0.0, gap_seconds=60)
     assert position.gaps == (Gap(6, 20_000_000, 0.0),)
     assert position.missing(300) is None
-    assert position.new_in([ChangeRow(id=1_000, root_id=1, kind=0)])
+    assert position.new_in([ChangeRow(id=1_000, root_id=1, kind=0, write_id=1)])

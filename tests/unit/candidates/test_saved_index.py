@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -112,6 +113,19 @@ def test_a_file_that_others_may_write_is_refused(
     assert "-rw--w----" in caplog.text
 
 
+def test_a_link_is_not_followed(file: SavedFile, caplog: pytest.LogCaptureFixture) -> None:
+    file.path.symlink_to(file.path.rename(file.path.with_suffix(".moved")))
+    assert file.read(0.0) is None
+    assert str(file.path) in caplog.text
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = SavedFile(tmp_path)
+    os.mkfifo(file.path, 0o600)
+    assert file.read(0.0) is None
+    assert "not a regular file" in caplog.text
+
+
 def test_no_file_is_no_reason_for_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert SavedFile(tmp_path).read(0.0) is None
     assert not caplog.records
@@ -161,6 +175,21 @@ def test_a_writer_that_is_killed_before_the_file_is_replaced_leaves_the_old_file
     other = saved_of(writer_of(WORLD[2:]).index)
     assert killed(lambda: file.write(other)) == signal.SIGKILL
     assert file.path.read_bytes() == before
+
+
+def test_a_disk_without_room_keeps_the_old_file_and_gets_its_room_back(file: SavedFile) -> None:
+    other = saved_of(writer_of(WORLD[2:]).index)
+    before = file.path.read_bytes()
+
+    def write() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        with pytest.raises(OSError, match="File too large"):
+            file.write(other)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    assert killed(write) == signal.SIGUSR1
+    assert [path.read_bytes() for path in file.path.parent.iterdir()] == [before]
 
 
 class Site:
@@ -213,6 +242,39 @@ def test_a_worker_that_starts_reads_only_what_has_changed(
     assert begun == fresh
     assert "Read 1 provider trees from" in caplog.text
     assert "after change 2: 1" in caplog.text
+
+
+def test_a_file_is_written_by_one_worker_every_five_minutes(site: Site) -> None:
+    now = [1_000_000.0]
+    files = [SavedFile(site.directory, clock=lambda: now[0]) for _ in range(2)]
+    feeds = [Feed(site.store, saved_file=file) for file in files]
+
+    def is_written_by(number: int, after: float) -> bool:
+        now[0] += after
+        site.stock(int(now[0]) % 1000 + 1)
+        before = files[0].path.stat().st_mtime if files[0].path.exists() else None
+        feeds[number].index()
+        files[number].wait()
+        if before == files[0].path.stat().st_mtime:
+            return False
+        os.utime(files[0].path, (now[0], now[0]))
+        return True
+
+    assert is_written_by(0, 0)
+    assert not is_written_by(1, 200)
+    assert is_written_by(0, 101)
+    assert not is_written_by(1, 200)
+
+
+def test_a_search_needs_no_thread_that_saves(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    site.feed.index()
+    assert "could not be saved" in caplog.text
 
 
 def test_the_file_of_another_database_is_refused(

@@ -13,24 +13,22 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy
-from placement_server.store.changes import lineage
 from placement_server.store.changes.cursor import Position
-from placement_server.store.errors import StoreError
-from placement_server.store.store import Store
+from placement_server.store.changes.lineage import Mark
 
 LOG = logging.getLogger(__name__)
 
 #: Seconds after which a file is written again, if anything has changed.
 SAVED_EVERY: Final = 300.0
-#: Change records by which a file and a database know one another.
-_MARKS: Final = 100
+#: Seconds for which a file is new to all workers; one worker writes it again after SAVED_EVERY.
+_NEW_FOR: Final = 0.9 * SAVED_EVERY
 _PRIVATE: Final = 0o600
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -70,8 +68,12 @@ class SavedFile:
         )
 
     def _private_bytes(self) -> bytes:
-        with self.path.open("rb") as file:
+        # Not a link, and without a wait for a writer of a pipe: others may write the directory.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(self.path, flags), "rb") as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise UnusableCopy("it is not a regular file")
             if status.st_uid != os.geteuid() or status.st_mode & _OTHERS_MAY_WRITE:
                 mode = stat.filemode(status.st_mode)
                 raise UnusableCopy(
@@ -80,60 +82,65 @@ class SavedFile:
                 )
             return file.read()
 
-    def save_when_due(self, store: Store, index: Index, position: Position) -> None:
+    def save_when_due(self, index: Index, position: Position, marks: Sequence[Mark]) -> None:
         """Begin to write the file in a thread, when it is old and something has changed.
 
         :param position: up to where in the feed of changes the index is.
+        :param marks: the newest change records that were read with it.
         """
         now = self._clock()
         if (
             now - self._looked_at < SAVED_EVERY
-            or not position.last
+            or not marks
             or not index.complete
             or _place(position) == self._saved
         ):
             return
         self._looked_at = now
         self._thread = threading.Thread(
-            target=self._save, args=(store, index, position), name="saved-index", daemon=True
+            target=self._save, args=(index, position, marks), name="saved-index", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._thread = None
+            self._log_failure(error)
 
     def wait(self) -> None:
         """Wait until what :meth:`save_when_due` began is done."""
         if self._thread is not None:
             self._thread.join()
 
-    def _save(self, store: Store, index: Index, position: Position) -> None:
+    def _save(self, index: Index, position: Position, marks: Sequence[Mark]) -> None:
         try:
             with self._turn() as is_mine:
                 if is_mine and not self._is_new():
-                    marks = store.read(lineage.newest_marks, position.last, _MARKS)
-                    if marks and marks[-1].id == position.last:
-                        self.write(SavedIndex.of(index, position, marks))
-                        self._saved = _place(position)
-        except (OSError, StoreError) as error:
-            LOG.warning(
-                "The index could not be saved in %s, and this is tried again in %d s; until then "
-                "workers that start read more from the database: %s",
-                self.path,
-                SAVED_EVERY,
-                error,
-            )
+                    self.write(SavedIndex.of(index, position, marks))
+                    self._saved = _place(position)
+        except OSError as error:
+            self._log_failure(error)
+
+    def _log_failure(self, error: Exception) -> None:
+        LOG.warning(
+            "The index could not be saved in %s, and this is tried again in %d s; until then "
+            "workers that start read more from the database: %s",
+            self.path,
+            SAVED_EVERY,
+            error,
+        )
 
     def _is_new(self) -> bool:
         """Check whether another worker has written the file while this one was not looking."""
         try:
-            return 0 <= self._clock() - self.path.stat().st_mtime < SAVED_EVERY / 2
+            return 0 <= self._clock() - self.path.stat().st_mtime < _NEW_FOR
         except FileNotFoundError:
             return False
 
     @contextmanager
     def _turn(self) -> Iterator[bool]:
         """Take the turn to write, unless another worker has it."""
-        file = os.open(
-            self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _PRIVATE
-        )
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.open(self.path.with_suffix(".lock"), flags, _PRIVATE)
         try:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,12 +158,17 @@ class SavedFile:
         """
         new = self.path.with_suffix(".new")
         new.unlink(missing_ok=True)
-        with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE), "wb") as file:
-            for part in saved.encoded():
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
+        try:
+            with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE), "wb") as file:
+                for part in saved.encoded():
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError:
+            # The disk is full perhaps, and others need the room.
+            new.unlink(missing_ok=True)
+            raise
 
 
 def _place(position: Position) -> tuple[int, bool]:

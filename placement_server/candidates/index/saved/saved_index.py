@@ -49,8 +49,7 @@ class SavedIndex:
 
     :param roots: the slots of the roots, by ascending provider id.
     :param position: up to where in the feed of changes the trees are.
-    :param marks: change records of the database that they were read from, the last one that of
-        the position.
+    :param marks: the newest change records that were read with them.
     """
 
     columns: Columns
