@@ -270,16 +270,18 @@ class MariaDB(_Server):
         super().__init__(directory)
         path = f"{os.environ.get('PATH', '')}:/usr/sbin"
         user = pwd.getpwuid(os.geteuid()).pw_name
-        data = directory / "data"
+        data, temporary = directory / "data", directory / "tmp"
+        # a server that starts deletes the temporary tables that it finds, also those of another
+        temporary.mkdir()
         subprocess.run(
             [shutil.which("mariadb-install-db", path=path) or "", "--no-defaults",
-             f"--datadir={data}", f"--user={user}", "--auth-root-authentication-method=normal",
-             "--skip-test-db"],
+             f"--datadir={data}", f"--tmpdir={temporary}", f"--user={user}",
+             "--auth-root-authentication-method=normal", "--skip-test-db"],
             cwd=directory, check=True, capture_output=True,
         )  # fmt: skip
         self.command = [
             shutil.which("mariadbd", path=path) or "", "--no-defaults", f"--user={user}",
-            f"--datadir={data}", f"--socket={directory / 's.sock'}",
+            f"--datadir={data}", f"--tmpdir={temporary}", f"--socket={directory / 's.sock'}",
             f"--pid-file={directory / 'pid'}", "--bind-address=127.0.0.1", f"--port={self.port}",
             "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2",
             "--skip-log-bin", "--skip-name-resolve", "--max-connections=200",
