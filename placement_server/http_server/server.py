@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -149,7 +150,8 @@ def _metrics_directory(metrics_path: str) -> Iterator[None]:
     """Provide the directory in which the workers' metrics add up, if metrics are served.
 
     A worker that cannot start leaves this block as well, as it was forked inside of it: only the
-    process that made the directory removes it.
+    process that made the directory removes it. A signal that ends the server while the application
+    is loaded, before gunicorn handles it, removes it as well.
     """
     if not metrics_path:
         yield
@@ -158,6 +160,13 @@ def _metrics_directory(metrics_path: str) -> Iterator[None]:
     directory = tempfile.mkdtemp(prefix="placement-metrics-")
     # Before anything imports the metrics: see placement_server.metrics.
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        shutil.rmtree(directory, ignore_errors=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
     try:
         yield
     finally:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -160,3 +163,30 @@ def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Pat
         assert server.process.wait(timeout=10) == 0
         assert _rest(half) == b""
     assert server.stop() == 0
+
+
+ENDED_WHILE_LOADING = """
+import os, signal
+from placement_server.cmd import serve
+
+serve._preload = lambda: os.kill(os.getpid(), signal.SIGTERM)
+serve.main()
+"""
+
+
+def test_a_server_that_is_ended_while_it_loads_leaves_no_directory(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/placement.db"
+    (tmp_path / "placement.conf").write_text(
+        f"[placement_database]\nconnection = {database}\nsync_on_startup = true\n"
+        "[api]\nauth_strategy = noauth2\n[placement_server]\nmetrics_path = /metrics\n"
+    )
+    arguments = ["serve", "--port", "0", "--config-file", str(tmp_path / "placement.conf")]
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDED_WHILE_LOADING, *arguments],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
+    assert not list(tmp_path.glob("placement-metrics-*"))
