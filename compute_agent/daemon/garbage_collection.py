@@ -24,13 +24,18 @@ def paused() -> Iterator[None]:
         gc.enable()
 
 
-def spare_what_is_loaded() -> None:
-    """Leave what is loaded now to the end of the process, and look at new objects less often.
+def keep_what_is_loaded() -> None:
+    """Leave what is loaded now to the end of the process."""
+    gc.collect()
+    gc.freeze()
+
+
+def expect_large_answers() -> None:
+    """Look at new objects less often.
 
     An answer about candidates is hundreds of thousands of objects, none of them in a cycle. With
     Python's defaults a quarter of the time of such a request went into walking them again and
-    again, together with all modules.
+    again, together with all modules. What is in cycles stays for longer: a process that has small
+    answers only grows by this.
     """
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(YOUNG)

@@ -207,7 +207,7 @@ def _run(namespace: argparse.Namespace) -> int:
         KeystoneTransport.from_conf(conf).prepare()
         tracing.start(conf, PROGRAM)
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
-        garbage_collection.spare_what_is_loaded()
+        garbage_collection.keep_what_is_loaded()
         return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)

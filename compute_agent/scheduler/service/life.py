@@ -99,7 +99,8 @@ class SchedulerLife:
                     "[DEFAULT]transport_url and the broker",
                     BUS_SECONDS,
                 )
-            garbage_collection.spare_what_is_loaded()
+            garbage_collection.keep_what_is_loaded()
+            garbage_collection.expect_large_answers()
             if not self._stopped.is_set():
                 self._manager.ready(self._status())
             self._stopped.wait()
