@@ -32,7 +32,7 @@ from benchmarks.claims.clients import (
 )
 from benchmarks.floors.table import Row as Summary
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import create_database, ours, postgresql, published
+from benchmarks.parts.servers import create_database, ours, postgresql, postmaster_pid, published
 
 WORKERS = 2
 QUERY = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=100"
@@ -252,7 +252,7 @@ def measure(size: Size) -> dict[str, list[Outcome]]:
         directory = Path(name)
         directory.chmod(0o755)
         cluster = stack.enter_context(postgresql(directory / "postgresql"))
-        pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+        pid = postmaster_pid(directory / "postgresql")
         for label, (start, driver) in drivers.items():
             runs = RUNS if label == "ours" else 1
             with contextlib.ExitStack() as servers:

@@ -21,7 +21,7 @@ from benchmarks.claims.clients import Outcome, Target, claiming, make_provider, 
 from benchmarks.floors.recording import Statements, recorded_claims
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import cpu_seconds, ours, postgresql
+from benchmarks.parts.servers import cpu_seconds, ours, postgresql, postmaster_pid
 from benchmarks.reads.floor_server import CONSUMER
 
 _CLIENTS: Final = 8
@@ -58,7 +58,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
     ):
         directory = Path(name)
         directory.chmod(0o755)
-        pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+        pid = postmaster_pid(directory / "postgresql")
         connection = f"postgresql+psycopg:{cluster}/ours"
         with ours(directory / "ours", connection, _WORKERS) as server:
             target = Target(server, pid)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from benchmarks.claims.clients import OWNER
-from benchmarks.reads.floor_server import CONSUMER
+from benchmarks.reads.floor_server import CONSUMER, replaced
 from placement_server.direct import DirectSession, direct
 
 _HEADERS: Final = {"OpenStack-API-Version": "placement 1.39"}
@@ -42,7 +42,9 @@ def recorded_claims(
                 if query:
                     session.get(query, headers=_HEADERS).raise_for_status()
                 consumer = _claim(session, host, amounts)
-                recorded[-1] = [(text, _marked(values, consumer)) for text, values in recorded[-1]]
+                recorded[-1] = [
+                    (text, replaced(values, consumer, CONSUMER)) for text, values in recorded[-1]
+                ]
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", record)
     return recorded[1:]
@@ -57,12 +59,3 @@ def _claim(session: DirectSession, host: str, amounts: dict[str, int]) -> str:
     }
     session.put(f"/allocations/{consumer}", json=body, headers=_HEADERS).raise_for_status()
     return consumer
-
-
-def _marked(values: Any, consumer: str) -> Any:
-    """Replace the consumer by a mark, at any depth."""
-    if isinstance(values, dict):
-        return {name: _marked(value, consumer) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return type(values)(_marked(value, consumer) for value in values)
-    return CONSUMER if values == consumer else values

@@ -16,12 +16,12 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.claims.clients import Target, make_provider
+from benchmarks.claims.clients import Target, make_ample_hosts
 from benchmarks.claims.rates import ask_and_claim
 from benchmarks.growth.plots import Axis, draw, exponent
 from benchmarks.in_process import searches
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import create_database, ours, postgresql
+from benchmarks.parts.servers import create_database, ours, postgresql, postmaster_pid
 from benchmarks.parts.worlds import FLAT, uuid_of
 from benchmarks.reads.growth import fill_file
 from benchmarks.scheduler.schedulers import Schedulers
@@ -35,11 +35,6 @@ PICTURES: Final = Path(__file__).parents[2] / "docs" / "images"
 #: What one more worker gives at least, of a worker.
 WORKER: Final = 0.8
 _ROUNDS: Final = 5
-_STOCK: Final = {
-    "VCPU": {"total": 1_000_000},
-    "MEMORY_MB": {"total": 2_000_000_000},
-    "DISK_GB": {"total": 100_000_000},
-}
 
 Costs = dict[str, dict[int, float]]
 
@@ -123,15 +118,13 @@ def _targets(workers: Sequence[int], hosts: int) -> Iterator[dict[int, Target]]:
         directory = Path(name)
         directory.chmod(0o755)
         cluster = stack.enter_context(postgresql(directory / "postgresql"))
-        pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+        pid = postmaster_pid(directory / "postgresql")
         targets = {}
         for count in workers:
             create_database(cluster, f"workers_{count}")
             connection = f"postgresql+psycopg:{cluster}/workers_{count}"
             server = stack.enter_context(ours(directory / str(count), connection, count))
-            client = Client(server.url)
-            for number in range(hosts):
-                make_provider(client, f"host-{number}", _STOCK)
+            make_ample_hosts(Client(server.url), hosts)
             targets[count] = Target(server, pid)
         yield targets
 

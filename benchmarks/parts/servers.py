@@ -74,6 +74,11 @@ def free_port() -> int:
         return port
 
 
+def postmaster_pid(directory: Path) -> int:
+    """The process of a private PostgreSQL from which its sessions descend."""
+    return int((directory / "data" / "postmaster.pid").read_text().split()[0])
+
+
 @contextlib.contextmanager
 def postgresql(directory: Path) -> Iterator[str]:
     """A private PostgreSQL; yields a URL without driver and database: `//user@host:port`.

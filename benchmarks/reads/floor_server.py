@@ -49,7 +49,7 @@ def application(database: str, directory: Path) -> Callable[..., Iterable[bytes]
         connection = writer.raw_connection()
         cursor = connection.cursor()
         for statement, parameters in random.choice(claims):
-            cursor.execute(statement, _for_consumer(parameters, consumer))
+            cursor.execute(statement, replaced(parameters, CONSUMER, consumer))
         cursor.close()
         connection.commit()
         connection.close()
@@ -75,13 +75,13 @@ def application(database: str, directory: Path) -> Callable[..., Iterable[bytes]
     return answer
 
 
-def _for_consumer(values: Any, consumer: str) -> Any:
-    """Replace the mark by a consumer, at any depth."""
+def replaced(values: Any, old: str, new: str) -> Any:
+    """Return parameters of a statement with one text in the place of another, at any depth."""
     if isinstance(values, dict):
-        return {name: _for_consumer(value, consumer) for name, value in values.items()}
+        return {name: replaced(value, old, new) for name, value in values.items()}
     if isinstance(values, list | tuple):
-        return type(values)(_for_consumer(value, consumer) for value in values)
-    return consumer if values == CONSUMER else values
+        return type(values)(replaced(value, old, new) for value in values)
+    return new if values == old else values
 
 
 def main() -> None:

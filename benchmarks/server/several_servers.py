@@ -23,7 +23,7 @@ from typing import Any, Final
 import psycopg
 from rich.console import Console
 
-from benchmarks.claims.clients import Outcome, Target, Worker, make_provider
+from benchmarks.claims.clients import Outcome, Target, Worker, make_ample_hosts
 from benchmarks.claims.rates import ask_and_claim
 from benchmarks.floors.table import Row
 from benchmarks.floors.table import show as show_rows
@@ -35,6 +35,7 @@ from benchmarks.parts.servers import (
     free_port,
     ours,
     postgresql,
+    postmaster_pid,
 )
 from benchmarks.reads.growth import fill
 from placement_server.candidates.index.feed import Feed
@@ -47,11 +48,6 @@ GROUPS: Final = 3
 _CLIENTS: Final = 6
 _HOSTS: Final = 64
 _ROUNDS: Final = 3
-_STOCK: Final = {
-    "VCPU": {"total": 1_000_000},
-    "MEMORY_MB": {"total": 2_000_000_000},
-    "DISK_GB": {"total": 100_000_000},
-}
 
 
 @dataclass(frozen=True)
@@ -105,13 +101,11 @@ def _claims(targets: dict[str, Groups], claims: int) -> dict[str, Outcome]:
 
 
 def _fill(server: Server) -> None:
-    client = Client(server.url)
-    for number in range(_HOSTS):
-        make_provider(client, f"host-{number}", _STOCK)
+    make_ample_hosts(Client(server.url), _HOSTS)
 
 
 def _on_postgresql(cluster: str, directory: Path, claims: int) -> Iterator[Row]:
-    pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+    pid = postmaster_pid(directory / "postgresql")
     with contextlib.ExitStack() as stack:
         create_database(cluster, "alone")
         alone = stack.enter_context(

@@ -3,7 +3,7 @@
 A worker that starts reads it, and from the database only what has changed since. Now and then one
 of them writes it again, beside its requests::
 
-    index.new     written and flushed, by whoever holds the lock on index.lock
+    index.new     written and flushed, by the worker that holds the lock on index.lock
     index         replaced by it in one step: a reader finds the old file or the new one, whole
 """
 
