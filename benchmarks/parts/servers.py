@@ -6,6 +6,7 @@ Everything listens on 127.0.0.1, keeps its state in a temporary directory, and i
 """
 
 import contextlib
+import errno
 import os
 import pwd
 import shutil
@@ -63,7 +64,12 @@ def cpu_seconds(pid: int) -> float:
     total = 0.0
     for process in family(pid):
         # The clock that counts the CPU time of another process, as clock_getcpuclockid makes it.
-        total += time.clock_gettime(~process.pid << 3 | 2)
+        try:
+            total += time.clock_gettime(~process.pid << 3 | 2)
+        except OSError as error:
+            # A session that has ended since it was listed has no clock.
+            if error.errno != errno.EINVAL:
+                raise
     return total
 
 
