@@ -70,14 +70,14 @@ class Teller:
 
     def rush(self, provider: str) -> None:
         """Take units one by one until there are no more, as all the others do."""
-        done = self.ledger.counts["acknowledged"]
         answer: Answer | None = None
         while not (self.stopping or (answer is not None and answer.status == 409)):
+            done = self.ledger.counts["acknowledged"]
             uuid_ = self.new_uuid()
             answer = self.accounts.carry_out(Write({uuid_: {provider: {"VCPU": 1}}}, {uuid_: None}))
             if uuid_ in self.accounts.open:
                 self.accounts.close(self.accounts.open[uuid_])
-        self.report(done)
+            self.report(done)
 
     def report(self, done: int) -> None:
         """One dot for each write acknowledged since there were ``done``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,6 +72,16 @@ def _body(fields: dict[bytes, bytes], rest: bytes) -> tuple[bytes, bytes]:
     if len(rest) < length:
         raise Malformed(f"a body of {length} bytes ends after {len(rest)}: {rest[-300:]!r}")
     return rest[:length], rest[length:]
+
+
+def unanswered(got: Sequence[Answer], requests: int) -> str | None:
+    """What is wrong with the number of answers to proper requests; None where nothing is.
+
+    The server may close the connection after an answer, and then says so in it.
+    """
+    if len(got) == requests or (len(got) < requests and got and got[-1].last):
+        return None
+    return f"{len(got)} answers to {requests} requests, the last without Connection: close"
 
 
 def defect(answer: Answer, *, html_is_asked_for: bool) -> str | None:

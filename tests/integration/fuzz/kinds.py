@@ -29,7 +29,7 @@ class Exchange:
     """What is sent on one connection.
 
     :ivar pieces: sent one after the other, each in a call of its own.
-    :ivar requests: how many requests that is at most.
+    :ivar requests: how many requests that is; at most, where it is not well formed.
     :ivar well_formed: whether all of it is proper HTTP/1.1, so that each request has an answer.
     """
 
@@ -95,7 +95,7 @@ def pipelining(dice: random.Random) -> Exchange:
     if broken:
         place = dice.randrange(number)
         messages[place] = values.encoded(dice, messages[place].decode("latin-1"))
-    return Exchange(_cut(dice, b"".join(messages)), 2 * number, not broken)
+    return Exchange(_cut(dice, b"".join(messages)), number, not broken)
 
 
 def _cut(dice: random.Random, text: bytes) -> tuple[bytes, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.bank.service import Service
 from tests.integration.fuzz import kinds
-from tests.integration.fuzz.answers import Answer, Malformed, answers, defect
+from tests.integration.fuzz.answers import Answer, Malformed, answers, defect, unanswered
 from tests.integration.fuzz.campaign import Campaign
 
 REQUESTS = 1000
@@ -59,6 +59,25 @@ def test_a_defect_of_an_answer_is_found(status: int, kind: bytes, body: bytes) -
     )
     assert defect(wrong, html_is_asked_for=False)
     assert defect(right, html_is_asked_for=False) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "closes", "complete"),
+    [
+        (3, False, True),
+        (3, True, True),
+        (2, True, True),
+        (2, False, False),
+        (4, False, False),
+        (0, True, False),
+    ],
+)
+def test_requests_without_an_answer_are_found_unless_the_server_said_that_it_closes(
+    number: int, closes: bool, complete: bool
+) -> None:
+    last = {b"connection": b"close"} if closes else {}
+    got = [Answer(200, last if number == place else {}, b"") for place in range(1, number + 1)]
+    assert (unanswered(got, 3) is None) == complete
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

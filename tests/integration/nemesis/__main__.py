@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import secrets
 import shutil
 import sys
@@ -49,6 +50,8 @@ def main() -> int:
     options = parser.parse_args()
     if missing := _missing(options.database):
         parser.error(missing)
+    # a database that is struck answers to no rollback, of which the pool logs a traceback
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     may_mount, has_clock = mounts_of_our_own(), clocks.missing() is None
     # of several databases one would have to be filled
     has_one = options.database in private_database.MAKERS

@@ -159,7 +159,8 @@ class SpoilAnswers(Fault):
     def strike(self, stage: Stage) -> str:
         assert stage.answers is not None
         number, seconds = stage.dice.randint(3, 12), stage.pause()
-        stage.answers.order(self.mischief, number, seconds)
+        # so that a client whose writes are all late, and refused, is not taken for stuck
+        stage.answers.order(self.mischief, number, seconds / number)
         while not stage.answers.done:
             stage.await_writes(1)
         return f"{number} writes {self.mischief.value}"

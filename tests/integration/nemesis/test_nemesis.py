@@ -6,8 +6,16 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.integration.nemesis import clocks
 
 FAULTS = {
     "a worker stopped",
@@ -33,3 +41,15 @@ def test_nothing_is_lost_while_the_system_gives_out() -> None:
     assert done.returncode == 0, f"{' '.join([*command[1:], *options, *kinds])}\n{done}"
     expected = FAULTS | (FULL_DISKS if os.geteuid() == 0 else set())
     assert [fault for fault in expected if fault not in done.stdout] == [], done.stdout
+
+
+@pytest.mark.skipif(clocks.missing() is not None, reason=str(clocks.missing()))
+def test_a_step_of_the_clock_changes_it(tmp_path: Path) -> None:
+    offset = tmp_path / "offset"
+    clock, dice = clocks.Clock(tmp_path), random.Random(1)
+    stage: Any = SimpleNamespace(clock=clock, dice=dice, await_writes=lambda _more: None)
+    before = offset.read_bytes()
+    for _ in range(9):
+        clocks.StepClock().strike(stage)
+        assert offset.read_bytes() != before
+        before = offset.read_bytes()
