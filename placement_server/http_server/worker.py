@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -161,7 +161,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             os._exit(0)
 
     def accept(self, listener: Any) -> None:
-        """Accept a client; one that the system has no descriptor or thread for waits."""
+        """Accept a client; one that the system has no descriptor for waits."""
         try:
             super().accept(listener)
         except OSError as error:
@@ -170,12 +170,24 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             self._complain("Raise the limit of open files (LimitNOFILE= of its unit)", error)
             # The listener stays readable, and others may release what lacks here.
             time.sleep(_ACCEPT_PAUSE)
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Queue a client for a thread: one that is started for it, or the next that is free."""
+        try:
+            self.tpool.submit(self._serve, conn)
         except RuntimeError as error:
-            # No new thread: the client's work is queued for one of those that there are, which
-            # does not report its end.
-            self.nr_conns -= 1
+            # It is queued, but no thread was started.
             self._lacks_thread = True
             self._complain("Give it more memory or tasks (TasksMax= of its unit)", error)
+
+    def _serve(self, conn: Any) -> None:
+        # Not by a callback of the submission, which there is none of without a new thread.
+        served: Future[bool] = Future()
+        try:
+            served.set_result(self.handle(conn))
+        except BaseException as error:
+            served.set_exception(error)
+        self.method_queue.defer(self.finish_request, conn, served)
 
     def _complain(self, advice: str, error: Exception) -> None:
         now = time.monotonic()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import resource
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,3 +175,32 @@ def test_a_client_waits_for_the_first_thread_that_can_be_started(tmp_path: Path)
         exhausted.unlink()
         assert waits.recv(65536).startswith(b"HTTP/1.1 200")
     assert server.stop() == 0
+
+
+def test_the_last_clients_are_served_by_threads_that_there_are(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1", program=NO_THREADS)
+    (worker,) = psutil.Process(server.process.pid).children()
+    with contextlib.ExitStack() as stack:
+        kept = stack.enter_context(socket.create_connection(server.address, timeout=30))
+        kept.sendall(GET.replace(b"Connection: close\r\n", b""))
+        assert kept.recv(65536).startswith(b"HTTP/1.1 200")
+        (tmp_path / "exhausted").touch()
+        worker.suspend()
+        last = [
+            stack.enter_context(socket.create_connection(server.address, timeout=30))
+            for _ in range(3)
+        ]
+        for client in last:
+            client.sendall(GET)
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: _is_told(worker.pid, signal.SIGTERM), "a worker that is to end")
+        worker.resume()
+        assert [client.recv(65536)[:12] for client in last] == [b"HTTP/1.1 200"] * 3
+    assert server.stop() == 0
+    assert "Traceback" not in server.output
+
+
+def _is_told(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal waits for a process."""
+    pending = re.findall(r"Pnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in pending)

@@ -39,6 +39,8 @@ def parameters(function: Callable[..., Any]) -> list[str]:
         (ThreadWorker.run, ["self"]),
         (ThreadWorker.notify, ["self"]),
         (ThreadWorker.accept, ["self", "listener"]),
+        (ThreadWorker.enqueue_req, ["self", "conn"]),
+        (ThreadWorker.finish_request, ["self", "conn", "fs"]),
         (ThreadWorker.set_accept_enabled, ["self", "enabled"]),
         (ThreadWorker.handle, ["self", "conn"]),
         (ThreadWorker.handle_request, ["self", "req", "conn"]),
