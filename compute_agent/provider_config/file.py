@@ -1,4 +1,4 @@
-"""Reader of one provider config file: YAML, its version, its schema, its names."""
+"""Reader of one provider config file: YAML, its version, its shape, its names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import jsonschema
 import yaml
 
 from compute_agent.provider_config.additions import (
@@ -18,92 +17,93 @@ from compute_agent.provider_config.additions import (
     canonical_uuid,
     completed,
 )
+from compute_agent.state.shapes import (
+    NUMBER,
+    Check,
+    Shape,
+    is_not,
+    list_of,
+    map_of,
+    object_of,
+    text_like,
+)
 
 LOG = logging.getLogger(__name__)
 
-_NAME: Final = "^[A-Z0-9_]{1,255}$"
 _MAX: Final = 2147483647
-_UUID: Final = "[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
+_UUID: Final = r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
 
-_RECORD: Final = {
-    "type": "object",
-    "properties": {
-        "total": {"type": "integer", "minimum": 1, "maximum": _MAX},
-        "reserved": {"type": "integer", "minimum": 0, "maximum": _MAX},
-        "min_unit": {"type": "integer", "minimum": 1, "maximum": _MAX},
-        "max_unit": {"type": "integer", "minimum": 1, "maximum": _MAX},
-        "step_size": {"type": "integer", "minimum": 1, "maximum": _MAX},
-        "allocation_ratio": {"type": "number", "minimum": 0},
-    },
-    "required": ["total"],
-    "additionalProperties": False,
-}
 
-SCHEMA: Final = {
-    "$schema": "http://json-schema.org/draft-07/schema#",
-    "type": "object",
-    "required": ["meta"],
-    "properties": {
-        "__source_file": False,
-        "meta": {
-            "type": "object",
-            "required": ["schema_version"],
-            "properties": {
-                "schema_version": {"type": "string", "pattern": r"^1\.([0-9]|[1-9][0-9]+)$"}
-            },
-        },
-        "providers": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["identification"],
-                "properties": {
-                    "__source_file": False,
-                    "identification": {
-                        "type": "object",
-                        "properties": {
-                            "uuid": {
-                                "type": "string",
-                                "pattern": rf"^(\$COMPUTE_NODE|{_UUID})$",
-                            },
-                            "name": {"type": "string", "minLength": 1, "maxLength": 200},
-                        },
-                        "minProperties": 1,
-                        "maxProperties": 1,
-                        "additionalProperties": False,
-                    },
-                    "inventories": {
-                        "type": "object",
-                        "properties": {
-                            "__source_file": False,
-                            "additional": {
-                                "type": "array",
-                                "items": {
-                                    "type": "object",
-                                    "patternProperties": {_NAME: _RECORD},
-                                    "additionalProperties": False,
-                                },
-                            },
-                        },
-                    },
-                    "traits": {
-                        "type": "object",
-                        "properties": {
-                            "__source_file": False,
-                            "additional": {
-                                "type": "array",
-                                "items": {"type": "string", "pattern": _NAME},
-                            },
-                        },
-                    },
-                },
-            },
-        },
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def _amount(least: int) -> Check:
+    expected = f"a whole number from {least} to {_MAX}"
+
+    def check(value: Any) -> str | None:
+        fits = _is_whole(value) and least <= value <= _MAX
+        return None if fits else is_not(value, expected)
+
+    return check
+
+
+def _ratio(value: Any) -> str | None:
+    fits = NUMBER(value) is None and value >= 0
+    return None if fits else is_not(value, "a number from 0 on")
+
+
+def _reserved(_value: Any) -> str:
+    return " is a reserved key"
+
+
+def _identification(value: Any) -> str | None:
+    wrong = _IDENTIFIED(value)
+    if wrong is None and len(value) != 1:
+        return " needs exactly one of uuid and name"
+    return wrong
+
+
+_NAME: Final = text_like("[A-Z0-9_]{1,255}", "1 to 255 of A-Z, 0-9 and _")
+_IDENTIFIED: Final = object_of(
+    {},
+    {
+        "uuid": text_like(rf"{re.escape(EVERY_COMPUTE_NODE)}|{_UUID}", "a uuid or $COMPUTE_NODE"),
+        "name": text_like(r"(?s:.{1,200})", "1 to 200 characters"),
     },
-}
+    closed=True,
+)
+_RECORD: Final = object_of(
+    {"total": _amount(1)},
+    {
+        "reserved": _amount(0),
+        "min_unit": _amount(1),
+        "max_unit": _amount(1),
+        "step_size": _amount(1),
+        "allocation_ratio": _ratio,
+    },
+    closed=True,
+)
+_SOURCE_FILE: Final = {"__source_file": _reserved}
+_PROVIDER: Final = object_of(
+    {"identification": _identification},
+    {
+        "inventories": object_of(
+            {}, {"additional": list_of(map_of(_RECORD, _NAME)), **_SOURCE_FILE}
+        ),
+        "traits": object_of({}, {"additional": list_of(_NAME), **_SOURCE_FILE}),
+        **_SOURCE_FILE,
+    },
+)
+_META: Final = object_of(
+    {"schema_version": text_like(r"1\.([0-9]|[1-9][0-9]+)", 'a version such as "1.0"')}
+)
+SHAPE: Final = Shape(
+    "provider configs",
+    object_of({"meta": _META}, {"providers": list_of(_PROVIDER), **_SOURCE_FILE}),
+)
 """Unknown keys are allowed where a later version may bring new ones, and nowhere else."""
 
-_VALIDATOR: Final = jsonschema.Draft7Validator(SCHEMA)
 _VERSION = re.compile(r"(?P<major>\d+)\.(?P<minor>\d+)")
 
 
@@ -114,10 +114,9 @@ def read(path: Path) -> list[ProviderConfig]:
     """
     document = _parse(path)
     _check_version(path, document)
-    error = jsonschema.exceptions.best_match(_VALIDATOR.iter_errors(document))
-    if error is not None:
-        where = "/".join(str(part) for part in error.absolute_path) or "the top level"
-        raise _unusable(path, f"{_reason(error)}, at {where}")
+    misfit = SHAPE.misfit(document)
+    if misfit is not None:
+        raise _unusable(path, misfit)
     configs = []
     for entry in document.get("providers", ()):
         config = _provider(path, entry)
@@ -143,6 +142,9 @@ def _parse(path: Path) -> Mapping[str, Any]:
         raise _unusable(path, f"it is not YAML{where}: {error.problem}") from error
     except yaml.YAMLError as error:
         raise _unusable(path, f"it is not YAML: {error}") from error
+    except (RecursionError, ValueError) as error:
+        # 2024-02-30, a number of 5,000 digits
+        raise _unusable(path, f"it has a value that cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise _unusable(path, "it has no meta section with a schema_version")
     return document
@@ -193,12 +195,6 @@ def _check_custom(path: Path, name: str, kind: str) -> None:
         raise _unusable(
             path, f"it adds the {kind} {name}, and only names that start with CUSTOM_ may be added"
         )
-
-
-def _reason(error: jsonschema.ValidationError) -> str:
-    if error.schema is False:
-        return "the key __source_file is reserved"
-    return error.message
 
 
 def _unusable(path: Path, reason: str) -> ProviderConfigException:

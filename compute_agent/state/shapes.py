@@ -1,4 +1,4 @@
-"""Shapes of JSON values, checked before anything is read out of a document.
+"""Shapes of JSON and YAML values, checked before anything is read out of a document.
 
 Keys that are not in a shape are ignored unless it is closed. A shape names the first
 place that does not fit, as ``resource_providers[3].generation is null, not a whole number``.
@@ -69,6 +69,16 @@ def word_of(*words: str) -> Check:
     return check
 
 
+def text_like(pattern: str, expected: str) -> Check:
+    """Return a check for text that matches a pattern as a whole."""
+    matches = re.compile(pattern).fullmatch
+
+    def check(value: Any) -> str | None:
+        return None if type(value) is str and matches(value) else is_not(value, expected)
+
+    return check
+
+
 def list_of(entry: Check) -> Check:
     """Return a check for a list all of whose entries fit."""
 
@@ -84,8 +94,12 @@ def list_of(entry: Check) -> Check:
     return check
 
 
-def map_of(entry: Check) -> Check:
-    """Return a check for an object with any keys, all of whose values fit."""
+def map_of(entry: Check, key_check: Check | None = None) -> Check:
+    """Return a check for an object all of whose values fit, and all of whose keys.
+
+    :param key_check: any text, when left out.
+    """
+    fits_key = TEXT if key_check is None else key_check
 
     def check(value: Any) -> str | None:
         if type(value) is not dict:
@@ -94,8 +108,9 @@ def map_of(entry: Check) -> Check:
             wrong = entry(member)
             if wrong is not None:
                 return f"{_step(key)}{wrong}"
-            if TEXT(key) is not None:
-                return f"{_step(key)} has a key that is not text"
+            wrong = fits_key(key)
+            if wrong is not None:
+                return f": the key{wrong}"
         return None
 
     return check
@@ -185,11 +200,15 @@ def _has_whole_characters(text: str) -> bool:
 
 def _shown(value: Any) -> str:
     try:
-        text = json.dumps(value)
+        text = json.dumps(value, default=str)
     except RecursionError:
         return "something nested too deeply to be shown"
+    except (TypeError, ValueError):
+        # YAML has keys that JSON lacks, and values that contain themselves
+        return "something that cannot be shown"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def _step(key: str) -> str:
-    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{_shown(key)}]"
+def _step(key: Any) -> str:
+    is_plain = type(key) is str and _PLAIN_KEY.fullmatch(key)
+    return f".{key}" if is_plain else f"[{_shown(key)}]"

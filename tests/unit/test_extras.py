@@ -3,8 +3,9 @@
 import json
 import subprocess
 import sys
+from importlib import metadata
 
-from tests.fixtures.plain_installation import plain_distributions
+from tests.fixtures.plain_installation import REPOSITORY, plain_distributions
 
 NEED_A_BUS = {
     "compute_agent.cmd.dev.bus",
@@ -14,7 +15,9 @@ NEED_A_BUS = {
     "compute_agent.scheduler.service.life",
 }
 NEED_FIXTURES = {"compute_agent.testing"}
-OF_THE_SERVER = {"numpy", "sqlalchemy", "alembic", "gunicorn", "oslo-messaging", "eventlet"}
+OF_THE_SERVER = {
+    *("numpy", "sqlalchemy", "alembic", "gunicorn", "jsonschema", "oslo-messaging", "eventlet"),
+}
 IMPORT_ALL = """
 import importlib, json, pkgutil, compute_agent
 failures = {}
@@ -31,6 +34,28 @@ def test_an_agents_host_gets_at_most_45_packages_and_none_of_the_server():
     packages = plain_distributions()
     assert len(packages) <= 45
     assert not packages & OF_THE_SERVER
+
+
+def test_what_an_agents_host_gets_is_small():
+    """35 MB of files; byte code and folders make them 60, see docs/reference/compute-agent.md."""
+    # a new virtual environment has setuptools already
+    packages = plain_distributions() - {"setuptools"}
+    sizes = {
+        name: sum(
+            file.locate().stat().st_size
+            for file in metadata.files(name) or ()
+            if file.suffix != ".pyc"
+        )
+        for name in packages
+    }
+    assert all(sizes.values())
+    for folder in ("compute_agent", "placement_server", "etc", "man", "docs"):
+        sizes[folder] = sum(
+            file.stat().st_size
+            for file in (REPOSITORY / folder).rglob("*.*")
+            if file.suffix not in {".pyc", ".png"}
+        )
+    assert sum(sizes.values()) < 35.2e6, sizes
 
 
 def test_without_extras_everything_but_the_bus_and_the_fixtures_can_be_imported(plain_installation):

@@ -73,7 +73,7 @@ def load(path: str) -> Aggregates:
     """
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
         raise InvalidConfiguration(
             f"Option [compute_scheduler]aggregate_source: {path} cannot be read: {error}"
         ) from error

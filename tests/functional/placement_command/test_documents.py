@@ -115,12 +115,18 @@ def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file:
     ("document", "words"),
     [
         ("[", "is not YAML"),
-        ("[]", "the top: [] is not of type 'object'"),
-        ("providers: [{uuid: 1}]", "providers/0"),
-        ("providers: [{name: a, uuid: host-a}]", "providers/0/uuid: 'host-a' does not match"),
-        ("providers: [{name: a, aggregates: [rack]}]", "providers/0/aggregates/0: 'rack'"),
-        ("providers: [{name: a, inventories: {VCPU: many}}]", "providers/0/inventories/VCPU"),
-        ("providers: [{name: a, inventories: {1: 2}}]", "providers/0/inventories"),
+        ("[]", "it is [], not an object"),
+        ("providers: [{uuid: 1}]", "providers[0].name is missing"),
+        ("providers: [{name: a, uuid: host-a}]", 'providers[0].uuid is "host-a", not a uuid'),
+        ("providers: [{name: a, aggregates: [rack]}]", 'providers[0].aggregates[0] is "rack"'),
+        ("providers: [{name: a, inventories: {VCPU: many}}]", "providers[0].inventories.VCPU is"),
+        (
+            "providers: [{name: a, inventories: {1: 2}}]",
+            "providers[0].inventories: the key is 1, not text",
+        ),
+        ("providers: [{name: a, inventories: {2001-01-01: 2}}]", 'the key is "2001-01-01"'),
+        ("absent: 2024-02-30", "a value that cannot be read: day is out of range"),
+        ("hosts: []", "hosts is not known"),
         ("providers: [{name: a}, {name: a}]", "more than once"),
         ("providers: [{name: a, parent: b}, {name: b, parent: a}]", "a circle: a -> b -> a"),
         ("providers: [{name: a, parent: no-such-parent}]", "neither in the file nor in placement"),
@@ -140,11 +146,14 @@ def test_a_file_that_cannot_be_used_changes_nothing(
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ("inventories: {a: 5}", "inventories/a: 5 is not of type 'object'"),
-        ("inventories: {a: {VCPU: many}}", "inventories/a/VCPU"),
-        ("inventories: {a: {inventories: {VCPU: many}}}", "inventories/a/inventories/VCPU"),
-        ("inventories: {}\nallocations: {c: {}}", "allocations/c"),
-        ("inventories: {}\nallocations: {c: {allocations: {a: 1}}}", "allocations/c/allocations/a"),
+        ("inventories: {a: 5}", "inventories.a is 5, not an object"),
+        ("inventories: {a: {VCPU: many}}", "inventories.a.VCPU is"),
+        ("inventories: {a: {inventories: {VCPU: many}}}", "inventories.a.inventories.VCPU is"),
+        ("inventories: {}\nallocations: {c: {}}", "allocations.c.allocations is missing"),
+        (
+            "inventories: {}\nallocations: {c: {allocations: {a: 1}}}",
+            "allocations.c.allocations.a is 1, not an object",
+        ),
     ],
 )
 def test_a_reshape_that_cannot_be_read_names_the_place(

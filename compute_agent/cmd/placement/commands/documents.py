@@ -18,81 +18,70 @@ from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
+from compute_agent.state.shapes import (
+    TEXT,
+    WHOLE,
+    Shape,
+    anything,
+    is_not,
+    list_of,
+    map_of,
+    object_of,
+    text_like,
+    text_or_null,
+)
 
-_UUID: Final = {
-    "type": "string",
-    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
-}
-_STRINGS: Final = {"type": "array", "items": {"type": "string"}}
-_RECORD: Final = {
-    "type": ["integer", "object"],
-    "properties": {"total": {"type": "integer"}},
-    "required": ["total"],
-}
-_INVENTORIES: Final = {
-    "type": "object",
-    "propertyNames": {"type": "string"},
-    "additionalProperties": _RECORD,
-}
-_SCHEMA: Final = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "providers": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["name"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "uuid": _UUID,
-                    "parent": {"type": ["string", "null"]},
-                    "inventories": _INVENTORIES,
-                    "traits": _STRINGS,
-                    "aggregates": {"type": "array", "items": _UUID},
-                },
-            },
+_UUID: Final = text_like("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "a uuid")
+_FULL_RECORD: Final = object_of({"total": WHOLE})
+
+
+def _record(value: Any) -> str | None:
+    if type(value) is dict:
+        return _FULL_RECORD(value)
+    return None if WHOLE(value) is None else is_not(value, "a total or an inventory record")
+
+
+_INVENTORIES: Final = map_of(_record)
+_WITH_GENERATION: Final = object_of({"inventories": _INVENTORIES})
+
+
+def _provider_inventories(value: Any) -> str | None:
+    is_wrapped = type(value) is dict and "inventories" in value
+    return _WITH_GENERATION(value) if is_wrapped else _INVENTORIES(value)
+
+
+_DECLARED: Final = Shape(
+    "providers as they should be",
+    object_of(
+        {},
+        {
+            "providers": list_of(
+                object_of(
+                    {"name": TEXT},
+                    {
+                        "uuid": _UUID,
+                        "parent": text_or_null,
+                        "inventories": _INVENTORIES,
+                        "traits": list_of(TEXT),
+                        "aggregates": list_of(_UUID),
+                    },
+                    closed=True,
+                )
+            ),
+            "absent": list_of(TEXT),
         },
-        "absent": _STRINGS,
-    },
-}
-_RESHAPE: Final = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["inventories"],
-    "properties": {
-        "inventories": {
-            "type": "object",
-            "propertyNames": {"type": "string"},
-            "additionalProperties": {
-                "type": "object",
-                "if": {"required": ["inventories"]},
-                "then": {"properties": {"inventories": _INVENTORIES}},
-                "else": _INVENTORIES,
-            },
-        },
-        "allocations": {
-            "type": "object",
-            "propertyNames": {"type": "string"},
-            "additionalProperties": {
-                "type": "object",
-                "required": ["allocations"],
-                "properties": {
-                    "allocations": {
-                        "type": "object",
-                        "propertyNames": {"type": "string"},
-                        "additionalProperties": {
-                            "type": "object",
-                            "required": ["resources"],
-                            "properties": {"resources": {"type": "object"}},
-                        },
-                    }
-                },
-            },
-        },
-    },
-}
+        closed=True,
+    ),
+)
+_HELD: Final = object_of({"resources": map_of(anything)})
+_RESHAPE: Final = Shape(
+    "a reshape",
+    object_of(
+        {"inventories": map_of(_provider_inventories)},
+        {"allocations": map_of(object_of({"allocations": map_of(_HELD)}))},
+        closed=True,
+    ),
+)
 
 
 def add_commands(commands: Commands) -> None:
@@ -142,7 +131,7 @@ def _export(namespace: argparse.Namespace) -> int:
 
 
 def _apply(namespace: argparse.Namespace) -> int:
-    document = _document(namespace.file, _SCHEMA)
+    document = _document(namespace.file, _DECLARED)
     client = connect(namespace)
     declared = document.get("providers", [])
     for name, times in Counter(entry["name"] for entry in declared).items():
@@ -262,23 +251,23 @@ def _inventory_lines(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) 
     ]
 
 
-def _document(file: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _document(file: str, shape: Shape) -> dict[str, Any]:
     """Return the content of a file that has a shape.
 
     :raises BadInput: it cannot be read, or has another one.
     """
-    import jsonschema
     import yaml
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
         document = yaml.safe_load(text)
-        jsonschema.validate(document, schema)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{file} cannot be read: {error}") from error
     except yaml.YAMLError as error:
         raise BadInput(f"{file} is not YAML: {error}") from error
-    except jsonschema.ValidationError as error:
-        place = "/".join(map(str, error.absolute_path)) or "the top"
-        raise BadInput(f"{file}, {place}: {error.message}") from error
+    except (RecursionError, ValueError) as error:
+        raise BadInput(f"{file} has a value that cannot be read: {error}") from error
+    misfit = shape.misfit(document)
+    if misfit is not None:
+        raise BadInput(f"{file} is not {shape.words}: {misfit}.")
     return dict(document)
