@@ -185,9 +185,9 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         served: Future[bool] = Future()
         try:
             served.set_result(self.handle(conn))
-        except BaseException as error:
-            served.set_exception(error)
-        self.method_queue.defer(self.finish_request, conn, served)
+        finally:
+            served.cancel()
+            self.method_queue.defer(self.finish_request, conn, served)
 
     def _complain(self, advice: str, error: Exception) -> None:
         now = time.monotonic()

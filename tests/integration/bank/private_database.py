@@ -24,7 +24,7 @@ from tests.fixtures.databases import (
 )
 from tests.integration.bank.processes import await_end
 
-_WAIT = 60.0
+_WAIT = 300.0
 _POSTGRESQL = Path("/usr/lib/postgresql")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import psutil
 
-_WAIT = 30.0
+_WAIT = 150.0
 
 
 def await_end(processes: Sequence[psutil.Process]) -> None:

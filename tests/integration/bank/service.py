@@ -18,7 +18,7 @@ import psutil
 from tests.integration.bank.processes import await_end
 
 _LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
-_START_SECONDS = 90.0
+_START_SECONDS = 300.0
 
 
 class Service:
@@ -119,7 +119,7 @@ class Service:
         """SIGTERM; returns the exit status once all that was begun is finished."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        status = self._process.wait(60)
+        status = self._process.wait(_START_SECONDS)
         self._process = None
         return status
 

@@ -18,7 +18,7 @@ from tests.integration.nemesis.stage import Fault, Stage
 from tests.integration.nemesis.stops import stopped
 
 _NODES = 3
-_WAIT = 60.0
+_WAIT = 300.0
 _QUICK = ";evs.suspect_timeout=PT2S;evs.inactive_timeout=PT4S;evs.keepalive_period=PT0.5S"
 _CAUSAL = "--wsrep-sync-wait=7"
 """Statements at a node wait for what other nodes have confirmed."""

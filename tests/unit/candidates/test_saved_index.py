@@ -7,14 +7,18 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_file import SavedFile
-from placement_server.candidates.index.saved.saved_index import SavedIndex, totals_of
+from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.changes.lineage import Mark
 from placement_server.store.changes.snapshot import NameRows
@@ -57,6 +61,76 @@ def test_an_index_comes_back_from_its_bytes() -> None:
     assert totals_of(restored.index) == totals_of(index)
     restored.apply({3: None})
     assert [tree.root_id for tree in restored.index.trees()] == [1]
+
+
+def put(name: str, at: int, value: int) -> Callable[[Columns], None]:
+    """Return what changes one number of a column of providers or of inventories."""
+
+    def change(columns: Columns) -> None:
+        getattr(columns, name).view()[at] = value
+
+    return change
+
+
+def put_in_class(name: str, value: int) -> Callable[[Columns], None]:
+    def change(columns: Columns) -> None:
+        getattr(next(iter(columns.classes.values())), name).view()[0] = value
+
+    return change
+
+
+def append(name: str) -> Callable[[Columns], None]:
+    return lambda columns: getattr(columns, name).extend([0])
+
+
+def append_to_class(name: str) -> Callable[[Columns], None]:
+    return lambda columns: getattr(next(iter(columns.classes.values())), name).extend([0])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (put("parent", 1, 7), "columns of providers"),
+        (put("parent", 1, 1), "columns of providers"),
+        (put("parent", 0, 1), "columns of providers"),
+        (put("root", 1, -1), "columns of providers"),
+        (put("end", 2, 9), "columns of providers"),
+        (put("end", 2, 2), "columns of providers"),
+        (append("provider_id"), "columns of providers"),
+        (put("shape", 0, 2), "sets and shapes"),
+        (put("trait_set", 0, -1), "sets and shapes"),
+        (put("aggregate_set", 1, 99), "sets and shapes"),
+        (put("inventory_start", 1, 9), "inventories"),
+        (put("inventory_start", 1, 0), "inventories"),
+        (put("inventory_start", 0, 1), "inventories"),
+        (append("inventory_start"), "inventories"),
+        (append("inventory_row"), "inventories"),
+        (put("inventory_class", 0, 77), "inventories"),
+        (put("inventory_row", 0, 1), "inventories"),
+        (put_in_class("slot", 2), "inventories"),
+        (append_to_class("used"), "inventories"),
+        (put("end", 0, 1), "roots"),
+        (put("shape", 0, 1), "roots"),
+        (put("provider_id", 0, 3), "roots"),
+        (lambda columns: setattr(columns, "end", Growable(np.int64)), "expected int32"),
+        (lambda columns: columns.shapes.append(columns.shapes[0]), "a shape is there twice"),
+        (lambda columns: columns.trait_sets.members.append(()), "a set is there twice"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused_though_nothing_is_damaged(
+    change: Callable[[Columns], None], reason: str
+) -> None:
+    saved = saved_of(writer_of(WORLD).index)
+    change(saved.columns)
+    with pytest.raises(UnusableCopy, match=reason):
+        SavedIndex.decoded(b"".join(saved.encoded()), now=0.0)
+
+
+@pytest.mark.parametrize("roots", [[0], [0, 0], [2, 0], [0, 1], [0, 9], [-1, 0]])
+def test_roots_that_do_not_fit_are_refused(roots: list[int]) -> None:
+    saved = replace(saved_of(writer_of(WORLD).index), roots=np.array(roots))
+    with pytest.raises(UnusableCopy, match="roots"):
+        SavedIndex.decoded(b"".join(saved.encoded()), now=0.0)
 
 
 def test_an_empty_index_comes_back() -> None:

@@ -48,29 +48,38 @@ def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Colu
     """Return columns that begin with these arrays, and copy them when something is appended.
 
     :raises KeyError: an array or a value is missing.
-    :raises ValueError: arrays do not fit one another.
+    :raises ValueError: an array has another type, or a set or a shape is there twice.
     """
     columns = Columns()
     for name in (*SLOT_FIELDS, *_INVENTORY_FIELDS):
-        setattr(columns, name, Growable.after(arrays[name]))
+        setattr(columns, name, _grown(getattr(columns, name), arrays[name]))
     uuids = arrays[_UUIDS].tobytes().decode()
     columns.name_slots(uuids.split(_SEPARATOR) if uuids else [])
-    if {len(arrays[name]) for name in SLOT_FIELDS} != {len(columns.uuid)}:
-        raise ValueError("the columns of providers have different lengths")
     for number, largest_min_unit, largest_step_size in values["classes"]:
         inventories = columns.classes[number] = ClassColumns()
         for name in ("slot", *CLASS_FIELDS):
-            setattr(inventories, name, Growable.after(arrays[f"{number} {name}"]))
+            array = arrays[f"{number} {name}"]
+            setattr(inventories, name, _grown(getattr(inventories, name), array))
         inventories.largest_min_unit = largest_min_unit
         inventories.largest_step_size = largest_step_size
     columns.trait_sets = _sets(values["trait_sets"])
     columns.aggregate_sets = _sets(values["aggregate_sets"])
     columns.name_shapes([tuple(parents) for parents in values["shapes"]])
+    if len(columns.shapes) != len(values["shapes"]):
+        raise ValueError("a shape is there twice")
     return columns
+
+
+def _grown(new: Growable, array: Array) -> Growable:
+    if array.dtype != new.view().dtype:
+        raise ValueError(f"an array has the type {array.dtype}, expected {new.view().dtype}")
+    return Growable.after(array)
 
 
 def _sets(members: list[list[Any]]) -> SetTable:
     table = SetTable()
     for some in members:
         table.intern(tuple(some))
+    if len(table.members) != len(members):
+        raise ValueError("a set is there twice")
     return table

@@ -20,6 +20,7 @@ import orjson
 
 from placement_server.candidates.index.columns import Columns, IntArray
 from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.saved.consistency import require_consistency
 from placement_server.candidates.index.saved.saved_columns import (
     Array,
     arrays_of,
@@ -123,7 +124,7 @@ class SavedIndex:
             raise UnusableCopy("it is damaged or not complete")
         try:
             return cls._taken_apart(data, now)
-        except (KeyError, TypeError, ValueError) as error:
+        except (IndexError, KeyError, TypeError, ValueError) as error:
             raise UnusableCopy(f"its parts do not fit together: {error}") from error
 
     @classmethod
@@ -134,9 +135,11 @@ class SavedIndex:
         if header["schema"] != NEWEST_REVISION:
             raise UnusableCopy("it was read from a database with another schema")
         arrays = _arrays(data, end, header["arrays"])
+        columns, roots = columns_from(arrays, header), arrays["roots"]
+        require_consistency(columns, roots)
         return cls(
-            columns_from(arrays, header),
-            arrays["roots"],
+            columns,
+            roots,
             Position(
                 header["last"], tuple(Gap(start, stop, now) for start, stop in header["gaps"])
             ),

@@ -1,0 +1,88 @@
+"""Consistency of the columns of a saved index: every number in them refers to something."""
+
+import numpy as np
+
+from placement_server.candidates.index.columns import CLASS_FIELDS, SLOT_FIELDS, Columns, IntArray
+
+
+def require_consistency(columns: Columns, roots: IntArray) -> None:
+    """Check what searches rely on, so that none of them fails later or finds something else.
+
+    :param roots: the slots of the roots, by ascending provider id.
+    :raises ValueError: names what does not fit.
+    """
+    for what, check in (
+        # in this order: a later one relies on those before it
+        ("columns of providers", _slots_fit),
+        ("sets and shapes", _sets_fit),
+        ("inventories", _inventories_fit),
+    ):
+        if not check(columns):
+            raise ValueError(f"the {what} are not those of one index")
+    if not _roots_fit(columns, roots):
+        raise ValueError("the roots are not those of its trees")
+
+
+def _slots_fit(columns: Columns) -> bool:
+    if {getattr(columns, name).size for name in SLOT_FIELDS} != {len(columns.uuid)}:
+        return False
+    slots = np.arange(columns.size)
+    parent, root, end = (getattr(columns, name).view() for name in ("parent", "root", "end"))
+    is_root = parent == -1
+    return bool(
+        np.all((is_root & (root == slots)) | ((root <= parent) & (parent < slots)))
+        and _are_below(root, columns.size)
+        and np.all((slots < end) & (end <= columns.size))
+        and np.all(is_root[root])
+    )
+
+
+def _sets_fit(columns: Columns) -> bool:
+    numbers = (
+        (columns.shape, len(columns.shapes)),
+        (columns.trait_set, len(columns.trait_sets.members)),
+        (columns.aggregate_set, len(columns.aggregate_sets.members)),
+    )
+    return all(_are_below(column.view(), count) for column, count in numbers)
+
+
+def _inventories_fit(columns: Columns) -> bool:
+    start, rows = columns.inventory_start.view(), columns.inventory_row.view()
+    class_ids = columns.inventory_class.view()
+    counts = np.diff(start)
+    if (
+        len(start) != columns.size + 1
+        or start[0] != 0
+        or np.any(counts < 0)
+        or not start[-1] == len(class_ids) == len(rows)
+    ):
+        return False
+    slots = np.repeat(np.arange(columns.size), counts)
+    known = 0
+    for class_id, inventories in columns.classes.items():
+        fields = (getattr(inventories, name).size for name in ("slot", *CLASS_FIELDS))
+        own = np.flatnonzero(class_ids == class_id)
+        # an inventory of a living slot is in the order of the slots
+        if set(fields) != {len(own)} or not np.array_equal(rows[own], np.arange(len(own))):
+            return False
+        if not np.array_equal(inventories.slot.view(), slots[own]):
+            return False
+        known += len(own)
+    return known == len(class_ids)
+
+
+def _roots_fit(columns: Columns, roots: IntArray) -> bool:
+    if roots.dtype != np.int64 or not _are_below(roots, columns.size):
+        return False
+    ids = columns.provider_id.view()[roots]
+    sizes = np.array([shape.size for shape in columns.shapes], dtype=np.int64)
+    return bool(
+        np.all(columns.parent.view()[roots] == -1)
+        and np.all(np.diff(ids) > 0)
+        and np.array_equal(columns.end.view()[roots] - roots, sizes[columns.shape.view()[roots]])
+        and np.sum(columns.end.view()[roots] - roots) == columns.size
+    )
+
+
+def _are_below(numbers: IntArray, count: int) -> bool:
+    return bool(np.all((numbers >= 0) & (numbers < count)))
