@@ -139,14 +139,14 @@ class Conflict(ApiError):
 
 
 class NoCandidateLeft(Conflict):
-    """409 of a claim of which no alternative fits; ``lost`` has an entry for each."""
+    """409 of a claim of which no alternative fits; ``lost_candidates`` has an entry for each."""
 
     def __init__(self, message: str, lost: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message, code=NO_CANDIDATE_LEFT)
-        self.lost = list(lost)
+        self.lost_candidates = list(lost)
 
     def extra_fields(self) -> Mapping[str, Any]:
-        return {"lost": self.lost}
+        return {"lost": self.lost_candidates}
 
 
 class TreeConflict(Conflict):

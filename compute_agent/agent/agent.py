@@ -106,7 +106,7 @@ class Agent:
             healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.healed)
             self._auditor.on_drift = healing.found
             self._nodes.departures.on_holders = lambda node, root, holders: healing.found(
-                node, root, Drift(orphaned=holders)
+                node, root, Drift(orphans=holders)
             )
         parts.board.on_answer = self._manager.watchdog
         parts.board.hung_calls = parts.driver.hung_calls

@@ -119,7 +119,7 @@ class AgentCommands:
                 "([compute_agent]instance_source), or use a driver that lists its guests."
             )
         moving = {claim.consumer for claim in claims if claim.consumer != claim.instance}
-        return sorted(here.known - moving)
+        return sorted(here.known_consumers - moving)
 
     def instance_devices(self, instance: str) -> dict[str, Any] | None:
         """Return what of the host a guest really holds, in JSON types; None: no such guest."""

@@ -52,7 +52,7 @@ class CellOccupancy:
     """
 
     cells: Sequence[HostCell]
-    used: Sequence[ClaimedCell]
+    claimed_cells: Sequence[ClaimedCell]
     taken_units: Collection[AssignedUnit]
 
 
@@ -100,7 +100,7 @@ def free_on_root(tree: ProviderTree, root: str, use: CellOccupancy) -> tuple[Fre
         rc: float(inventory[rc]["allocation_ratio"]) for rc in _OVERCOMMITTED if rc in inventory
     }
     cpus = {int(unit.name) for unit in use.taken_units if unit.resource_class == PCPU}
-    return free_cells(use.cells, use.used, cpus, ratios)
+    return free_cells(use.cells, use.claimed_cells, cpus, ratios)
 
 
 def _flat(

@@ -24,17 +24,17 @@ class Presence:
     """Consumers that are known to be here.
 
     :ivar running: instances that the driver lists; None: it cannot tell.
-    :ivar claimed: consumers of claims. Where the driver lists what runs, only those that may still
-        be being built.
+    :ivar claimed_consumers: consumers of claims. Where the driver lists what runs, only those that
+        may still be being built.
     """
 
     running: frozenset[str] | None
-    claimed: frozenset[str]
+    claimed_consumers: frozenset[str]
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_consumers(self) -> frozenset[str]:
         """All of them, which is not all there is where `running` is None."""
-        return self.claimed | (self.running or frozenset())
+        return self.claimed_consumers | (self.running or frozenset())
 
 
 def presence(driver: ComputeDriver, claims: Iterable[Claim], now: float) -> Presence:

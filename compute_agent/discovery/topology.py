@@ -112,7 +112,7 @@ def join_gpus(
         if gpu.address in gpus_by_address
         else gpu
         for gpu in gpus
-        if gpu.address not in reading.lost
+        if gpu.address not in reading.lost_gpus
     )
 
 

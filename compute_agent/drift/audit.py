@@ -40,11 +40,11 @@ SUSPECTED_TYPES = frozenset({"INSTANCE", "MIGRATION", None})
 class Drift:
     """Consumers about which the host and placement disagree."""
 
-    orphaned: frozenset[str] = frozenset()
+    orphans: frozenset[str] = frozenset()
     """Hold something here, and do not run here."""
-    missing: frozenset[str] = frozenset()
+    missing_consumers: frozenset[str] = frozenset()
     """Run here, and hold nothing here; with `orphans_unknown`: were claimed here."""
-    differing: frozenset[str] = frozenset()
+    differing_consumers: frozenset[str] = frozenset()
     """Run here, and hold something else than they have."""
 
     orphans_unknown: bool = False
@@ -56,9 +56,9 @@ class Drift:
         Without the kind that cannot be found out: an empty list would mean that there are none.
         """
         lists = {
-            ORPHANED: sorted(self.orphaned),
-            MISSING: sorted(self.missing),
-            DIFFERING: sorted(self.differing),
+            ORPHANED: sorted(self.orphans),
+            MISSING: sorted(self.missing_consumers),
+            DIFFERING: sorted(self.differing_consumers),
         }
         if self.orphans_unknown:
             del lists[ORPHANED]
@@ -116,8 +116,8 @@ class DriftAudit:
         if running is None:
             self._first_seen = {}
             drift = Drift(
-                missing=frozenset(unfounded),
-                differing=frozenset(differences),
+                missing_consumers=frozenset(unfounded),
+                differing_consumers=frozenset(differences),
                 orphans_unknown=True,
             )
             return self._record(drift, differences)
@@ -139,7 +139,9 @@ class DriftAudit:
         """Record agreement about some consumers, and return what is left."""
         last = self._last
         self._last = replace(
-            last, orphaned=last.orphaned - consumers, missing=last.missing - consumers
+            last,
+            orphans=last.orphans - consumers,
+            missing_consumers=last.missing_consumers - consumers,
         )
         return self._last
 
@@ -151,14 +153,14 @@ class DriftAudit:
         return kind in SUSPECTED_TYPES and age >= self.grace()
 
     def _log(self, drift: Drift, differences: Mapping[str, str]) -> None:
-        for consumer in sorted(drift.orphaned - self._last.orphaned):
+        for consumer in sorted(drift.orphans - self._last.orphans):
             LOG.warning(
                 "Node %s: consumer %s holds allocations here and does not run here. If it runs "
                 "nowhere, `compute-manage placement audit` can remove them.",
                 self.node,
                 consumer,
             )
-        for consumer in sorted(drift.missing - self._last.missing):
+        for consumer in sorted(drift.missing_consumers - self._last.missing_consumers):
             if drift.orphans_unknown:
                 LOG.warning(
                     "Node %s: instance %s was claimed here and holds no allocation here. If it "
@@ -191,7 +193,7 @@ class DriftAudit:
 
 
 def _all(drift: Drift) -> frozenset[str]:
-    return drift.orphaned | drift.missing | drift.differing
+    return drift.orphans | drift.missing_consumers | drift.differing_consumers
 
 
 class Auditor:
@@ -238,7 +240,7 @@ class Auditor:
                 holders = self._holders(uuid)
                 here = presence(self._driver, self._book.claims(), time.time())
                 unlisted = here.running is None
-                strangers = {} if unlisted else self._strangers(holders, here.known)
+                strangers = {} if unlisted else self._strangers(holders, here.known_consumers)
                 differences = self._book.differences(name, holders)
                 self._book.forget_stale(name)
                 # a migration is not an instance, and its instance has a claim of its own
@@ -256,7 +258,7 @@ class Auditor:
                 self._clock(),
                 here.running,
                 holders,
-                claimed=here.claimed,
+                claimed=here.claimed_consumers,
                 unfounded=unfounded,
                 strangers=strangers,
                 differences=differences,

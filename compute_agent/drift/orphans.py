@@ -36,7 +36,7 @@ def judge(
     consumer: Consumer, listing: Listing, directory: ProviderDirectory, min_age: float
 ) -> Judgement:
     """Judge a consumer by its own existence, wherever it holds something."""
-    if consumer.uuid in listing.known:
+    if consumer.uuid in listing.known_consumers:
         return Judgement(Verdict.EXISTS)
     if consumer.type not in (INSTANCE, MIGRATION, None):
         return Judgement(Verdict.OTHER)
@@ -81,6 +81,6 @@ def _by_agents(consumer: Consumer, listing: Listing, directory: ProviderDirector
         return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))
     if not listing.roots:
         return Judgement(Verdict.UNKNOWN, "no agent answers at all")
-    if not own.issubset(listing.answered):
+    if not own.issubset(listing.answered_roots):
         return Judgement(Verdict.UNKNOWN, "it holds something of a provider that is not listed")
     return Judgement(Verdict.ORPHAN)

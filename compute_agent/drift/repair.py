@@ -71,8 +71,8 @@ class HealedKinds:
 @dataclass(frozen=True, slots=True)
 class _Work:
     root: str
-    orphaned: frozenset[str]
-    missing: frozenset[str]
+    orphans: frozenset[str]
+    missing_consumers: frozenset[str]
 
 
 class DriftHealing:
@@ -102,12 +102,12 @@ class DriftHealing:
         enabled = self._healed_kinds()
         work = _Work(
             root,
-            drift.orphaned if enabled.orphans else frozenset(),
-            drift.missing if enabled.missing else frozenset(),
+            drift.orphans if enabled.orphans else frozenset(),
+            drift.missing_consumers if enabled.missing else frozenset(),
         )
         with self._condition:
             self._waiting.pop(node, None)
-            if not work.orphaned and not work.missing:
+            if not work.orphans and not work.missing_consumers:
                 return
             self._waiting[node] = work
             if self._thread is None:
@@ -142,10 +142,12 @@ class DriftHealing:
 
     def _treat(self, node: str, work: _Work, remedies: Remedies) -> None:
         healed: set[str] = set()
-        if work.orphaned:
-            healed |= self._ended(node, "orphans", remedies.delete_gone, work.root, work.orphaned)
-        if work.missing:
-            healed |= self._ended(node, "instances", remedies.allocate, node, work.missing)
+        if work.orphans:
+            healed |= self._ended(node, "orphans", remedies.delete_gone, work.root, work.orphans)
+        if work.missing_consumers:
+            healed |= self._ended(
+                node, "instances", remedies.allocate, node, work.missing_consumers
+            )
         if healed:
             self._on_healed(node, work.root, frozenset(healed))
 

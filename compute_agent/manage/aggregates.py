@@ -43,8 +43,8 @@ class AggregateChange:
 
     host: str
     provider: str
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
+    added_aggregates: tuple[str, ...]
+    removed_aggregates: tuple[str, ...]
 
 
 @dataclass(slots=True)

@@ -50,9 +50,9 @@ class AuditResult:
     """Results of an audit.
 
     :ivar orphans: consumers that do not exist any more; with `delete`, in both looks.
-    :ivar deleted: those whose allocations were deleted.
-    :ivar kept: orphans that were to be deleted and were not, with the reason.
-    :ivar unknown: consumers that could not be judged.
+    :ivar deleted_uuids: those whose allocations were deleted.
+    :ivar kept_orphans: orphans that were to be deleted and were not, with the reason.
+    :ivar unjudged_consumers: consumers that could not be judged.
     :ivar failure: the error that ended the deletion early.
     """
 
@@ -60,9 +60,9 @@ class AuditResult:
     consumers: int = 0
     young: int = 0
     orphans: list[Consumer] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-    kept: list[Suspect] = field(default_factory=list)
-    unknown: list[Suspect] = field(default_factory=list)
+    deleted_uuids: list[str] = field(default_factory=list)
+    kept_orphans: list[Suspect] = field(default_factory=list)
+    unjudged_consumers: list[Suspect] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     failure: errors.ComputeAgentError | None = None
 
@@ -115,7 +115,7 @@ class Audit:
         result.orphans = orphans
         result.young = len(first.having(Verdict.YOUNG))
         looks = [first] if last is first else [first, last]
-        result.unknown = [
+        result.unjudged_consumers = [
             Suspect(consumer, judgement.reason)
             for look in looks
             for consumer, judgement in look.judged
@@ -140,7 +140,9 @@ class Audit:
     def _look(self, directory: ProviderDirectory, uuids: Iterable[str]) -> _Look:
         listing = self._source.look(directory)
         # only consumers that the source does not know need a closer look
-        suspects = self._consumers.read(uuid for uuid in uuids if uuid not in listing.known)
+        suspects = self._consumers.read(
+            uuid for uuid in uuids if uuid not in listing.known_consumers
+        )
         judged = tuple(
             (
                 suspect,
@@ -160,17 +162,17 @@ class Audit:
         for consumer in result.orphans:
             if not may_be_deleted(consumer, listing):
                 reason = "it has no type, so it could be a migration, which agents do not know"
-                result.kept.append(Suspect(consumer, reason))
+                result.kept_orphans.append(Suspect(consumer, reason))
                 continue
             try:
                 self._consumers.delete(consumer)
             except errors.AllocationUpdateFailed as error:
-                result.kept.append(Suspect(consumer, str(error)))
+                result.kept_orphans.append(Suspect(consumer, str(error)))
             except errors.ComputeAgentError as error:
                 result.failure = error
                 return
             else:
-                result.deleted.append(consumer.uuid)
+                result.deleted_uuids.append(consumer.uuid)
 
     # -- other contradictions ----------------------------------------------------------------
 
@@ -225,7 +227,7 @@ class Audit:
 def _ownerless(directory: ProviderDirectory, listing: Listing) -> Iterator[Finding]:
     """Yield trees that are neither a host's nor shared: no agent of this cloud reports them."""
     for provider in sorted(directory.roots, key=lambda root: root.uuid):
-        reported = listing.answered | listing.untold.keys()
+        reported = listing.answered_roots | listing.untold.keys()
         is_host = provider.uuid in directory.hosts or provider.uuid in reported
         if not is_host and not directory.is_shared(provider.uuid):
             yield Finding("provider without owner", provider.uuid, provider.name)

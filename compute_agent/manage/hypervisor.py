@@ -210,7 +210,7 @@ def _guests(driver: LibvirtDriver) -> Iterator[Diagnosis]:
     except errors.HypervisorUnavailable as error:
         yield Diagnosis(Level.ERROR, "guests", str(error))
         return
-    for uuid, reason in sorted(reading.unread.items()):
+    for uuid, reason in sorted(reading.unread_guests.items()):
         text = f"guest {uuid} cannot be understood ({reason}): look at it with virsh dumpxml {uuid}"
         yield Diagnosis(Level.WARNING, "guests", text)
     running = sum(guest.running for guest in reading.guests.values())

@@ -74,11 +74,11 @@ class MergeResult:
     additions: Additions
     problems: list[errors.InvalidConfiguration]
     """Contradictions with what the driver or somebody else reports; that addition is left out."""
-    touched: frozenset[str]
+    touched_providers: frozenset[str]
     """Uuids of providers that something was added to."""
-    absent: tuple[str, ...]
+    absent_providers: tuple[str, ...]
     """Providers the files name and the tree does not have, as written."""
-    kept: tuple[str, ...]
+    kept_sentences: tuple[str, ...]
     """Sentences about classes that left the files and stay because consumers hold them."""
 
 

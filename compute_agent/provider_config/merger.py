@@ -102,8 +102,8 @@ class ProviderConfigMerger:
 
     def _announce(self, root_uuid: str, result: provider_config.MergeResult) -> None:
         with self._mutex:
-            self._absent[root_uuid] = frozenset(result.absent)
-            self._kept_sentences[root_uuid] = frozenset(result.kept)
+            self._absent[root_uuid] = frozenset(result.absent_providers)
+            self._kept_sentences[root_uuid] = frozenset(result.kept_sentences)
             # a provider may be in another node's tree
             absent = frozenset.intersection(*self._absent.values())
             self._announcements.announce(absent, frozenset().union(*self._kept_sentences.values()))

@@ -248,7 +248,7 @@ class ReportClient:
             try:
                 self._writer.write(cache, operations, report)
             finally:
-                self._created.update(report.created)
+                self._created.update(report.created_uuids)
                 self._kept_providers.log(report)
                 self._caches.save_if_changed()
         return report

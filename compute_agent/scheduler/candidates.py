@@ -65,7 +65,7 @@ class Answer:
 
     candidates: tuple[Candidate, ...] = ()
     providers: Mapping[str, ProviderSummary] = field(default_factory=dict)
-    returned: int = 0
+    returned_count: int = 0
     _trees: dict[str, list[ProviderSummary]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -97,7 +97,7 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:
 
     A candidate belongs to the host whose root is that of its providers that are not shared; it does
     not matter whether the root itself gives anything. One that takes from shared providers only is
-    on no host and left out (`Answer.returned` still counts it).
+    on no host and left out (`Answer.returned_count` still counts it).
 
     :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
     """
@@ -115,7 +115,7 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:
     return Answer(
         tuple(candidate for candidate in candidates if candidate is not None),
         providers,
-        returned=len(written),
+        returned_count=len(written),
     )
 
 

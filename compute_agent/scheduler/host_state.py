@@ -117,13 +117,13 @@ def merge(answers: Iterable[Answer]) -> Answer:
     answers = tuple(answers)
     offering = [answer for answer in answers if answer.candidates]
     if len(offering) == 1:
-        return replace(offering[0], returned=sum(answer.returned for answer in answers))
+        return replace(offering[0], returned_count=sum(answer.returned_count for answer in answers))
     providers: dict[str, ProviderSummary] = {}
     candidates: dict[tuple[object, ...], Candidate] = {}
     returned = 0
     for answer in answers:
         providers.update(answer.providers)
-        returned += answer.returned
+        returned += answer.returned_count
         for candidate in answer.candidates:
             candidates.setdefault(_identity(candidate), candidate)
     return Answer(tuple(candidates.values()), providers, returned)

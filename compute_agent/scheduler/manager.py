@@ -238,8 +238,8 @@ class Scheduler:
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):
                     self._note_lost_claim(offers[position], refusal, lost_claims)
-            if answer.chosen is not None:
-                offer = offers[answer.chosen]
+            if answer.position is not None:
+                offer = offers[answer.position]
                 others = self._crowding(members, instance, offer, claims)
                 if not others:
                     claimed = self._won(instance, offer, lost_claims, held_claims)

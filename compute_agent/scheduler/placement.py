@@ -36,7 +36,7 @@ class ClaimAnswer:
         those that are neither chosen nor in it were not tried.
     """
 
-    chosen: int | None
+    position: int | None
     refusals: Mapping[int, ClaimRefusal]
 
 

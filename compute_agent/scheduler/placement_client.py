@@ -196,14 +196,14 @@ class PlacementClient:
         if isinstance(answer, AlreadyClaimed):
             raise _already_claimed(answer)
         return ClaimAnswer(
-            answer.chosen,
+            answer.position,
             {
                 lost_alternative.position: ClaimRefusal(
                     lost_alternative.provider if lost_alternative.resource_class else "",
                     lost_alternative.resource_class,
                     lost_alternative.detail,
                 )
-                for lost_alternative in answer.lost
+                for lost_alternative in answer.lost_alternatives
             },
         )
 

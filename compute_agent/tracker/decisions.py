@@ -155,7 +155,7 @@ class Decision:
     wait_at_least: float = 0.0
     log: int | None = None
     with_traceback: bool = False
-    ended: Fault | None = None
+    ended_fault: Fault | None = None
 
 
 _FATAL_AT_START = {
@@ -267,7 +267,7 @@ def decide(state: NodeState, event: Event, limits: Limits) -> Decision:
 
 
 def _completed(state: NodeState) -> Decision:
-    return Decision(Action.DONE, replace(_settled(state), fault=None), ended=state.fault)
+    return Decision(Action.DONE, replace(_settled(state), fault=None), ended_fault=state.fault)
 
 
 def _settled(state: NodeState) -> NodeState:

@@ -23,7 +23,7 @@ class Node:
     lock: FairLock = field(default_factory=FairLock)
     at_work: FairLock = field(default_factory=FairLock)
     """Keeps passes apart, also while one of them waits and has lent the lock to claims."""
-    reported: ProviderTree | None = None
+    reported_tree: ProviderTree | None = None
     """The tree as the last flush left it, with the named units of the driver."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The driver's facts about the node when that tree was made."""

@@ -107,12 +107,12 @@ class PassAccounts:
         message: str,
         error: Exception | None,
     ) -> None:
-        if decision.ended is not None:
+        if decision.ended_fault is not None:
             LOG.info(
                 "Node %s: resolved: %s (it lasted %.0f s).",
                 node.name,
-                decision.ended.kind.value,
-                self._clock() - decision.ended.since,
+                decision.ended_fault.kind.value,
+                self._clock() - decision.ended_fault.since,
             )
         if decision.log is not None and message:
             LOG.log(

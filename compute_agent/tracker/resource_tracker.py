@@ -178,12 +178,12 @@ class ResourceTracker:
         :raises ComputeResourcesUnavailable: no pass of it has reported it yet.
         """
         node = self._known_node(name)
-        if node.reported is None:
+        if node.reported_tree is None:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {name} has not been reported to placement since the agent started: its "
                 "first pass has not completed. `compute-agent status` shows what it waits for."
             )
-        return node.reported, node.uuid
+        return node.reported_tree, node.uuid
 
     def facts(self, name: str) -> Mapping[str, Any]:
         """Return the driver's facts about a node from the pass that reported it last.
@@ -320,8 +320,8 @@ class ResourceTracker:
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
-        log_changes(node.name, done, node.reported)
-        node.reported, node.facts = proposal.wanted_tree, proposal.facts
+        log_changes(node.name, done, node.reported_tree)
+        node.reported_tree, node.facts = proposal.wanted_tree, proposal.facts
         if node.state.startup:
             self._check_assigned(node.name)
 

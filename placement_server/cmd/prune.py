@@ -27,8 +27,8 @@ def prune(store: Store) -> Iterator[str]:
     for table, name in _NAMES.items():
         rows = store.write(unused.prune, table)
         yield (
-            f"{name}: {len(rows.due)} deleted; out of use: {len(rows.unmarked)} from now on, "
-            f"{len(rows.marked)} for less than a day"
+            f"{name}: {len(rows.due_ids)} deleted; out of use: {len(rows.unmarked_ids)} from "
+            f"now on, {len(rows.marked_ids)} for less than a day"
         )
     yield from _notes(store)
 
@@ -39,8 +39,8 @@ def show(store: Store) -> Iterator[str]:
     yield f"change records: {store.read(changes.old_records, now)} would be deleted"
     for table, rows in store.read(unused.find, now).items():
         yield (
-            f"{_NAMES[table]}: {len(rows.due)} would be deleted; out of use: "
-            f"{len(rows.unmarked)} from now on, {len(rows.marked)} for less than a day"
+            f"{_NAMES[table]}: {len(rows.due_ids)} would be deleted; out of use: "
+            f"{len(rows.unmarked_ids)} from now on, {len(rows.marked_ids)} for less than a day"
         )
     yield from _notes(store)
 

@@ -302,14 +302,14 @@ class LostCandidate:
 
 
 class NoCandidateLeft(ClaimRefused):
-    """A claim of which no alternative fits; ``lost`` says of each why, in order."""
+    """A claim of which no alternative fits; ``lost_candidates`` says of each why, in order."""
 
     def __init__(self, consumer: str, lost: Sequence[LostCandidate]) -> None:
         self.consumer = consumer
-        self.lost = tuple(lost)
+        self.lost_candidates = tuple(lost)
         super().__init__(
-            f"None of {len(self.lost)} candidates for consumer {consumer} can be claimed; of the "
-            f"last: {self.lost[-1].sentence()}"
+            f"None of {len(self.lost_candidates)} candidates for consumer {consumer} can be "
+            f"claimed; of the last: {self.lost_candidates[-1].sentence()}"
         )
 
 
@@ -383,9 +383,10 @@ class SchemaIncomplete(StoreError):
 
     def __init__(self, found: str, missing: Sequence[str]) -> None:
         self.found = found
-        self.missing = tuple(missing)
+        self.missing_parts = tuple(missing)
         super().__init__(
             f"The database is recorded at schema revision {found}, but lacks "
-            f"{', '.join(self.missing)}: restore it from a backup, or record the revision that it "
-            "has with 'placement-manage db stamp REVISION' and run 'placement-manage db sync'."
+            f"{', '.join(self.missing_parts)}: restore it from a backup, or record the revision "
+            "that it has with 'placement-manage db stamp REVISION' and run 'placement-manage db "
+            "sync'."
         )

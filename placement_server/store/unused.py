@@ -41,14 +41,14 @@ _USES: Final[dict[sa.Table, sa.Column[int | None]]] = {
 class Unused(NamedTuple):
     """Ids of rows of one table that nothing refers to.
 
-    :ivar due: those whose mark is old enough.
-    :ivar marked: those that have been marked for less.
-    :ivar unmarked: those without a mark.
+    :ivar due_ids: those whose mark is old enough.
+    :ivar marked_ids: those that have been marked for less.
+    :ivar unmarked_ids: those without a mark.
     """
 
-    due: list[int]
-    marked: list[int]
-    unmarked: list[int]
+    due_ids: list[int]
+    marked_ids: list[int]
+    unmarked_ids: list[int]
 
 
 def is_marked(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -71,11 +71,11 @@ def _of(tx: ReadTransaction, table: sa.Table, now: datetime) -> Unused:
         if row_id in used:
             continue
         if not marked:
-            unused.unmarked.append(row_id)
+            unused.unmarked_ids.append(row_id)
         elif marked_at <= now - MARKED_FOR:
-            unused.due.append(row_id)
+            unused.due_ids.append(row_id)
         else:
-            unused.marked.append(row_id)
+            unused.marked_ids.append(row_id)
     return unused
 
 
@@ -87,13 +87,13 @@ def prune(tx: WriteTransaction, table_name: str) -> Unused:
     table = next(table for table in _USES if table.name == table_name)
     unused = _of(tx, table, tx.now)
     is_due = sa.and_(is_marked(table), table.c.updated_at <= tx.now - MARKED_FOR)
-    for ids in chunks(unused.due):
+    for ids in chunks(unused.due_ids):
         tx.execute(sa.delete(table).where(table.c.id.in_(ids), is_due))
     mark = {
         "created_at": sa.func.coalesce(table.c.created_at, tx.now - timedelta(days=1)),
         "updated_at": tx.now,
     }
-    for ids in chunks(unused.unmarked):
+    for ids in chunks(unused.unmarked_ids):
         tx.execute(sa.update(table).where(table.c.id.in_(ids)).values(mark))
     return unused
 

@@ -43,11 +43,11 @@ class Faults:
 
     Every method takes an HTTP method and a regular expression that is searched in path and query.
 
-    :ivar met: ``METHOD /path`` of the requests that failed, in their order.
+    :ivar failed_requests: ``METHOD /path`` of the requests that failed, in their order.
     """
 
     def __init__(self) -> None:
-        self.met: list[str] = []
+        self.failed_requests: list[str] = []
         self._faults: list[_Fault] = []
         self._mutex = threading.Lock()
 
@@ -89,7 +89,7 @@ class Faults:
             for fault in self._faults:
                 if fault.concerns(method, path):
                     fault.times -= fault.times > 0
-                    self.met.append(f"{method} {path}")
+                    self.failed_requests.append(f"{method} {path}")
                     return fault
         return None
 

@@ -34,11 +34,11 @@ def test_what_is_kept_and_what_is_missing_make_the_need_and_nothing_held_is_lost
 ) -> None:
     wanted = need(unsuffixed, **groups)
     covered = cover(wanted, held)
-    assert add(covered.kept, covered.surplus) == without_zeros(held)
-    lacking = covered.missing.resources if covered.missing is not None else {}
-    assert by_class(covered.kept) + Counter(lacking) == Counter(wanted.resources)
+    assert add(covered.kept_amounts, covered.surplus) == without_zeros(held)
+    lacking = covered.missing_request.resources if covered.missing_request is not None else {}
+    assert by_class(covered.kept_amounts) + Counter(lacking) == Counter(wanted.resources)
     for suffix, provider in covered.mappings.items():
-        kept = covered.kept[provider]
+        kept = covered.kept_amounts[provider]
         assert all(kept[name] >= n for name, n in wanted.groups[suffix].resources.items())
     if not groups:
-        assert cover(wanted, add(covered.kept, {"new": lacking})).missing is None
+        assert cover(wanted, add(covered.kept_amounts, {"new": lacking})).missing_request is None

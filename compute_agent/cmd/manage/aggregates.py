@@ -169,9 +169,9 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         return
     would = "would be " if namespace.dry_run else ""
     for change in result.changes:
-        for aggregate in change.added:
+        for aggregate in change.added_aggregates:
             print(f"{change.host} ({change.provider}): {would}added to {aggregate}")
-        for aggregate in change.removed:
+        for aggregate in change.removed_aggregates:
             print(f"{change.host} ({change.provider}): {would}removed from {aggregate}")
     print(
         f"{counted(result.hosts, 'host')}: {len(result.changes)} {would}changed, "

@@ -120,9 +120,9 @@ def _status(result: AuditResult) -> AuditExit:
     if result.failure is not None:
         return AuditExit.ERROR
     if result.orphans:
-        all_deleted = len(result.deleted) == len(result.orphans)
+        all_deleted = len(result.deleted_uuids) == len(result.orphans)
         return AuditExit.DELETED if all_deleted else AuditExit.FOUND
-    return AuditExit.NOT_JUDGED if result.unknown else AuditExit.NONE
+    return AuditExit.NOT_JUDGED if result.unjudged_consumers else AuditExit.NONE
 
 
 def _document(result: AuditResult, source: str) -> dict[str, Any]:
@@ -131,9 +131,11 @@ def _document(result: AuditResult, source: str) -> dict[str, Any]:
         "consumers": result.consumers,
         "young": result.young,
         "orphans": [_consumer(result, orphan) for orphan in result.orphans],
-        "deleted": result.deleted,
-        "kept": [{"uuid": s.consumer.uuid, "reason": s.reason} for s in result.kept],
-        "unknown": [{**_consumer(result, s.consumer), "reason": s.reason} for s in result.unknown],
+        "deleted": result.deleted_uuids,
+        "kept": [{"uuid": s.consumer.uuid, "reason": s.reason} for s in result.kept_orphans],
+        "unknown": [
+            {**_consumer(result, s.consumer), "reason": s.reason} for s in result.unjudged_consumers
+        ],
         "findings": [{"what": f.what, "uuid": f.uuid, "detail": f.detail} for f in result.findings],
         "failure": None if result.failure is None else str(result.failure),
     }
@@ -153,13 +155,13 @@ def _consumer(result: AuditResult, consumer: Consumer) -> dict[str, Any]:
 
 
 def _print(result: AuditResult) -> None:
-    deleted = set(result.deleted)
+    deleted = set(result.deleted_uuids)
     for consumer in result.orphans:
         what = "deleted" if consumer.uuid in deleted else "orphan"
         print(
             f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_holding(result, consumer)}"
         )
-    for suspect in result.unknown:
+    for suspect in result.unjudged_consumers:
         amounts = _holding(result, suspect.consumer)
         print(f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {amounts}")
     for finding in result.findings:
@@ -167,9 +169,9 @@ def _print(result: AuditResult) -> None:
     print(
         f"{counted(result.consumers, 'consumer')}: {counted(len(result.orphans), 'orphan')}, "
         f"{len(deleted)} deleted, "
-        f"{len(result.unknown)} could not be judged, {result.young} too young"
+        f"{len(result.unjudged_consumers)} could not be judged, {result.young} too young"
     )
-    for suspect in result.kept:
+    for suspect in result.kept_orphans:
         print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)
     if result.failure is not None:
         print(

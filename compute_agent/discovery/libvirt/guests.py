@@ -21,12 +21,12 @@ class GuestReading:
     """One look at all guests.
 
     :ivar guests: by uuid.
-    :ivar unread: by uuid, why the description of a guest that is here cannot be had or understood:
-        it may hold anything.
+    :ivar unread_guests: by uuid, why the description of a guest that is here cannot be had or
+        understood: it may hold anything.
     """
 
     guests: Mapping[str, Guest] = field(default_factory=dict)
-    unread: Mapping[str, str] = field(default_factory=dict)
+    unread_guests: Mapping[str, str] = field(default_factory=dict)
 
 
 def uuids(connection: LibvirtConnection) -> list[str]:

@@ -46,5 +46,5 @@ class NvmlReading:
 
     gpus: tuple[NvmlGpu, ...] = ()
     warnings: tuple[str, ...] = ()
-    lost: tuple[PciAddress, ...] = ()
+    lost_gpus: tuple[PciAddress, ...] = ()
     """GPUs that fell off the bus: they give nothing any more, whatever sysfs shows."""

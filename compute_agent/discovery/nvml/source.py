@@ -62,12 +62,12 @@ class NvmlSource:
             gpus = self._read_restarting()
         except NvmlUnavailable as reason:
             self._log_once(str(reason))
-            return NvmlReading(lost=tuple(sorted(self._lost_gpus)))
+            return NvmlReading(lost_gpus=tuple(sorted(self._lost_gpus)))
         self._logged = None
         return NvmlReading(
             gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
             warnings=tuple(dict.fromkeys(self._warnings)),
-            lost=tuple(sorted(self._lost_gpus)),
+            lost_gpus=tuple(sorted(self._lost_gpus)),
         )
 
     def close(self) -> None:

@@ -20,17 +20,17 @@ from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 class Coverage:
     """An instance's need beside what it holds.
 
-    :ivar kept: what of its allocations the need accounts for.
+    :ivar kept_amounts: what of its allocations the need accounts for.
     :ivar surplus: what of them it does not.
     :ivar mappings: suffix of a group to the provider that gives it.
-    :ivar missing: what is covered by nothing; None where everything is covered.
+    :ivar missing_request: what is covered by nothing; None where everything is covered.
     :ivar partly: whether some of the unsuffixed group is there.
     """
 
-    kept: Amounts
+    kept_amounts: Amounts
     surplus: Amounts
     mappings: Mapping[str, str]
-    missing: CandidateRequest | None
+    missing_request: CandidateRequest | None
     partly: bool
 
 
@@ -69,10 +69,10 @@ def cover(
     lacking_amounts = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
     partly = lacking_amounts != dict(need.group(UNSUFFIXED).resources)
     return Coverage(
-        kept=subtract(held_amounts, remaining_amounts),
+        kept_amounts=subtract(held_amounts, remaining_amounts),
         surplus=without_zeros(remaining_amounts),
         mappings=mappings,
-        missing=_missing(need, mappings, lacking_amounts, partly=partly),
+        missing_request=_missing(need, mappings, lacking_amounts, partly=partly),
         partly=partly,
     )
 

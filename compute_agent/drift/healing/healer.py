@@ -165,7 +165,7 @@ class Healer:
         elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
         surplus = without_zeros(add(covered.surplus, elsewhere))
         found_instance = _ReadInstance(instance, ports, record, held_amounts, covered, surplus)
-        if covered.missing is None:
+        if covered.missing_request is None:
             return self._settle(found_instance, PlacedResources(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
         places = self._placing.places(instance, spec, root, covered, fixed)
@@ -178,7 +178,7 @@ class Healer:
     def _settle(self, reading: _ReadInstance, placed: PlacedResources, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
         rest = {} if self._options.force else reading.surplus
-        after = without_zeros(add(reading.covered.kept, rest, placed.amounts))
+        after = without_zeros(add(reading.covered.kept_amounts, rest, placed.amounts))
         profiles = self._profiles(reading, {**reading.covered.mappings, **placed.mappings})
         outcome = Outcome(
             reading.instance,

@@ -105,7 +105,7 @@ class Placing:
         :raises NotPlaced: there is none.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        missing = covered.missing
+        missing = covered.missing_request
         if missing is None:
             return
         facts = self._facts(instance, root)
@@ -224,5 +224,5 @@ def _in_order(candidates: list[Candidate], answer: Answer, covered: Coverage) ->
     """Return the best first: those that stay on the providers the instance is on already."""
     ordered = candidate_order.in_order(candidates, answer.providers)
     return sorted(
-        ordered, key=lambda candidate: len(set(candidate.allocations) - set(covered.kept))
+        ordered, key=lambda candidate: len(set(candidate.allocations) - set(covered.kept_amounts))
     )

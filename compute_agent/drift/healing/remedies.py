@@ -81,7 +81,7 @@ class OrphanRemedy:
         listing = source.look(directory)
         here = self._here()
         for consumer in doubtful:
-            if consumer.uuid in here.known:
+            if consumer.uuid in here.known_consumers:
                 yield Treated(consumer.uuid, End.LEFT, "runs here by now, or was claimed here")
             elif here.running is None and not listing.complete:
                 # the other agents do not know what runs here either
@@ -140,7 +140,7 @@ def judgement_from(
     judgement = judge(consumer, listing, directory, min_age)
     if judgement.verdict is not Verdict.ORPHAN:
         return judgement
-    heard_roots = (listing.answered - listing.silent) | {root}
+    heard_roots = (listing.answered_roots - listing.silent) | {root}
     concerned = {directory.root(u) for u in consumer.resources if not directory.is_shared(u)}
     if silent := concerned - heard_roots:
         return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))

@@ -15,7 +15,7 @@ from compute_agent.placement.provider_directory import ProviderDirectory
 class Listing:
     """What a source knew at one moment.
 
-    :ivar known: consumers that exist.
+    :ivar known_consumers: consumers that exist.
     :ivar by_host: host to the instances that run there; empty where the source does not know.
     :ivar roots: host to the root providers it answers for.
     :ivar silent: root providers for which nobody answered: what holds something there may exist.
@@ -24,7 +24,7 @@ class Listing:
     :ivar knows_migrations: it also knows the consumers that stand for unfinished migrations.
     """
 
-    known: frozenset[str]
+    known_consumers: frozenset[str]
     by_host: Mapping[str, frozenset[str]] = field(default_factory=dict)
     roots: Mapping[str, frozenset[str]] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ class Listing:
     knows_migrations: bool = False
 
     @property
-    def answered(self) -> frozenset[str]:
+    def answered_roots(self) -> frozenset[str]:
         """Roots for which an agent answered."""
         return frozenset().union(*self.roots.values())
 
@@ -82,12 +82,12 @@ class Answers:
     """What agents said when they were asked for their instances.
 
     :ivar instances: host to the instances that are there.
-    :ivar refused: host to the reason of an agent that answered, and does not list them. A host in
+    :ivar refusals: host to the reason of an agent that answered, and does not list them. A host in
         neither did not answer.
     """
 
     instances: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
 
 class Agents(Protocol):
@@ -126,11 +126,11 @@ class AgentsSource:
         heard_roots = frozenset().union(*answered.values())
         untold = {
             root: why
-            for host, why in sorted(answers.refused.items())
+            for host, why in sorted(answers.refusals.items())
             for root in announced[host] - heard_roots
         }
         return Listing(
-            known=frozenset().union(*by_host.values()),
+            known_consumers=frozenset().union(*by_host.values()),
             by_host=by_host,
             roots=answered,
             silent=frozenset(roots - heard_roots),

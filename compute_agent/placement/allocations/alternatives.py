@@ -48,8 +48,8 @@ class LostAlternative:
 class AlternativeAnswer:
     """The answer to a claim: the position of what is claimed now, if any, and what was lost."""
 
-    chosen: int | None
-    lost: tuple[LostAlternative, ...]
+    position: int | None
+    lost_alternatives: tuple[LostAlternative, ...]
 
 
 class Alternatives:

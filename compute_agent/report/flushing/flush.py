@@ -69,12 +69,12 @@ class Kept:
 class FlushReport:
     """The result of a flush.
 
-    ``operations``: its plan.  ``created``: providers that this agent owns from now on.
+    ``operations``: its plan.  ``created_uuids``: providers that this agent owns from now on.
     """
 
     operations: tuple[Operation, ...] = ()
-    created: list[str] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    created_uuids: list[str] = field(default_factory=list)
+    kept_providers: list[Kept] = field(default_factory=list)
 
 
 class Flush:
@@ -253,7 +253,7 @@ class Flush:
         created = self._providers.create(uuid, name, parent_uuid)
         with self._lock:
             self._new.add(uuid)
-            self.report.created.append(uuid)
+            self.report.created_uuids.append(uuid)
         if parent_uuid is None:
             self._live.new_root(name, uuid, created.generation)
         else:
@@ -311,4 +311,4 @@ class Flush:
 
     def _keep(self, uuid: str, name: str, reason: str) -> None:
         with self._lock:
-            self.report.kept.append(Kept(uuid, name, reason))
+            self.report.kept_providers.append(Kept(uuid, name, reason))

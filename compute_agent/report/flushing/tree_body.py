@@ -48,7 +48,7 @@ class TreeChange:
     """A plan made into one change of the tree that placement has.
 
     :ivar result: the tree afterwards.
-    :ivar kept: providers that the plan deletes and that stay, uuid -> reason.
+    :ivar kept_reasons: providers that the plan deletes and that stay, uuid -> reason.
     :ivar allocations: of a reshape that is still to be done; None: no allocation changes.
     """
 
@@ -56,7 +56,7 @@ class TreeChange:
     live: ProviderTree
     result: ProviderTree
     difference: Difference
-    kept: Mapping[str, str]
+    kept_reasons: Mapping[str, str]
     allocations: Mapping[str, Mapping[str, Any]] | None
 
     def __bool__(self) -> bool:
@@ -120,7 +120,7 @@ def tree_change(
     difference = diff(live, carrier.tree)
     # a reshape changes inventories and allocations together: it was done, or neither of them was
     pending = carrier.allocations if difference.inventories or difference.delete else None
-    return TreeChange(root_uuid, live, carrier.tree, difference, carrier.kept, pending)
+    return TreeChange(root_uuid, live, carrier.tree, difference, carrier.kept_reasons, pending)
 
 
 class _Carrier:
@@ -133,7 +133,7 @@ class _Carrier:
         names: AcceptedNames,
     ) -> None:
         self.tree = tree
-        self.kept: dict[str, str] = {}
+        self.kept_reasons: dict[str, str] = {}
         self.allocations: Mapping[str, Mapping[str, Any]] | None = None
         self._names = names
         self._doomed = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
@@ -166,7 +166,7 @@ class _Carrier:
             case DeleteProvider(uuid):
                 self._delete(uuid)
             case KeepProvider(uuid):
-                self.kept[uuid] = "it is not this agent's to delete"
+                self.kept_reasons[uuid] = "it is not this agent's to delete"
 
     def _create(self, operation: CreateProvider) -> None:
         uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid
@@ -203,7 +203,7 @@ class _Carrier:
         if not self.tree.children(uuid):
             self.tree.remove(uuid)
             return
-        self.kept[uuid] = HAS_CHILDREN
+        self.kept_reasons[uuid] = HAS_CHILDREN
         reserved = {
             rc: {**record, "reserved": record["total"]}
             for rc, record in self.tree.data(uuid).inventory.items()

@@ -234,5 +234,7 @@ def _fill_in(report: FlushReport, operations: Sequence[Operation], change: TreeC
         return change.live.data(uuid).name if change.live.exists(uuid) else uuid
 
     report.operations = tuple(operations)
-    report.created += [o.uuid for o in operations if isinstance(o, CreateProvider)]
-    report.kept += [Kept(uuid, name_of(uuid), why) for uuid, why in change.kept.items()]
+    report.created_uuids += [o.uuid for o in operations if isinstance(o, CreateProvider)]
+    report.kept_providers += [
+        Kept(uuid, name_of(uuid), why) for uuid, why in change.kept_reasons.items()
+    ]

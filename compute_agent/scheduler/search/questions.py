@@ -34,7 +34,7 @@ class Questions:
                 self.notes.append(str(error))
             return Answer()
         answer = answers.read(body, shape.name)
-        self._note(shape, query, returned=answer.returned)
+        self._note(shape, query, returned=answer.returned_count)
         kept_candidates = tuple(
             candidate for candidate in answer.candidates if shape.keep(candidate, answer)
         )

@@ -205,7 +205,7 @@ class NodePass:
             raise
         self._merger.after_flush(proposal.merged)
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
-        kept_uuids = {provider.uuid for provider in done.kept}
+        kept_uuids = {provider.uuid for provider in done.kept_providers}
         self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
         return changes(done.operations)
 

@@ -23,7 +23,7 @@ class Identities:
     """The uuid of every provider of a layout, by key, and which of them placement has."""
 
     uuids: Mapping[str, str]
-    known: frozenset[str]
+    known_keys: frozenset[str]
     """Keys of providers that are in the tree."""
 
     @property

@@ -109,7 +109,7 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
 
     Cards may have swapped their slots, so the names are all given up before they are given out.
     """
-    known_providers = [w for w in layout.children if w.key in identities.known]
+    known_providers = [w for w in layout.children if w.key in identities.known_keys]
     renamed = [w for w in known_providers if tree.data(identities.uuids[w.key]).name != w.name]
     olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed}
     for wanted_provider in renamed:
@@ -133,7 +133,7 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
             above = layout.provider(wanted_provider.parent)
             name = _free_name(tree, above.name, above.key)
             tree.new_child(name, identities.uuids[above.parent], uuid=parent)
-        if wanted_provider.key in identities.known and tree.data(uuid).parent_uuid != parent:
+        if wanted_provider.key in identities.known_keys and tree.data(uuid).parent_uuid != parent:
             tree.move(uuid, parent)
 
 

@@ -200,13 +200,15 @@ class LibvirtDriver(TopologyDriver):
 
     def list_instance_uuids(self) -> list[str] | None:
         if self.in_pass:
-            return sorted([*self.guests().guests, *self.guests().unread])
+            return sorted([*self.guests().guests, *self.guests().unread_guests])
         return self._ask_for_guests(lambda: guests.uuids(self.connection))
 
     def get_instance_devices(self, uuid: str) -> InstanceDevices | None:
         if self.in_pass:
             reading = self.guests()
-            self._refuse_unread({uuid: reading.unread[uuid]} if uuid in reading.unread else {})
+            self._refuse_unread(
+                {uuid: reading.unread_guests[uuid]} if uuid in reading.unread_guests else {}
+            )
             guest = reading.guests.get(uuid)
         else:
             guest = self._ask_for_guests(lambda: guests.read_one(self.connection, uuid))
@@ -215,7 +217,7 @@ class LibvirtDriver(TopologyDriver):
     def get_devices_of_instances(self) -> dict[str, InstanceDevices] | None:
         with self.same_reading():
             reading = self.guests()
-            self._refuse_unread(reading.unread)
+            self._refuse_unread(reading.unread_guests)
             return {uuid: self._holdings(guest) for uuid, guest in reading.guests.items()}
 
     def _holdings(self, guest: Guest) -> InstanceDevices:

@@ -49,7 +49,7 @@ def move(
 
 
 def _cells(situation: Situation) -> Iterator[ProviderData]:
-    return (p for p in situation.owned if is_cell(p, situation.layout.root.name))
+    return (p for p in situation.owned_providers if is_cell(p, situation.layout.root.name))
 
 
 def _cell_uuids(situation: Situation) -> list[str]:
@@ -120,7 +120,7 @@ def _root_to_cells(
 def _misfit_text(situation: Situation, misfits: tuple[Misfit, ...]) -> str:
     each = "; ".join(
         f"consumer {misfit.consumer} lacks "
-        + ", ".join(f"{amount} {kind}" for kind, amount in misfit.missing.items())
+        + ", ".join(f"{amount} {kind}" for kind, amount in misfit.missing_amounts.items())
         for misfit in misfits
     )
     return (

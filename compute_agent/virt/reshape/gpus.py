@@ -92,7 +92,7 @@ class _GpusOfSituation:
         classes = {_vgpu_class(wanted_provider) for wanted_provider in counting.values()}
         root_name = situation.layout.root.name
         stored = {}
-        for provider in situation.owned:
+        for provider in situation.owned_providers:
             address = names.device_address(root_name, provider.name)
             if address is not None:
                 stored[address] = provider

@@ -33,7 +33,7 @@ class Situation:
     layout: HostLayout
     identities: Identities
     topology: HostTopology
-    owned: tuple[ProviderData, ...]
+    owned_providers: tuple[ProviderData, ...]
     """Providers below the root that a layout made and that are still there."""
 
     @classmethod

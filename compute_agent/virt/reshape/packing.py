@@ -39,7 +39,7 @@ class Misfit:
     """A consumer for which there is no room, and how much is missing of what."""
 
     consumer: str
-    missing: Amounts
+    missing_amounts: Amounts
 
 
 @dataclass(frozen=True, slots=True)

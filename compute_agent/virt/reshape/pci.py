@@ -68,7 +68,7 @@ def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, fro
         situation.identities.uuids[wanted_provider.key]: wanted_provider.inventory.keys()
         for wanted_provider in situation.layout.providers
     }
-    for provider in situation.owned:
+    for provider in situation.owned_providers:
         if MANAGED in provider.traits:
             gone_classes = provider.inventory.keys() - wanted_classes.get(
                 provider.uuid, frozenset()

@@ -48,14 +48,15 @@ def create(request: Request) -> Response:
         with counted_claim():
             outcome = request.store.write(alternatives.claim, writes)
     except store_errors.NoCandidateLeft as error:
-        _count(error.lost)
+        _count(error.lost_candidates)
         LOG.warning("Nothing was claimed: %s", error)
         raise errors.NoCandidateLeft(
-            f"No candidate left: {error}", [_shown(lost_candidate) for lost_candidate in error.lost]
+            f"No candidate left: {error}",
+            [_shown(lost_candidate) for lost_candidate in error.lost_candidates],
         ) from error
     except store_errors.Stale as error:
         raise claim_conflict(error) from error
-    _count(outcome.lost)
+    _count(outcome.lost_candidates)
     return json_response(
         {
             "chosen": outcome.position,
@@ -64,7 +65,7 @@ def create(request: Request) -> Response:
                 for provider, amounts in writes[outcome.position].allocations.items()
             },
             "consumer_generation": outcome.generation,
-            "lost": [_shown(lost_candidate) for lost_candidate in outcome.lost],
+            "lost": [_shown(lost_candidate) for lost_candidate in outcome.lost_candidates],
         },
         *uncached(request.version),
     )

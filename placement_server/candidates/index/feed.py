@@ -94,7 +94,7 @@ class News:
     records: Sequence[ChangeRow] = ()
     names: NameRows | None = None
     trees: Mapping[int, TreeRows | None] = field(default_factory=dict)
-    restructured: Collection[int] = ()
+    restructured_roots: Collection[int] = ()
 
 
 class Feed:
@@ -208,7 +208,7 @@ class Feed:
         else:
             assert self._writer is not None
             self._seen.add(read.records)
-            self.tree_tags.forget(read.restructured)
+            self.tree_tags.forget(read.restructured_roots)
             if read.names is not None:
                 meanings = self._writer.index.names.meanings
                 if self._writer.rename(read.names).names.meanings is not meanings:

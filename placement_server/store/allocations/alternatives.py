@@ -44,12 +44,12 @@ class Chosen(NamedTuple):
 
     :ivar position: the position of the candidate that was claimed.
     :ivar generation: that of the consumer now.
-    :ivar lost: the candidates before it, in order.
+    :ivar lost_candidates: the candidates before it, in order.
     """
 
     position: int
     generation: int
-    lost: tuple[LostCandidate, ...]
+    lost_candidates: tuple[LostCandidate, ...]
 
 
 def claim(tx: WriteTransaction, candidates: Sequence[ConsumerWrite]) -> Chosen:

@@ -25,19 +25,19 @@ StockKey = tuple[str, str]
 class Associations:
     """Associations of providers with traits, or with aggregates.
 
-    :ivar added: uuid of the provider, and name of the trait or uuid of the aggregate.
-    :ivar removed: provider id, and id of the trait or aggregate.
+    :ivar added_links: uuid of the provider, and name of the trait or uuid of the aggregate.
+    :ivar removed_links: provider id, and id of the trait or aggregate.
     """
 
-    added: list[tuple[str, str]] = field(default_factory=list)
-    removed: list[tuple[int, int]] = field(default_factory=list)
+    added_links: list[tuple[str, str]] = field(default_factory=list)
+    removed_links: list[tuple[int, int]] = field(default_factory=list)
 
     def compare(
         self, uuid: str, provider_id: int, old: Mapping[str, int], new: frozenset[str]
     ) -> bool:
         """Add the changes of one provider; return whether there are any."""
-        self.added += [(uuid, name) for name in sorted(new - old.keys())]
-        self.removed += [(provider_id, old[name]) for name in sorted(old.keys() - new)]
+        self.added_links += [(uuid, name) for name in sorted(new - old.keys())]
+        self.removed_links += [(provider_id, old[name]) for name in sorted(old.keys() - new)]
         return old.keys() != new
 
 
@@ -45,21 +45,22 @@ class Associations:
 class TreePlan:
     """What a write changes, but for allocations.
 
-    :ivar created: new providers, in levels from the root down.
-    :ivar deleted: providers to delete.
-    :ivar renamed: existing providers with another name or parent.
-    :ivar changed: the uuids of existing providers whose generation rises.
+    :ivar new_levels: new providers, in levels from the root down.
+    :ivar deleted_providers: providers to delete.
+    :ivar renamed_providers: existing providers with another name or parent.
+    :ivar changed_uuids: the uuids of existing providers whose generation rises.
     :ivar records: inventories to insert or update.
-    :ivar removed: inventories to delete, with their class, also those of deleted providers.
+    :ivar removed_inventories: inventories to delete, with their class, also those of deleted
+        providers.
     :ivar stock: all inventories that the providers have after the write.
     """
 
-    created: list[list[ProviderWrite]] = field(default_factory=list)
-    deleted: list[TreeProvider] = field(default_factory=list)
-    renamed: list[ProviderWrite] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
+    new_levels: list[list[ProviderWrite]] = field(default_factory=list)
+    deleted_providers: list[TreeProvider] = field(default_factory=list)
+    renamed_providers: list[ProviderWrite] = field(default_factory=list)
+    changed_uuids: set[str] = field(default_factory=set)
     records: dict[StockKey, InventoryRecord] = field(default_factory=dict)
-    removed: dict[StockKey, HeldInventory] = field(default_factory=dict)
+    removed_inventories: dict[StockKey, HeldInventory] = field(default_factory=dict)
     stock: dict[StockKey, HeldInventory | InventoryRecord] = field(default_factory=dict)
     traits: Associations = field(default_factory=Associations)
     aggregates: Associations = field(default_factory=Associations)
@@ -68,19 +69,19 @@ class TreePlan:
     @property
     def is_empty(self) -> bool:
         """Whether nothing of the tree's structure changes."""
-        return not (self.created or self.deleted or self.changed)
+        return not (self.new_levels or self.deleted_providers or self.changed_uuids)
 
     @property
     def new_names(self) -> dict[str, str]:
         """The names that providers get, with the uuids of these."""
-        created = [target for level in self.created for target in level]
-        return {target.name: target.uuid for target in (*created, *self.renamed)}
+        created = [target for level in self.new_levels for target in level]
+        return {target.name: target.uuid for target in (*created, *self.renamed_providers)}
 
     @property
     def leaving_names(self) -> set[str]:
         """The uuids of providers that may lose their names."""
-        deleted = {provider.uuid for provider in self.deleted}
-        return deleted | {target.uuid for target in self.renamed}
+        deleted = {provider.uuid for provider in self.deleted_providers}
+        return deleted | {target.uuid for target in self.renamed_providers}
 
 
 def plan(write: TreeWrite, scope: Scope) -> TreePlan:
@@ -90,7 +91,9 @@ def plan(write: TreeWrite, scope: Scope) -> TreePlan:
     """
     changes = TreePlan()
     absent = set(write.absent)
-    changes.deleted = [scope.providers[uuid] for uuid in write.absent if uuid in scope.providers]
+    changes.deleted_providers = [
+        scope.providers[uuid] for uuid in write.absent if uuid in scope.providers
+    ]
     levels = _levels(write, scope, absent, changes.conflicts)
     parents = _parent_uuids(scope)
     for level in levels:
@@ -100,7 +103,7 @@ def plan(write: TreeWrite, scope: Scope) -> TreePlan:
             if uuid in write.providers and uuid not in scope.providers
         ]
         if created:
-            changes.created.append(created)
+            changes.new_levels.append(created)
     for target in write.providers.values():
         _compare(changes, target, scope.providers.get(target.uuid), parents.get(target.uuid))
     for provider in scope.providers.values():
@@ -113,7 +116,7 @@ def plan(write: TreeWrite, scope: Scope) -> TreePlan:
                 and named.inventories is not None
                 and name not in named.inventories
             ):
-                changes.removed[key] = inventory
+                changes.removed_inventories[key] = inventory
             else:
                 changes.stock[key] = inventory
     changes.stock.update(changes.records)
@@ -128,7 +131,7 @@ def _compare(
     stock = provider.stock if provider is not None else {}
     has_changed = False
     if provider is not None and (provider.name, parent) != (target.name, target.parent_uuid):
-        changes.renamed.append(target)
+        changes.renamed_providers.append(target)
         has_changed = True
     if target.inventories is not None:
         different = {
@@ -146,7 +149,7 @@ def _compare(
         old = provider.aggregate_ids if provider is not None else {}
         has_changed |= changes.aggregates.compare(uuid, provider_id, old, target.aggregates)
     if has_changed and provider is not None:
-        changes.changed.add(uuid)
+        changes.changed_uuids.add(uuid)
 
 
 def _record(inventory: HeldInventory) -> InventoryRecord:

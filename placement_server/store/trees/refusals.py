@@ -33,7 +33,7 @@ def refuse(
 
     :raises TreeConflicts: something does.
     """
-    deleted = {provider.uuid for provider in changes.deleted}
+    deleted = {provider.uuid for provider in changes.deleted_providers}
     conflicts = [
         *changes.conflicts,
         *_elsewhere(write, scope, providers),
@@ -83,14 +83,14 @@ def _taken_names(tx: WriteTransaction, changes: TreePlan) -> list[TreeContradict
 
 def _holders(tx: WriteTransaction, scope: Scope, changes: TreePlan) -> list[Holder]:
     """Return who holds what of inventories and providers that would vanish."""
-    deleted = {provider.uuid for provider in changes.deleted}
-    vanishing = {uuid for uuid, _ in changes.removed} | deleted
+    deleted = {provider.uuid for provider in changes.deleted_providers}
+    vanishing = {uuid for uuid, _ in changes.removed_inventories} | deleted
     return [
         (item.consumer.uuid, uuid, name, amount)
         for item in tree_rows.holdings(tx, [scope.providers[uuid] for uuid in sorted(vanishing)])
         for uuid, amounts in item.amounts.items()
         for name, amount in amounts.items()
-        if uuid in deleted or (uuid, name) in changes.removed
+        if uuid in deleted or (uuid, name) in changes.removed_inventories
     ]
 
 

@@ -199,7 +199,9 @@ def _check_generations(
 
     One that is to be taken from another tree, and was deleted there, is not made anew.
     """
-    changed_uuids = changes.changed | {uuid for item in new_holdings for uuid, _ in item.delta}
+    changed_uuids = changes.changed_uuids | {
+        uuid for item in new_holdings for uuid, _ in item.delta
+    }
     named = [target for target in write.providers.values() if target.generation is not None]
     missing_uuids = [target.uuid for target in named if target.uuid not in scope.providers]
     moved = {
@@ -238,8 +240,8 @@ def _store(
         ("trait_id", changes.traits, names.traits),
         ("aggregate_id", changes.aggregates, names.aggregates),
     ):
-        added = [(provider_ids[uuid], ids[name]) for uuid, name in links.added]
-        structure_rows.link(tx, column, added, links.removed)
+        added = [(provider_ids[uuid], ids[name]) for uuid, name in links.added_links]
+        structure_rows.link(tx, column, added, links.removed_links)
     _touch(tx, scope, changes, new_holdings, root_id)
     return None if root_id is None else tree_rows.read(tx, write.root_uuid)
 
@@ -277,7 +279,7 @@ def _store_providers(
 
     :param provider_ids: by uuid; those of new providers are added.
     """
-    deleted = {provider.uuid for provider in changes.deleted}
+    deleted = {provider.uuid for provider in changes.deleted_providers}
     new_names = changes.new_names
     leaving = [scope.providers[uuid] for uuid in changes.leaving_names]
     structure_rows.free_names(
@@ -285,9 +287,9 @@ def _store_providers(
         [item for item in leaving if new_names.get(item.name, item.uuid) != item.uuid],
     )
     root_id = provider_ids.get(write.root_uuid)
-    if changes.created:
-        root_id = structure_rows.create(tx, changes.created, root_id, provider_ids)
-    changed_uuids = changes.changed | {
+    if changes.new_levels:
+        root_id = structure_rows.create(tx, changes.new_levels, root_id, provider_ids)
+    changed_uuids = changes.changed_uuids | {
         uuid for item in new_holdings if item.changes for uuid, _ in item.delta
     }
     structure_rows.change(
@@ -297,7 +299,7 @@ def _store_providers(
             for uuid, provider in scope.providers.items()
             if uuid in changed_uuids and uuid not in deleted
         ],
-        {target.uuid: target for target in changes.renamed},
+        {target.uuid: target for target in changes.renamed_providers},
         provider_ids,
     )
     if root_id is not None:
@@ -316,13 +318,15 @@ def _store_inventories(
     provider_ids: Mapping[str, int],
 ) -> None:
     """Write the inventories, and the use of those that were there and stay."""
-    deleted = {provider.uuid for provider in changes.deleted}
+    deleted = {provider.uuid for provider in changes.deleted_providers}
     stock = {
         (inventory.provider_id, inventory.class_id): inventory
         for provider in scope.providers.values()
         for inventory in provider.stock.values()
     }
-    removed = {key: item for key, item in changes.removed.items() if key[0] not in deleted}
+    removed = {
+        key: item for key, item in changes.removed_inventories.items() if key[0] not in deleted
+    }
     inventory_rows.remove(tx, removed.values())
     inventory_rows.write_many(
         tx,
@@ -332,7 +336,9 @@ def _store_inventories(
             for (uuid, name), record in changes.records.items()
         },
     )
-    removed_keys = {(item.provider_id, item.class_id) for item in changes.removed.values()}
+    removed_keys = {
+        (item.provider_id, item.class_id) for item in changes.removed_inventories.values()
+    }
     moves = [
         InventoryChange(stock[key].id, *key, delta)
         for key, delta in sorted(new_use.deltas(new_holdings, provider_ids).items())

@@ -129,7 +129,7 @@ def test_a_child_made_by_another_service_is_left_alone(reported, other):
             tree.remove(theirs)
 
     report = reported.report(without)
-    assert [kept.uuid for kept in report.kept] == [theirs]
+    assert [kept.uuid for kept in report.kept_providers] == [theirs]
     assert reported.writes == []
     assert other.find_provider(theirs) is not None
 
@@ -143,11 +143,13 @@ def test_a_provider_of_ours_that_is_in_use_is_kept_and_reserved(reported, other)
         tree.remove(uuid)
 
     report = reported.report(without)
-    assert [(kept.uuid, "in use" in kept.reason) for kept in report.kept] == [(uuid, True)]
+    assert [(kept.uuid, "in use" in kept.reason) for kept in report.kept_providers] == [
+        (uuid, True)
+    ]
     record = other.find_provider(uuid).inventory["VGPU"]
     assert record["reserved"] == record["total"] == 4
     other.placement.allocations.delete_allocation(consumer)
-    assert reported.report(without).kept == []
+    assert reported.report(without).kept_providers == []
     assert other.find_provider(uuid) is None
 
 
@@ -165,7 +167,7 @@ def test_a_parent_of_ours_with_a_foreign_child_is_kept(reported, other):
         lambda: other.placement.providers.create(theirs, f"{reported.name}:agent", uuid),
     )
     report = reported.report(without)
-    assert [kept.uuid for kept in report.kept] == [uuid]
+    assert [kept.uuid for kept in report.kept_providers] == [uuid]
     assert other.find_provider(theirs) is not None
 
 

@@ -243,7 +243,7 @@ def test_a_nested_host_becomes_flat_and_its_children_go(host, other, guests):
         new.remove(f"{host.name}_GPU1")
         flat(host.name)(new)
         report = client.update_from_provider_tree(base, new, allocations=found)
-    assert report.kept == []
+    assert report.kept_providers == []
     assert len(other.get_provider_tree(host.root, fresh=True)) == 1
     assert_not_done(host, other, guests)
 

@@ -65,7 +65,7 @@ def test_a_sharing_provider_is_never_deleted_even_when_a_driver_drops_it(host, s
         tree.remove(storage)
 
     report = host.report(lay_out)
-    assert [kept.uuid for kept in report.kept] == [storage]
+    assert [kept.uuid for kept in report.kept_providers] == [storage]
     assert host.writes == []
     assert other.find_provider(storage) is not None
 

@@ -42,7 +42,7 @@ def test_a_pass_that_placement_refuses_is_repeated(placement):
         placement.faults.refuse("GET", "/resource_providers", times=-1)
         placement.faults.refuse("GET", "/provider_trees", times=-1)
         assert not agent.report().completed
-        assert placement.faults.met
+        assert placement.faults.failed_requests
         placement.faults.heal()
         assert agent.report().completed
         agent.restart()

@@ -55,7 +55,7 @@ def test_a_client_without_keystone_finds_placement_and_may_do_everything(placeme
     answer = client.get("/traits", raise_exc=False)
     assert answer.json()["errors"][0]["code"] == "placement.concurrent_update"
     assert client.get("/traits").ok
-    assert placement.faults.met == [f"GET {requests.utils.urlparse(answer.url).path}"]
+    assert placement.faults.failed_requests == [f"GET {requests.utils.urlparse(answer.url).path}"]
 
 
 def test_fixtures_of_one_process_have_databases_of_their_own_and_leave_nothing():

@@ -75,7 +75,7 @@ def test_guests_are_listed_in_every_state_until_they_are_gone(hypervisor: Hyperv
         paused.UUIDString(): True,
     }
     assert guests.uuids(hypervisor.connection) == list(reading.guests)
-    assert not reading.unread
+    assert not reading.unread_guests
     gone = paused.UUIDString()
     paused.destroy()
     assert gone not in guests.uuids(hypervisor.connection)
@@ -179,7 +179,7 @@ def test_a_guest_that_ends_while_it_is_looked_at_is_gone_and_the_others_are_seen
     reading = guests.read(connection)
     connection.close()
     assert list(reading.guests) == [staying.UUIDString()]
-    assert not reading.unread
+    assert not reading.unread_guests
 
 
 def test_guests_outlive_a_daemon_that_is_killed(hypervisor: Hypervisor, libvirtd: Libvirtd) -> None:

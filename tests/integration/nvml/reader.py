@@ -36,7 +36,7 @@ def main() -> None:
         line = {
             "gpus": to_json(reading.gpus),
             "warnings": reading.warnings,
-            "lost": reading.lost,
+            "lost": reading.lost_gpus,
             "said": said,
         }
         sys.stdout.write(json.dumps(line) + "\n")

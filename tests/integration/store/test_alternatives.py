@@ -154,7 +154,10 @@ def test_a_race_that_is_lost_at_the_last_moment_leads_to_the_next_candidate(
     finally:
         event.remove(sessions.first.engine, "before_cursor_execute", be_faster)
     assert chosen.position == 2
-    assert [(lost.provider, lost.free) for lost in chosen.lost] == [(hosts[0], 0), (hosts[1], 0)]
+    assert [(lost.provider, lost.free) for lost in chosen.lost_candidates] == [
+        (hosts[0], 0),
+        (hosts[1], 0),
+    ]
 
 
 def test_clients_in_one_order_fill_all_hosts_to_the_last_unit_without_a_conflict(
@@ -173,7 +176,7 @@ def test_clients_in_one_order_fill_all_hosts_to_the_last_unit_without_a_conflict
             try:
                 claim(own_store, new_uuid(), hosts, **{pool: {"DISK_GB": 1}})
             except NoCandidateLeft as error:
-                free.update(lost.free for lost in error.lost)
+                free.update(lost.free for lost in error.lost_candidates)
                 return granted
         raise AssertionError("the count has no end")
 

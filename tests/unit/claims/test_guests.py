@@ -52,14 +52,14 @@ def driver(listed: list[str] | None) -> ComputeDriver:
 def test_where_the_driver_lists_guests_a_claim_counts_for_the_time_of_a_build() -> None:
     found = presence(driver([RUNS]), CLAIMS, NOW)
     assert found.running == {RUNS}
-    assert found.known == {RUNS, BUILT, MOVE}
+    assert found.known_consumers == {RUNS, BUILT, MOVE}
     assert presence(driver([]), [], NOW).running == frozenset()
 
 
 def test_where_the_driver_cannot_tell_every_claim_counts() -> None:
     found = presence(driver(None), CLAIMS, NOW)
     assert found.running is None
-    assert found.known == {BUILT, OLD, MOVE}
+    assert found.known_consumers == {BUILT, OLD, MOVE}
 
 
 def test_guests_with_a_claim_are_asked_for_where_the_driver_cannot_list_them() -> None:

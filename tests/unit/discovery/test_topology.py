@@ -129,7 +129,7 @@ class TestNvmlJoined:
 
         class Source:
             def read(self) -> NvmlReading:
-                return NvmlReading(gpus=gpus, lost=lost, warnings=())  # type: ignore[arg-type]
+                return NvmlReading(gpus=gpus, lost_gpus=lost, warnings=())  # type: ignore[arg-type]
 
         return Discovery(str(root / "sys"), str(root / "proc"), gpu_source=Source())
 

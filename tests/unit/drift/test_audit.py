@@ -59,15 +59,15 @@ def test_a_consumer_that_runs_here_agrees(audit):
 
 
 def test_a_consumer_on_its_way_is_suspected_only_after_the_time_of_grace(audit):
-    assert not audit.run(0.0, [], {"root": ["a"]}).orphaned
-    assert not audit.run(299.0, [], {"root": ["a"]}).orphaned
-    assert audit.run(300.0, [], {"gpu": ["a"]}).orphaned == {"a"}
+    assert not audit.run(0.0, [], {"root": ["a"]}).orphans
+    assert not audit.run(299.0, [], {"root": ["a"]}).orphans
+    assert audit.run(300.0, [], {"gpu": ["a"]}).orphans == {"a"}
 
 
 def test_a_consumer_that_went_and_came_has_its_time_of_grace_again(audit):
     audit.run(0.0, [], {"root": ["a"]})
     audit.run(200.0, [], {})
-    assert not audit.run(400.0, [], {"root": ["a"]}).orphaned
+    assert not audit.run(400.0, [], {"root": ["a"]}).orphans
 
 
 @pytest.mark.parametrize(("age", "suspected"), [(299.0, False), (300.0, True), (86400.0, True)])
@@ -76,7 +76,7 @@ def test_the_age_of_a_consumer_is_that_of_its_allocations_where_placement_tells_
 ):
     nature = {"a": ConsumerNature("INSTANCE", age)}
     found = audit.run(0.0, [], {"root": ["a"]}, strangers=nature)
-    assert bool(found.orphaned) is suspected, "seen for the first time, however old it is"
+    assert bool(found.orphans) is suspected, "seen for the first time, however old it is"
 
 
 @pytest.mark.parametrize(
@@ -86,27 +86,27 @@ def test_the_age_of_a_consumer_is_that_of_its_allocations_where_placement_tells_
 def test_only_consumers_that_belong_to_hosts_are_suspected(audit, kind, suspected):
     nature = {"a": ConsumerNature(kind, 1000.0)}
     found = audit.run(0.0, [], {"root": ["a"]}, strangers=nature)
-    assert bool(found.orphaned) is suspected
+    assert bool(found.orphans) is suspected
 
 
 def test_what_differs_is_said_when_it_begins_changes_and_ends(audit, caplog):
     caplog.set_level(logging.INFO)
     held = {"root": ["a"]}
     for what in ("it has 1 and holds 2", "it has 1 and holds 2", "it has 3 and holds 2"):
-        assert audit.run(0.0, ["a"], held, differences={"a": what}).differing == {"a"}
+        assert audit.run(0.0, ["a"], held, differences={"a": what}).differing_consumers == {"a"}
     assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
     assert "it has 3 and holds 2" in caplog.text
-    assert not audit.run(0.0, ["a"], held).differing
+    assert not audit.run(0.0, ["a"], held).differing_consumers
     assert "agree again" in caplog.records[-1].getMessage()
 
 
 def test_an_instance_without_allocation_is_missing_it(audit):
-    assert audit.run(0.0, ["a", "b"], {"root": ["b"]}).missing == {"a"}
+    assert audit.run(0.0, ["a", "b"], {"root": ["b"]}).missing_consumers == {"a"}
 
 
 def test_a_driver_that_cannot_tell_names_no_orphans_and_is_not_one_without_guests(audit, caplog):
     held = {"root": ["a", "b"]}
-    assert audit.run(0.0, [], held, strangers=dict.fromkeys("ab", OLD)).orphaned == {"a", "b"}
+    assert audit.run(0.0, [], held, strangers=dict.fromkeys("ab", OLD)).orphans == {"a", "b"}
     caplog.clear()
     found = audit.run(400.0, None, held, unfounded=["c"], differences={"b": "it holds less"})
     assert found.as_lists() == {"missing": ["c"], "differing": ["b"]}
@@ -121,7 +121,7 @@ def test_what_was_claimed_here_is_no_orphan_and_not_missing_either(audit):
 
 
 def test_instances_of_other_nodes_are_not_taken_for_missing(audit):
-    assert not audit.run(0.0, ["a"], {}, all_run_here=False).missing
+    assert not audit.run(0.0, ["a"], {}, all_run_here=False).missing_consumers
 
 
 def test_what_disagrees_is_logged_when_it_begins_and_when_it_ends(audit, caplog):

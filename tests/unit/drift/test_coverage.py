@@ -7,28 +7,28 @@ from tests.unit.manage.needs import group, need
 
 def test_nothing_is_missing_where_everything_is_held() -> None:
     covered = cover(need({"VCPU": 2}, _G=group(VGPU=1)), {"root": {"VCPU": 2}, "card": {"VGPU": 1}})
-    assert covered.missing is None
+    assert covered.missing_request is None
     assert covered.surplus == {}
     assert covered.mappings == {"_G": "card"}
 
 
 def test_the_unsuffixed_group_may_be_held_of_several_providers() -> None:
     covered = cover(need({"VCPU": 4}), {"cell0": {"VCPU": 3}, "cell1": {"VCPU": 1}})
-    assert covered.missing is None
+    assert covered.missing_request is None
 
 
 def test_only_the_part_that_is_lacking_is_missing() -> None:
     covered = cover(need({"VCPU": 4, "DISK_GB": 5}), {"root": {"VCPU": 1}})
-    assert covered.missing is not None
-    assert covered.missing.group(UNSUFFIXED).resources == {"VCPU": 3, "DISK_GB": 5}
+    assert covered.missing_request is not None
+    assert covered.missing_request.group(UNSUFFIXED).resources == {"VCPU": 3, "DISK_GB": 5}
     assert covered.partly
 
 
 def test_a_suffixed_group_is_held_of_one_provider_or_not_at_all() -> None:
     wanted = need({}, _G=group(VGPU=2))
     covered = cover(wanted, {"one": {"VGPU": 1}, "two": {"VGPU": 1}})
-    assert covered.missing is not None
-    assert covered.missing.groups == wanted.groups
+    assert covered.missing_request is not None
+    assert covered.missing_request.groups == wanted.groups
     assert covered.surplus == {"one": {"VGPU": 1}, "two": {"VGPU": 1}}
 
 
@@ -36,7 +36,7 @@ def test_a_group_of_several_classes_is_served_before_one_that_any_provider_serve
     wanted = need({}, _A=group(NET=1), _B=group(NET=1, PPS=1))
     covered = cover(wanted, {"one": {"NET": 1, "PPS": 1}, "two": {"NET": 1}})
     assert covered.mappings == {"_A": "two", "_B": "one"}
-    assert covered.missing is None
+    assert covered.missing_request is None
 
 
 def test_of_several_providers_the_one_with_the_traits_of_a_group_gives_it() -> None:
@@ -52,7 +52,7 @@ def test_of_several_providers_the_one_with_the_traits_of_a_group_gives_it() -> N
 def test_what_is_held_of_a_provider_that_lost_a_trait_is_not_given_a_second_time() -> None:
     wanted = need({}, _G=group(VGPU=1).requiring("CUSTOM_BIG"))
     covered = cover(wanted, {"card": {"VGPU": 1}}, may_serve=lambda _provider, _group: False)
-    assert covered.missing is None
+    assert covered.missing_request is None
     assert covered.mappings == {"_G": "card"}
 
 
@@ -60,7 +60,7 @@ def test_a_group_that_is_bound_to_a_provider_is_held_of_no_other() -> None:
     held = {"one": {"VGPU": 1}, "two": {"VGPU": 1}}
     assert cover(need({}, _G=group(VGPU=1)), held, fixed={"_G": "two"}).mappings == {"_G": "two"}
     covered = cover(need({}, _G=group(VGPU=1)), held, fixed={"_G": "three"})
-    assert covered.missing is not None
+    assert covered.missing_request is not None
 
 
 def test_a_group_without_resources_is_asked_for_with_those_in_its_subtree_alone() -> None:
@@ -69,11 +69,11 @@ def test_a_group_without_resources_is_asked_for_with_those_in_its_subtree_alone(
         {"_A": group(VGPU=1), "_B": group(NET=1), "_NODE": bare},
         same_subtree=frozenset({frozenset({"_A", "_NODE"}), frozenset({"_B", "_NODE"})}),
     )
-    lacking_a = cover(wanted, {"nic": {"NET": 1}}).missing
+    lacking_a = cover(wanted, {"nic": {"NET": 1}}).missing_request
     assert lacking_a is not None
     assert set(lacking_a.groups) == {"_A", "_NODE"}
     assert lacking_a.same_subtree == frozenset({frozenset({"_A", "_NODE"})})
-    assert cover(wanted, {"nic": {"NET": 1}, "card": {"VGPU": 1}}).missing is None
+    assert cover(wanted, {"nic": {"NET": 1}, "card": {"VGPU": 1}}).missing_request is None
 
 
 def test_traits_of_what_is_there_already_are_not_asked_for_again_but_those_of_disk_are() -> None:
@@ -81,7 +81,7 @@ def test_traits_of_what_is_there_already_are_not_asked_for_again_but_those_of_di
         "HW_CPU_X86_AVX2", "STORAGE_DISK_SSD"
     )
     wanted = CandidateRequest({"": traits})
-    lacking_disk = cover(wanted, {"cell": {"VCPU": 2}}).missing
+    lacking_disk = cover(wanted, {"cell": {"VCPU": 2}}).missing_request
     assert lacking_disk is not None
     assert lacking_disk.group("").required == {frozenset({"STORAGE_DISK_SSD"})}
-    assert cover(wanted, {}).missing == wanted
+    assert cover(wanted, {}).missing_request == wanted

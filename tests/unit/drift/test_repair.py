@@ -9,7 +9,7 @@ from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing, End, HealedKinds, Treated
 
 PATIENCE = 30.0
-FOUND = Drift(orphaned=frozenset({"o"}), missing=frozenset({"m"}))
+FOUND = Drift(orphans=frozenset({"o"}), missing_consumers=frozenset({"m"}))
 
 
 class Remedies:
@@ -96,9 +96,9 @@ def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_co
     one.remedies.go_on.clear()
     one.found()
     # returns although the first is at work
-    one.found(Drift(orphaned=frozenset({"b"})), "second")
-    one.found(Drift(orphaned=frozenset({"c"})), "second")
-    one.found(Drift(orphaned=frozenset({"d"})), "third")
+    one.found(Drift(orphans=frozenset({"b"})), "second")
+    one.found(Drift(orphans=frozenset({"c"})), "second")
+    one.found(Drift(orphans=frozenset({"d"})), "third")
     one.found(Drift(), "third")
     one.remedies.go_on.set()
     one.done()

@@ -174,8 +174,8 @@ def test_an_older_placement_that_has_no_room_for_the_first_says_so_of_it_alone()
     )
     answered = claim(UNKNOWN_VERSION, OLDER, full)
     assert isinstance(answered, AlternativeAnswer)
-    assert answered.chosen is None
-    [lost] = answered.lost
+    assert answered.position is None
+    [lost] = answered.lost_alternatives
     assert (lost.position, lost.provider, lost.resource_class) == (0, "a", "VCPU")
 
 

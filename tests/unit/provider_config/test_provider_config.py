@@ -214,7 +214,7 @@ class TestMerging:
         assert wanted.data(NODE).inventory.keys() == {"VCPU", "CUSTOM_X"}
         assert "CUSTOM_A" in wanted.data(NODE).traits
         assert wanted.data(CHILD).traits == {"CUSTOM_B"}
-        assert result.touched == {NODE, CHILD}
+        assert result.touched_providers == {NODE, CHILD}
         assert result.additions == {
             NODE: {"inventories": ["CUSTOM_X"], "traits": ["CUSTOM_A"]},
             CHILD: {"inventories": [], "traits": ["CUSTOM_B"]},
@@ -288,7 +288,7 @@ class TestMerging:
 
     def test_providers_that_are_not_there_are_told(self, tmp_path: Path) -> None:
         write(tmp_path, entry("name: elsewhere", traits="CUSTOM_A"))
-        assert merged(tree(), tmp_path).absent == ("name elsewhere",)
+        assert merged(tree(), tmp_path).absent_providers == ("name elsewhere",)
 
 
 REMEMBERED = {CHILD: {"inventories": ["CUSTOM_X"], "traits": ["CUSTOM_A"]}}
@@ -317,7 +317,7 @@ class TestTakingBack:
         )
         assert wanted.data(CHILD).inventory == {"CUSTOM_X": base.data(CHILD).inventory["CUSTOM_X"]}
         assert result.additions == {CHILD: {"inventories": ["CUSTOM_X"], "traits": []}}
-        assert "2 of it are allocated" in result.kept[0]
+        assert "2 of it are allocated" in result.kept_sentences[0]
 
     def test_nobody_is_asked_while_nothing_left_the_files(self, tmp_path: Path) -> None:
         write(tmp_path, entry("name: host1_NUMA0", "{CUSTOM_X: {total: 3}}", "CUSTOM_A"))

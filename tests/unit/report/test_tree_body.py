@@ -113,7 +113,7 @@ def test_a_provider_of_another_service_is_named_nowhere(base):
     wanted.remove(FOREIGN)
     change = change_to(base, wanted)
     assert not change
-    assert set(change.kept) == {FOREIGN}
+    assert set(change.kept_reasons) == {FOREIGN}
 
 
 def test_what_is_deleted_is_absent_children_first(base):
@@ -131,7 +131,7 @@ def test_a_provider_below_which_another_service_has_one_is_reserved_and_stays(ba
     wanted = base.snapshot()
     wanted.remove(GPU)
     change = change_to(base, wanted)
-    assert change.kept[GPU] == HAS_CHILDREN
+    assert change.kept_reasons[GPU] == HAS_CHILDREN
     (entry,) = change.body["providers"]
     assert entry["inventories"]["VGPU"]["reserved"] == 4
     assert change.body["absent"] == []

@@ -30,7 +30,7 @@ def test_a_candidate_on_shared_providers_alone_is_on_no_host() -> None:
         {"pool": summary("pool", {"DISK_GB": (100, 0)}, SHARING)},
     )
     assert found.candidates == ()
-    assert found.returned == 1
+    assert found.returned_count == 1
 
 
 def test_a_candidate_on_two_hosts_is_an_error() -> None:
@@ -58,7 +58,7 @@ def test_the_same_candidate_in_two_answers_counts_once() -> None:
     one = answered([candidate({"a": {"VCPU": 1}})], {"a": summary("a", {"VCPU": (4, 0)})})
     merged = host_state.merge([one, one])
     assert len(merged.candidates) == 1
-    assert merged.returned == 2
+    assert merged.returned_count == 2
 
 
 def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:

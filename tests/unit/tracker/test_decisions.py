@@ -132,7 +132,7 @@ def test_an_outage_is_logged_once_when_it_begins_once_an_hour_and_when_it_ends()
     decisions = repeatedly(RUNNING, EventKind.PLACEMENT_UNAVAILABLE, 62)
     logged = [turn for turn, d in enumerate(decisions) if d.log == logging.WARNING]
     assert logged == [0, 60]
-    ended = after(decisions[-1].state, EventKind.COMPLETED, at=9999.0).ended
+    ended = after(decisions[-1].state, EventKind.COMPLETED, at=9999.0).ended_fault
     assert ended is not None
     assert ended.since == 100.0
     assert ended.kind is EventKind.PLACEMENT_UNAVAILABLE
@@ -167,7 +167,7 @@ def test_a_part_that_cannot_be_applied_in_a_period_does_not_undo_the_rest_of_the
     assert {d.action for d in decisions} == {Action.DONE}
     assert [d.log for d in decisions] == [logging.ERROR, None]
     assert decisions[1].state.attempts == 0
-    assert after(decisions[1].state, EventKind.COMPLETED).ended is not None
+    assert after(decisions[1].state, EventKind.COMPLETED).ended_fault is not None
 
 
 @pytest.mark.parametrize("kind", [EventKind.DRIVER_NOT_READY, EventKind.NODE_UNKNOWN])

@@ -72,7 +72,7 @@ def test_one_cpu_cannot_be_split() -> None:
 
 def test_all_that_do_not_fit_are_told_with_what_is_missing() -> None:
     packing = pack([demand("a", 2, 5000), demand("b", 9, 100), demand("c", 1, 10)], room((8, 1000)))
-    assert {m.consumer: dict(m.missing) for m in packing.misfits} == {
+    assert {m.consumer: dict(m.missing_amounts) for m in packing.misfits} == {
         "a": {"MEMORY_MB": 4000},
         "b": {"VCPU": 1},
     }
@@ -96,7 +96,7 @@ def test_a_known_place_without_room_is_told_with_what_it_lacks() -> None:
     known = Demand("a", {"VCPU": 4}, {0: {"VCPU": 1}, 7: {"VCPU": 1}})
     packing = pack([known], {0: {"VCPU": 1}, 1: {"VCPU": 8}})
     assert packing.parts == {}
-    assert [(m.consumer, dict(m.missing)) for m in packing.misfits] == [("a", {"VCPU": 3})]
+    assert [(m.consumer, dict(m.missing_amounts)) for m in packing.misfits] == [("a", {"VCPU": 3})]
 
 
 def test_known_places_are_taken_before_the_others_choose() -> None:

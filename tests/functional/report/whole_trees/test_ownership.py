@@ -55,11 +55,13 @@ class TestOwnership:
             tree.remove(uuid)
 
         report = reported.report(without)
-        assert [(kept.uuid, "in use" in kept.reason) for kept in report.kept] == [(uuid, True)]
+        assert [(kept.uuid, "in use" in kept.reason) for kept in report.kept_providers] == [
+            (uuid, True)
+        ]
         record = inventory_of(other, uuid)["VGPU"]
         assert record["reserved"] == record["total"] == 4
         other.placement.allocations.delete_allocation(consumer)
-        assert reported.report(without).kept == []
+        assert reported.report(without).kept_providers == []
         assert other.find_provider(uuid) is None
 
     def test_one_child_whose_name_is_taken_does_not_stop_the_others(self, whole, other):

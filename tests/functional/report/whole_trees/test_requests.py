@@ -127,6 +127,6 @@ class TestRequests:
             if tree.exists(theirs):
                 tree.remove(theirs)
 
-        assert [kept.uuid for kept in reported.report(without).kept] == [theirs]
+        assert [kept.uuid for kept in reported.report(without).kept_providers] == [theirs]
         assert reported.writes == []
         assert other.find_provider(theirs) is not None
