@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import sys
 import uuid
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 import requests
 
+import compute_agent
 from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost, emulated_host_missing
 from tests.fixtures.emulated_host.boot_files import NoKernel, boot_files
 from tests.functional.agent.processes import PlacementProcess, eventually
@@ -132,6 +134,8 @@ def host(tmp_path: Path) -> Iterator[EmulatedHost]:
         missing = "no libvirtd for the emulated host (Debian package: libvirt-daemon)"
     if missing:
         pytest.skip(missing)
+    # there it can be read and not written
+    compileall.compile_dir(compute_agent.__path__[0], quiet=1)
     try:
         emulated = EmulatedHost(boot_files(), tmp_path / "host", hostname=NODE)
     except NoKernel as error:

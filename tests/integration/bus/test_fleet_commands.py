@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.manage import main as manage
-from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
@@ -70,13 +69,13 @@ def silent(placement: PlacementProcess) -> str:
 
 @pytest.fixture(scope="module")
 def agent(
-    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, rabbitmq: RabbitMq
+    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, bus_url: str
 ) -> Iterator[AgentProcess]:
     """An agent whose name on the bus is not that of its node."""
     made = AgentProcess(
         tmp_path_factory.mktemp("agent"),
         placement.url,
-        DEFAULT={"transport_url": rabbitmq.url, "host": "service1", "report_interval": 1},
+        DEFAULT={"transport_url": bus_url, "host": "service1", "report_interval": 1},
     )
     made.script(nodes=["node1"])
     with running(made):
@@ -93,7 +92,7 @@ def release_all(placement: PlacementProcess, provider: str) -> None:
 def operator(
     tmp_path: Path,
     placement: PlacementProcess,
-    rabbitmq: RabbitMq,
+    bus_url: str,
     agent: AgentProcess,
     silent: str,
     capsys: pytest.CaptureFixture[str],
@@ -102,7 +101,7 @@ def operator(
     del agent, silent
     # no scheduler is there to answer
     monkeypatch.setattr("compute_agent.scheduler.bus.running_scheduler.ANNOUNCEMENTS_TIMEOUT", 0.5)
-    return Operator(tmp_path, placement.url, rabbitmq.url, capsys)
+    return Operator(tmp_path, placement.url, bus_url, capsys)
 
 
 def test_hosts_are_listed_with_their_agents_and_what_is_used(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
@@ -28,7 +27,7 @@ def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementPro
 
 @pytest.fixture
 def agents(
-    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, rabbitmq: RabbitMq
+    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, bus_url: str
 ) -> Iterator[list[AgentProcess]]:
     """Two agents, of which the first may heal."""
     made = []
@@ -36,7 +35,7 @@ def agents(
         agent = AgentProcess(
             tmp_path_factory.mktemp(name),
             placement.url,
-            DEFAULT={"transport_url": rabbitmq.url, "host": name, "report_interval": 1},
+            DEFAULT={"transport_url": bus_url, "host": name, "report_interval": 1},
             compute_agent={
                 "audit_interval": 1,
                 "audit_grace": 0,

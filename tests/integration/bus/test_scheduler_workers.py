@@ -19,7 +19,6 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from tests.fixtures.placement import free_port
-from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
 
@@ -32,10 +31,10 @@ def cloud(placement_url: str) -> Cloud:
 
 
 @pytest.fixture
-def config(rabbitmq: RabbitMq, placement_url: str, tmp_path: Path) -> Path:
+def config(bus_url: str, placement_url: str, tmp_path: Path) -> Path:
     file = write_config(tmp_path / "scheduler.conf", placement_url)
     file.write_text(
-        f"[DEFAULT]\ntransport_url = {rabbitmq.url}\nhost = s-{uuid.uuid4().hex[:8]}\n"
+        f"[DEFAULT]\ntransport_url = {bus_url}\nhost = s-{uuid.uuid4().hex[:8]}\n"
         f"control_exchange = e-{uuid.uuid4().hex[:8]}\n"
         + file.read_text().removeprefix("[DEFAULT]\n")
         + f"[scheduler]\nworkers = 2\n[compute_scheduler]\nmetrics_bind = 127.0.0.1:{free_port()}\n"

@@ -14,7 +14,6 @@ from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from tests.fixtures import programs
 from tests.fixtures.otlp import Collector, Span, collector
-from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
@@ -53,7 +52,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 @pytest.fixture
-def config(tmp_path: Path, rabbitmq: RabbitMq, collected: Collector) -> Iterator[Path]:
+def config(tmp_path: Path, bus_url: str, collected: Collector) -> Iterator[Path]:
     """The configuration of agent and scheduler, which run, as does a placement-server."""
     tracing = {"otlp_endpoint": collected.url}
     placement = PlacementProcess(tmp_path, more=f"[tracing]\notlp_endpoint = {collected.url}\n")
@@ -61,7 +60,7 @@ def config(tmp_path: Path, rabbitmq: RabbitMq, collected: Collector) -> Iterator
     agent = AgentProcess(
         tmp_path,
         placement.url,
-        DEFAULT={"transport_url": rabbitmq.url, "host": "host1", "control_exchange": TRACE},
+        DEFAULT={"transport_url": bus_url, "host": "host1", "control_exchange": TRACE},
         compute_agent={"use_placement_extensions": "never"},
         scheduler={"workers": 1},
         compute_scheduler={"journal_path": tmp_path / "journal"},
