@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, TextIO
 
 import psutil
 import pytest
+
+from tests.fixtures import programs
 
 UP = "Ctrl-C ends it"
 SECONDS = 120
@@ -25,27 +26,28 @@ class Dev:
         self.state_home = state_home
         # workers of pytest-xdist have a width of 80 there, in which lines are folded
         inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-        self.process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "compute-agent"), "dev", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env={**inherited, "XDG_STATE_HOME": str(state_home), **environment},
-        )
+        printed, output = _pipe()
+        self._errors, errors = _pipe()
+        with output, errors:
+            self.process = programs.start(
+                "compute-agent",
+                *("dev", *arguments),
+                output=output,
+                errors=errors,
+                environment={**inherited, "XDG_STATE_HOME": str(state_home), **environment},
+            )
         self._lines: list[str] = []
         self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._read, args=[printed], daemon=True)
         self._reader.start()
         self.stderr = ""
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
+    def _read(self, printed: TextIO) -> None:
+        with printed:
+            for line in printed:
+                with self._changed:
+                    self._lines.append(line)
+                    self._changed.notify_all()
 
     @property
     def output(self) -> str:
@@ -72,14 +74,19 @@ class Dev:
         """Wait for its end and return its exit status."""
         status = self.process.wait(SECONDS)
         self._reader.join(SECONDS)
-        assert self.process.stderr is not None
-        self.stderr = self.process.stderr.read()
+        with self._errors:
+            self.stderr = self._errors.read()
         return status
 
     def interrupt(self) -> int:
         """Press Ctrl-C and return the exit status."""
         self.process.send_signal(signal.SIGINT)
         return self.end()
+
+
+def _pipe() -> tuple[TextIO, IO[bytes]]:
+    reading, writing = os.pipe()
+    return os.fdopen(reading, encoding="utf-8"), os.fdopen(writing, "wb")
 
 
 Start = Callable[..., Dev]
@@ -99,6 +106,3 @@ def start(tmp_path: Path) -> Iterator[Start]:
         if process.process.poll() is None:
             process.process.terminate()
             process.end()
-        for stream in (process.process.stdout, process.process.stderr):
-            if stream is not None:
-                stream.close()

@@ -38,6 +38,7 @@ def test_one_run_shows_tree_claim_and_release_and_the_next_finds_the_same_tree(
     )
 
 
+@pytest.mark.usefixtures("console_scripts")
 def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> None:
     dev = start("--port", "0")
     dev.wait_for(UP)
@@ -126,6 +127,7 @@ def test_nothing_is_left_running_when_the_run_itself_is_killed(start: Start) -> 
     assert alive == []
 
 
+@pytest.mark.usefixtures("console_scripts")
 def test_ctrl_c_while_starting_ends_everything(start: Start) -> None:
     dev = start("--port", "0")
     dev.wait_for("placement-server")
