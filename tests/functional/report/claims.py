@@ -8,3 +8,16 @@ def claim(client, provider: str, resources: dict[str, int], consumer: str | None
     request = {"allocations": {provider: {"resources": resources}}}
     client.placement.allocations.claim_resources(consumer, request, "project", "user", "1.39")
     return consumer
+
+
+def new_consumer() -> str:
+    return str(uuidlib.uuid4())
+
+
+def held_by(client, consumer: str) -> dict:
+    record = client.placement.allocations.get_allocs_for_consumer(consumer)
+    return {p: e["resources"] for p, e in record["allocations"].items()}
+
+
+def asking(provider: str, **resources: int) -> dict:
+    return {"allocations": {provider: {"resources": resources}}}

@@ -18,6 +18,7 @@ from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import KINDS, placement_of
 from tests.functional.report.claims import claim
 from tests.functional.report.gpu_move import flat
+from tests.functional.report.layouts import small
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -180,3 +181,10 @@ def guests(host: Host, other: ReportClient) -> list[str]:
         claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
         claim(other, host.root, {"VCPU": 1}),
     ]
+
+
+@pytest.fixture
+def hosted(host):
+    host.report(small(host.name))
+    host.transport.clear()
+    return host

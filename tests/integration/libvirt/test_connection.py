@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import libvirt
 import pytest
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, HypervisorUnreachable
 from compute_agent.discovery.libvirt.connection import Keepalive, LibvirtConnection
-from compute_agent.discovery.libvirt.events import HypervisorEvents
 from tests.fixtures.certificates import Certificates
-from tests.fixtures.libvirtd import PATIENCE, Libvirtd, running_libvirtd
+from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 from tests.fixtures.placement import free_port
+from tests.integration.libvirt.connections import (
+    GUEST,
+    Changes,
+    eventually,
+    guests,
+    hostname,
+    start_guest,
+)
 
-GUEST = """
-<domain type='qemu'>
-  <name>tiny</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
-  <os><type arch='x86_64' machine='q35'>hvm</type></os>
-</domain>"""
 QUICK = Keepalive(interval=1, count=1)
 
 
@@ -34,80 +34,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Changes:
-    """What a watcher reported."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self.seen: list[str] = []
-
-    def __call__(self, what: str) -> None:
-        with self._condition:
-            self.seen.append(what)
-            self._condition.notify_all()
-
-    def wait_for(self, words: str) -> None:
-        with self._condition:
-            assert self._condition.wait_for(
-                lambda: any(words in what for what in self.seen), PATIENCE
-            ), self.seen
-
-
-@pytest.fixture
-def connect() -> Iterator[Callable[..., LibvirtConnection]]:
-    """Makes connections, closed in the end."""
-    made: list[LibvirtConnection] = []
-
-    def make(uri: str, **options: Any) -> LibvirtConnection:
-        made.append(LibvirtConnection(uri, **options))
-        return made[-1]
-
-    yield make
-    for connection in made:
-        connection.close()
-
-
-@pytest.fixture
-def watch() -> Iterator[Callable[[LibvirtConnection], Changes]]:
-    """Watches connections, until the end of the test."""
-    watchers: list[HypervisorEvents] = []
-
-    def begin(connection: LibvirtConnection) -> Changes:
-        changes = Changes()
-        watchers.append(HypervisorEvents(connection, changes, quiet=0.01))
-        watchers[-1].start()
-        return changes
-
-    yield begin
-    for watcher in watchers:
-        watcher.stop()
-
-
-def hostname(connection: LibvirtConnection) -> str:
-    return connection.call("getHostname", lambda c: str(c.getHostname()))
-
-
-def guests(connection: LibvirtConnection) -> list[str]:
-    return connection.call(
-        "listAllDomains", lambda c: sorted(domain.name() for domain in c.listAllDomains())
-    )
-
-
-def start_guest(connection: LibvirtConnection) -> None:
-    connection.call("createXML", lambda c: c.createXML(GUEST).name())
-
-
-def eventually(call: Callable[[], Any]) -> Any:
-    """Return what `call` returns once there is a connection."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return call()
-        except HypervisorUnreachable:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
 
 
 # --- a daemon that ends ---------------------------------------------------------------------------
@@ -315,87 +241,3 @@ def test_a_uri_without_a_hypervisor_is_named_in_the_error(
         HypervisorUnreachable, match=r"cannot connect to libvirt at qemu\+tcp://127"
     ):
         hostname(connect(uri))
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-def test_guests_that_come_and_go_are_reported(
-    libvirtd: Libvirtd,
-    connect: Callable[..., LibvirtConnection],
-    watch: Callable[[LibvirtConnection], Changes],
-) -> None:
-    connection = connect(libvirtd.uri)
-    changes = watch(connection)
-    changes.wait_for("libvirt is back")
-    start_guest(connection)
-    changes.wait_for("started")
-    connection.call("destroy", lambda c: c.lookupByName("tiny").destroy())
-    changes.wait_for("stopped")
-
-
-def test_a_connection_that_is_open_already_is_watched(
-    connect: Callable[..., LibvirtConnection], watch: Callable[[LibvirtConnection], Changes]
-) -> None:
-    connection = connect("test:///default")
-    hostname(connection)
-    changes = watch(connection)
-
-    def restart_guest() -> bool:
-        connection.call("destroy", lambda c: c.lookupByName("test").destroy())
-        connection.call("create", lambda c: c.lookupByName("test").create())
-        return bool(changes.seen)
-
-    deadline = time.monotonic() + PATIENCE
-    while not restart_guest():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_events_are_reported_again_after_a_daemon_was_restarted(
-    libvirtd: Libvirtd,
-    connect: Callable[..., LibvirtConnection],
-    watch: Callable[[LibvirtConnection], Changes],
-) -> None:
-    connection = connect(libvirtd.uri)
-    changes = watch(connection)
-    changes.wait_for("libvirt is back")
-    changes.seen.clear()
-    libvirtd.kill()
-    libvirtd.start()
-    changes.wait_for("libvirt is back")
-    start_guest(connection)
-    changes.wait_for("started")
-
-
-def test_a_daemon_that_stays_away_is_reported(
-    libvirtd: Libvirtd,
-    connect: Callable[..., LibvirtConnection],
-    watch: Callable[[LibvirtConnection], Changes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("compute_agent.discovery.libvirt.events.RESTART", 0.0)
-    connection = connect(libvirtd.uri)
-    hostname(connection)
-    changes = watch(connection)
-    libvirtd.kill()
-    changes.wait_for("libvirt is away: cannot connect")
-
-
-def test_devices_that_come_and_go_are_reported(
-    connect: Callable[..., LibvirtConnection], watch: Callable[[LibvirtConnection], Changes]
-) -> None:
-    connection = connect("test:///default")
-    changes = watch(connection)
-    changes.wait_for("libvirt is back")
-    # the one kind of device that libvirt's test driver makes
-    connection.call(
-        "nodeDeviceCreateXML",
-        lambda c: c.nodeDeviceCreateXML(
-            "<device><parent>scsi_host1</parent><capability type='scsi_host'>"
-            "<capability type='fc_host'><wwnn>2000000012341234</wwnn>"
-            "<wwpn>1000000012341234</wwpn></capability></capability></device>",
-            0,
-        ),
-    )
-    changes.wait_for("device scsi_host12 came or went")
