@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,11 +16,12 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
+from tests.fixtures import programs
 from tests.fixtures.placement import free_port
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
 
-PROGRAM = str(Path(sys.executable).parent / "compute-scheduler")
+PROGRAM = "compute-scheduler"
 
 
 @pytest.fixture
@@ -47,9 +46,7 @@ def log(config: Path, tmp_path: Path) -> Iterator[Path]:
     """The log of a scheduler with two workers that serve."""
     path = tmp_path / "scheduler.log"
     with path.open("wb") as output:
-        process = subprocess.Popen(
-            [PROGRAM, "--config-file", str(config), "serve"], stdout=output, stderr=output
-        )
+        process = programs.start(PROGRAM, "--config-file", str(config), "serve", output=output)
         try:
             eventually(lambda: said(path, "Serving topic scheduler") == 2, path.read_text())
             yield path
@@ -90,8 +87,8 @@ def call(config: Path) -> Iterator[Callable[..., Any]]:
 
 
 def status(config: Path, *options: str) -> str:
-    command = [PROGRAM, "--config-file", str(config), "status", "upgrade", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = ("--config-file", str(config), "status", "upgrade", *options)
+    done = programs.run(PROGRAM, *command, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -133,12 +130,13 @@ def test_a_command_leaves_out_the_hosts_that_a_running_scheduler_knows_as_disabl
         return all(host in [row["root"] for row in hosts] for hosts in told)
 
     eventually(all_workers_know, log.read_text())
-    command = [PROGRAM, "--config-file", str(config), "claim", "--resources", f"{cloud.mark}=1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = ("--config-file", str(config), "claim", "--resources", f"{cloud.mark}=1")
+    done = programs.run(PROGRAM, *command, timeout=60)
     assert done.returncode == 1, done.stderr
     assert "ComputeFilter dropped the last" in done.stderr
 
 
+@pytest.mark.usefixtures("console_scripts")
 def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced(
     cloud: Cloud, log: Path, call: Callable[..., Any]
 ) -> None:
