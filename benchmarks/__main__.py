@@ -1,26 +1,32 @@
 """`python -m benchmarks [WHAT ...] [--quick]`: both servers in one run, against their bounds.
 
-search: candidate searches; reads: requests by id; startup: import and idle workers; growth: up to
-100,000 hosts; axes: how costs grow with hosts, groups, clients, workers and schedulers; servers:
-placement on several servers; claims: claims at once; bank: is every claim exact, also when workers,
-servers and databases are killed; agent: what one agent costs; discovery: one look at a large host
-through libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if:
-questions about supposed changes; capacity: counts of further claims; explanation: why nothing was
-found, with the closest changes; trees: whole trees beside the plain way; alternatives: schedulers
-that take the last slots; watchers: searches while requests wait for changes; scheduling: claims
-through running schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for
-each host that placement offers; day: what packing and spreading make of a simulated day; pages: the
-fleet in a browser; tracing: requests with traces and without; floors: claims, starts and many hosts
-beside what the same costs when only the unavoidable is done.
+search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
+growth: up to 100,000 hosts; axes: how costs grow with hosts, groups, clients, workers and
+schedulers; servers: placement on several servers; claims: claims at once; bank: is every claim
+exact, also when workers, servers and databases are killed; agent: what one agent costs; discovery:
+one look at a large host through libvirt; fleet: 1,000 agents against one server; soak: does an
+agent grow; what_if: questions about supposed changes; capacity: counts of further claims;
+explanation: why nothing was found, with the closest changes; trees: whole trees beside the plain
+way; alternatives: schedulers that take the last slots; watchers: searches while requests wait for
+changes; scheduling: claims through running schedulers, from a call on the bus to the claim;
+selection: CPU of a scheduler for each host that placement offers; day: what packing and spreading
+make of a simulated day; pages: the fleet in a browser; tracing: requests with traces and without;
+floors: claims and many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
-in one table at the end. With --quick that takes five minutes: fewer rows of a tenth of the data,
-and only bounds by ratios, which the load of the machine does not change much.
+in one table at the end. With --quick that takes five minutes of a busy machine: fewer rows, and
+little data. What its load may have turned is left open there ("needs a quiet machine"): times of
+the clock, absolute CPU, and ratios up to twice their bound. Counts and memory are judged as ever.
+
+The exit status is 1 where a row fails or could not be measured, otherwise 0.
 """
 
 import argparse
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +41,7 @@ from benchmarks.in_process import capacity, explanation, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import alternatives, bus_claims, day, selection
-from benchmarks.server import pages, several_servers, startup, trees
+from benchmarks.server import pages, several_servers, trees
 
 
 def asked(rows: Sequence[Row], wanted: Sequence[str], quick: bool) -> list[Row]:
@@ -84,17 +90,44 @@ def main() -> None:
         )
         parser.error(f"no row has {' or '.join(arguments.rows)} in its name; there are\n{names}")
     console = Console(width=190)
+    # What was begun is ended: servers, databases, directories.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     held, found = True, []
-    for what in arguments.what or DEFAULT:
+    for what in _parts(arguments.what or DEFAULT):
+        began, cpu = time.monotonic(), sum(os.times()[:4])
         if what in TABLED:
-            found += TABLED[what](console, arguments)
+            found += _rows(console, what, arguments)
         else:
             held &= BENCHMARKS[what](console, arguments)
+        # Without that of the database servers, which are not children.
+        console.print(
+            f"{what}: {time.monotonic() - began:.0f} s, {sum(os.times()[:4]) - cpu:.0f} s of CPU, "
+            f"load {os.getloadavg()[0]:.0f}",
+            style="dim",
+        )
     if found:
-        if arguments.quick:
-            found = [row.for_short_run() for row in found]
         held &= table.show(console, "Ours, the published package, and the floor", found)
     sys.exit(0 if held else 1)
+
+
+def _parts(names: Sequence[str]) -> list[str]:
+    """Return what is to be run; searches and reads together, as they have the same servers."""
+    if set(names) >= {"search", "reads"}:
+        return [REQUESTS, *(name for name in names if name not in ("search", "reads"))]
+    return list(names)
+
+
+def _rows(console: Console, what: str, arguments: argparse.Namespace) -> list[table.Row]:
+    """Measure what has a table; an error is a row that fails, and ends this part only."""
+    rows: list[table.Row] = []
+    try:
+        found = TABLED[what](console, arguments)
+        rows.extend(row.for_short_run() if arguments.quick else row for row in found)
+    except Exception as error:  # noqa: BLE001 - the others are measured
+        console.print_exception()
+        reason = f"{table.FAILS}: {type(error).__name__}: {error}"[:200]
+        rows.append(table.Row(f"{what}: ended early", "", 0.0, verdict=reason))
+    return rows
 
 
 def run_rows(
@@ -109,20 +142,22 @@ def run_rows(
     return comparison.run(console, title, chosen, quick=arguments.quick, keep=arguments.keep)
 
 
-def run_floors(console: Console, arguments: argparse.Namespace) -> list[table.Row]:
-    found = []
-    for module in (claim_floors, pgbench, starts, hosts):
+def run_floors(console: Console, arguments: argparse.Namespace) -> Iterator[table.Row]:
+    for module in (claim_floors, pgbench, hosts):
         for row in module.rows(quick=arguments.quick):
             console.print("  ".join(filter(None, row.cells())), style="dim")
-            found.append(row)
-    return found
+            yield row
 
 
+REQUESTS: Final = "requests"
 #: Benchmarks whose rows are shown in one table.
-TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], list[table.Row]]]] = {
+TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.Row]]]] = {
+    REQUESTS: lambda console, arguments: run_rows(
+        console, "Searches and reads", [*SEARCH, *READS], arguments
+    ),
     "search": lambda console, arguments: run_rows(console, "Searches", SEARCH, arguments),
     "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
-    "startup": lambda _console, arguments: list(startup.rows(arguments.quick)),
+    "startup": lambda _console, arguments: starts.rows(quick=arguments.quick),
     "claims": lambda console, arguments: rates.show(console, arguments.quick),
     "floors": run_floors,
 }

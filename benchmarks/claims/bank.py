@@ -26,7 +26,8 @@ from rich.table import Table
 
 from benchmarks.claims.clients import OWNER, make_provider
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, ours, postgresql, published
+from benchmarks.parts.postgresql import postgresql
+from benchmarks.parts.servers import Server, ours, published
 from tests.integration.bank import bank, private_database
 from tests.integration.bank.bank import Report
 

@@ -6,10 +6,7 @@ one SELECT; so both sides have the same HTTP server, driver and pool.
 """
 
 import contextlib
-import os
 import pickle
-import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,28 +16,29 @@ from typing import Final
 import orjson
 import psycopg
 
-from benchmarks.claims.clients import OWNER, Target, claim, make_provider
+from benchmarks.claims.clients import OWNER, Target, claim
 from benchmarks.claims.rates import reshapes
-from benchmarks.floors.recording import Statements, recorded_claims
+from benchmarks.floors.recording import (
+    AMOUNTS,
+    HOSTS,
+    QUERY,
+    Statements,
+    make_hosts,
+    recorded_claims,
+)
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, free_port, ours, postgresql, running
+from benchmarks.parts.postgresql import temporary_postgresql
+from benchmarks.parts.servers import Server, ours
 from benchmarks.reads.floor_server import CLAIMS, SEARCH
+from benchmarks.reads.floors import floor_server
 
-_HOSTS: Final = 64
 _ROUNDS: Final = 10
-_QUERY: Final = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=5"
-_AMOUNTS: Final = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
     """Measure both servers by turns, and a reshape."""
-    with (
-        tempfile.TemporaryDirectory(prefix="claims-", dir="/tmp") as name,
-        postgresql(Path(name) / "postgresql") as cluster,
-    ):
-        directory = Path(name)
-        directory.chmod(0o755)
+    with temporary_postgresql("claims-") as (cluster, directory):
         connection = f"postgresql+psycopg:{cluster}/ours"
         with ours(directory / "ours", connection, 1) as server:
             yield from _claims(server, connection, directory, 20 if quick else 200)
@@ -49,13 +47,11 @@ def rows(*, quick: bool) -> Iterator[Row]:
 
 def _claims(server: Server, connection: str, directory: Path, times: int) -> Iterator[Row]:
     client = Client(server.url)
-    stock = {name: {"total": 10_000_000} for name in _AMOUNTS}
-    hosts = [make_provider(client, f"host-{number}", stock) for number in range(_HOSTS)]
-    one_host = make_provider(client, "one", {"VCPU": {"total": 10_000_000}})
-    _, found = client.send("GET", _QUERY)
+    hosts, one_host = make_hosts(client)
+    _, found = client.send("GET", QUERY)
     with (
         _floor(
-            connection, directory / "many", recorded_claims(connection, hosts, _AMOUNTS), found
+            connection, directory / "many", recorded_claims(connection, hosts, AMOUNTS), found
         ) as many,
         _floor(
             connection,
@@ -67,21 +63,24 @@ def _claims(server: Server, connection: str, directory: Path, times: int) -> Ite
         floor_of_many, floor_of_one = Client(many.url), Client(single.url)
 
         def search_and_claim(number: int) -> None:
-            client.send("GET", _QUERY)
-            claim(client, {hosts[number % _HOSTS]: _AMOUNTS})
+            client.send("GET", QUERY)
+            claim(client, {hosts[number % HOSTS]: AMOUNTS})
 
         def floor_search_and_claim(number: int) -> None:
             floor_of_many.send("GET", SEARCH)
-            claim(floor_of_many, {hosts[number % _HOSTS]: _AMOUNTS})
+            claim(floor_of_many, {hosts[number % HOSTS]: AMOUNTS})
 
         mine, floor = _by_turns(times, (server, search_and_claim), (many, floor_search_and_claim))
-        yield Row("claim: GET limit=5 and PUT", "CPU ms", mine, floor, 2.0)
+        data, runs = f"{HOSTS} hosts", f"best of {_ROUNDS} of {times}"
+        yield Row("claim: GET limit=5 and PUT", "CPU ms", mine, floor, 2.0, data=data, runs=runs)
         mine, floor = _by_turns(
             times,
             (server, lambda _number: claim(client, {one_host: {"VCPU": 1}})),
             (single, lambda _number: claim(floor_of_one, {one_host: {"VCPU": 1}})),
         )
-        yield Row("claim on one host, PUT alone", "CPU ms", mine, floor, 2.0)
+        yield Row(
+            "claim on one host, PUT alone", "CPU ms", mine, floor, 2.0, data="1 host", runs=runs
+        )
     path = f"/resource_providers/{one_host}/usages"
     # one more when it was recorded, and one at the beginning of each round
     claimed = client.must("GET", path)["usages"]["VCPU"]
@@ -108,11 +107,7 @@ def _floor(
     directory.mkdir()
     (directory / CLAIMS).write_bytes(pickle.dumps(claims))
     (directory / SEARCH.strip("/")).write_bytes(found)
-    port = free_port()
-    command = [sys.executable, "-m", "benchmarks.reads.floor_server", connection]
-    command += [str(directory), str(port)]
-    log = directory.with_suffix(".log")
-    with running("floor", command, dict(os.environ), port, log) as server:
+    with floor_server(connection, directory, directory.with_suffix(".log")) as server:
         yield server
 
 
@@ -122,7 +117,15 @@ def _reshape(server: Server, url: str, consumers: int) -> Iterator[Row]:
     target = Target(server, server.pid)
     mine = min(1000 * outcome.cpu_seconds for outcome in reshapes(target, consumers, 8, 16))
     floor = min(_written(url, consumers) for _ in range(_ROUNDS))
-    yield Row(f"reshape of {consumers} consumers x 16 classes", "CPU ms", mine, floor, 3.0)
+    yield Row(
+        "reshape",
+        "CPU ms",
+        mine,
+        floor,
+        3.0,
+        data=f"{consumers} consumers x 16 classes",
+        runs=f"best of 2, floor of {_ROUNDS}",
+    )
 
 
 def _written(url: str, consumers: int) -> float:

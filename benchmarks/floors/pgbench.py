@@ -17,19 +17,23 @@ from urllib.parse import urlsplit
 import orjson
 import psutil
 
-from benchmarks.claims.clients import Outcome, Target, claiming, make_provider, run_clients
-from benchmarks.floors.recording import Statements, recorded_claims
+from benchmarks.claims.clients import Outcome, Target, claiming, run_clients
+from benchmarks.floors.recording import (
+    AMOUNTS,
+    HOSTS,
+    QUERY,
+    Statements,
+    make_hosts,
+    recorded_claims,
+)
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import cpu_seconds, ours, postgresql, postmaster_pid
+from benchmarks.parts.postgresql import postmaster_pid, temporary_postgresql
+from benchmarks.parts.servers import cpu_seconds, ours
 from benchmarks.reads.floor_server import CONSUMER
 
 _CLIENTS: Final = 8
 _WORKERS: Final = 2
-_ROUNDS: Final = 5
-_HOSTS: Final = 64
-_AMOUNTS: Final = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
-_QUERY: Final = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=5"
 #: Only the last statement of a claim has it, which returns the id of the change record first.
 _SETTLED: Final = "RETURNING id"
 _CHANGE: Final = "max"
@@ -51,25 +55,17 @@ class _Measured:
 
 def rows(*, quick: bool) -> Iterator[Row]:
     """Measure claims after a search among hosts, and claims on one host."""
-    claims = 200 if quick else 2000
-    with (
-        tempfile.TemporaryDirectory(prefix="pgbench-", dir="/tmp") as name,
-        postgresql(Path(name) / "postgresql") as cluster,
-    ):
-        directory = Path(name)
-        directory.chmod(0o755)
+    claims, rounds = (80, 3) if quick else (2000, 5)
+    with temporary_postgresql("pgbench-") as (cluster, directory):
         pid = postmaster_pid(directory / "postgresql")
         connection = f"postgresql+psycopg:{cluster}/ours"
         with ours(directory / "ours", connection, _WORKERS) as server:
             target = Target(server, pid)
-            client = Client(server.url)
-            stock = {name: {"total": 10_000_000} for name in _AMOUNTS}
-            hosts = [make_provider(client, f"host-{number}", stock) for number in range(_HOSTS)]
-            one = make_provider(client, "one", {"VCPU": {"total": 10_000_000}})
+            hosts, one = make_hosts(Client(server.url))
             for title, recorded, choose in (
                 (
                     "claim: GET limit=5 and PUT",
-                    recorded_claims(connection, hosts, _AMOUNTS, _QUERY),
+                    recorded_claims(connection, hosts, AMOUNTS, QUERY),
                     _found,
                 ),
                 (
@@ -78,7 +74,9 @@ def rows(*, quick: bool) -> Iterator[Row]:
                     lambda _client, _index, _number: {one: {"VCPU": 1}},
                 ),
             ):
-                yield from _beside(title, target, f"{cluster}/ours", recorded, choose, claims)
+                yield from _beside(
+                    title, target, f"{cluster}/ours", recorded, choose, claims, rounds
+                )
 
 
 def _beside(
@@ -88,19 +86,24 @@ def _beside(
     recorded: Sequence[Statements],
     choose: Callable[[Client, int, int], dict[str, dict[str, int]]],
     claims: int,
+    rounds: int,
 ) -> Iterator[Row]:
     """The best of several rounds of each side: other work only ever slows them down."""
     mine: list[_Measured] = []
     floor: list[_Measured] = []
     each = claims // _CLIENTS
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         outcome = run_clients(target, title, [claiming(each, choose)] * _CLIENTS)
         mine.append(_of_outcome(outcome))
         floor.append(_pgbench(database, target.database_pid, recorded, each))
     rate, least = max(side.rate for side in mine), max(side.rate for side in floor)
-    yield Row(f"{title}, {_CLIENTS} clients", "claims/s", rate, least, least=0.6)
+    data = f"{HOSTS} hosts, pgbench"
+    runs = f"best of {rounds} of {each * _CLIENTS}"
+    yield Row(
+        f"{title}, {_CLIENTS} clients", "claims/s", rate, least, least=0.6, data=data, runs=runs
+    )
     cpu, least = min(side.cpu_ms for side in mine), min(side.cpu_ms for side in floor)
-    yield Row(f"{title}: server and database", "CPU ms", cpu, least)
+    yield Row(f"{title}: server and database", "CPU ms", cpu, least, data=data, runs=runs)
 
 
 def _of_outcome(outcome: Outcome) -> _Measured:
@@ -110,7 +113,7 @@ def _of_outcome(outcome: Outcome) -> _Measured:
 
 def _found(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
     """Search, and take one of the hosts found."""
-    found = orjson.loads(client.send("GET", _QUERY)[1])["allocation_requests"]
+    found = orjson.loads(client.send("GET", QUERY)[1])["allocation_requests"]
     chosen = found[(index + number) % len(found)]["allocations"]
     return {provider: entry["resources"] for provider, entry in chosen.items()}
 

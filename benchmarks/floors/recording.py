@@ -1,4 +1,4 @@
-"""The statements of requests, recorded from a server in this process."""
+"""Claims of the floors: hosts, and the statements that a server in this process executes."""
 
 import uuid
 from collections.abc import Sequence
@@ -6,13 +6,25 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from benchmarks.claims.clients import OWNER
+from benchmarks.claims.clients import OWNER, make_provider
+from benchmarks.parts.client import Client
 from benchmarks.reads.floor_server import CONSUMER, replaced
 from placement_server.direct import DirectSession, direct
 
 _HEADERS: Final = {"OpenStack-API-Version": "placement 1.39"}
 
+HOSTS: Final = 64
+AMOUNTS: Final = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
+QUERY: Final = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=5"
+
 Statements = list[tuple[str, Any]]
+
+
+def make_hosts(client: Client) -> tuple[list[str], str]:
+    """Create hosts that no claim fills, and one with CPUs alone."""
+    stock = {name: {"total": 10_000_000} for name in AMOUNTS}
+    hosts = [make_provider(client, f"host-{number}", stock) for number in range(HOSTS)]
+    return hosts, make_provider(client, "one", {"VCPU": {"total": 10_000_000}})
 
 
 def recorded_claims(

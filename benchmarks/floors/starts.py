@@ -1,18 +1,20 @@
 """Starts of a placement worker and of an agent, beside Python with the same other packages.
 
+The published package has a column: the import of its application, and its idle workers.
+
 The agent is a daemon on a made-up machine against a server of this run; when its first pass is over
-it is left alone for some periods, and every time that one of its threads goes to sleep counts as a
-wakeup.
+it is left alone for some periods, in which the starts are measured, and every time that one of its
+threads goes to sleep counts as a wakeup.
 """
 
 import contextlib
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +22,20 @@ import psutil
 
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, cpu_seconds, keeping_bytecode, ours, write_config
+from benchmarks.parts.interpreters import Starter
+from benchmarks.parts.servers import (
+    Server,
+    cpu_seconds,
+    keeping_bytecode,
+    make_schema,
+    ours,
+    published,
+    published_venv,
+    write_config,
+)
 
 _WORKERS: Final = 2
 _QUIET_PASSES: Final = 20
-_OWN: Final = ("placement_server", "compute_agent", "benchmarks", "__main__", "__mp_main__")
-_LIST: Final = (
-    "import sys; print(' '.join(name for name in sys.modules "
-    f"if name.partition('.')[0] not in {_OWN!r}))"
-)
 _WORKER: Final = "import placement_server.wsgi"
 _ANSWER: Final = """
 import io
@@ -47,128 +54,125 @@ from compute_agent.daemon import garbage_collection
 with garbage_collection.paused():
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """
-# Packages of extras, which others import where they find them.
-_HIDDEN: Final = "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
-_OTHERS: Final = """
-import contextlib, importlib, sys
-for name in open(sys.argv[1]).read().split():
-    # parts of packages that only they import
-    with contextlib.suppress(ImportError, AttributeError):
-        importlib.import_module(name)
-"""
-# The usage that the kernel reports of a child begins with the memory of its parent.
-_RESIDENT: Final = """
-for line in open("/proc/self/status").read().splitlines():
-    if line.startswith("VmHWM"):
-        open({path!r}, "w").write(line.split()[1])
-"""
 # The first rule of a policy makes oslo.policy look through the entry points of all packages.
 _RULE: Final = "from oslo_policy import policy\npolicy.RuleDefault('name', 'role:name')\n"
 
 
-class Starter:
-    """Runs code in fresh interpreters.
-
-    :param runs: how often; the least of them counts, as other work of the machine only adds.
-    """
-
-    def __init__(self, directory: Path, runs: int) -> None:
-        self._directory = directory
-        self._environment = {**keeping_bytecode(), "OS_PLACEMENT_CONFIG_DIR": str(directory)}
-        self._runs = runs
-
-    def cost(self, code: str, *arguments: str) -> tuple[float, float]:
-        """CPU seconds, and the most resident MiB."""
-        costs = [self._run(code, arguments) for _ in range(self._runs)]
-        return min(cpu for cpu, _ in costs), statistics.median(memory for _, memory in costs)
-
-    def others(self, code: str, also: str = "") -> tuple[float, float]:
-        """The same of importing all that the code does and that is not this project's.
-
-        :param also: what else is unavoidable.
-        """
-        listed = subprocess.run(
-            [sys.executable, "-c", f"{_HIDDEN}{code}\n{_LIST}"],
-            env=self._environment,
-            check=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        names = self._directory / "modules"
-        names.write_bytes(listed.stdout.splitlines()[-1])
-        return self.cost(_OTHERS + also, str(names))
-
-    def _run(self, code: str, arguments: tuple[str, ...]) -> tuple[float, float]:
-        with open(os.devnull, "wb") as nowhere:
-            actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), number) for number in (1, 2)]
-            told = self._directory / "resident"
-            asked = f"{_HIDDEN}{code}\n{_RESIDENT.format(path=str(told))}"
-            command = [sys.executable, "-c", asked, *arguments]
-            pid = os.posix_spawn(sys.executable, command, self._environment, file_actions=actions)
-            _, status, usage = os.wait4(pid, 0)
-        if status:
-            raise RuntimeError(f"{code!r} ended with {os.waitstatus_to_exitcode(status)}")
-        return usage.ru_utime + usage.ru_stime, int(told.read_text()) / 1024
-
-
 def rows(*, quick: bool) -> Iterator[Row]:
     """Measure a worker and an agent."""
-    runs = 3 if quick else 9
     with tempfile.TemporaryDirectory(prefix="starts-") as name:
         directory = Path(name)
-        config = write_config(directory, f"sqlite:///{directory}/placement.db")
-        with config.open("a") as stream:
-            stream.write("[placement_database]\nsync_on_startup = true\n")
-        starter = Starter(directory, runs)
-        starter.cost(_WORKER)  # the first one makes the tables
-        cpu, memory = starter.cost(_WORKER)
-        floor_cpu, floor_memory = starter.others(_WORKER, _RULE)
-        yield Row("worker: import", "CPU s", cpu, floor_cpu, 1.3)
-        yield Row("worker: import", "MiB", memory)
-        yield Row("worker: the packages of others alone", "MiB", floor_memory)
-        cpu, _ = starter.cost(_ANSWER)
-        yield Row("worker: import and first answer", "CPU s", cpu, floor_cpu, 1.3)
-        yield from _workers(directory / "workers", floor_cpu)
-        cpu, memory = starter.cost(_AGENT)
-        floor_cpu, _ = starter.others(_AGENT)
-        yield Row("agent: import", "CPU s", cpu, floor_cpu, 1.3)
-        yield Row("agent: import", "MiB", memory, most=40.0)
-        with ours(directory / "server", f"sqlite:///{directory}/server.db", 1) as server:
-            yield from _idle(server, directory / "agent", 65.0 if quick else 245.0)
+        with (
+            ours(directory / "server", f"sqlite:///{directory}/server.db", 1) as server,
+            _agent(server, directory / "minutes", 60) as agent,
+        ):
+            alone = _LeftAlone(agent)
+            yield from _starts(directory, 1 if quick else 9)
+            yield from alone.rows(65.0 if quick else 245.0)
+            yield from _quiet_pass(server, directory / "seconds")
 
 
-def _workers(directory: Path, floor_cpu: float) -> Iterator[Row]:
+def _starts(directory: Path, runs: int) -> Iterator[Row]:
+    """Measure fresh interpreters."""
+    connection = f"sqlite:///{directory}/placement.db"
+    write_config(directory, connection)
+    make_schema(connection)
+    starter = Starter(directory, runs)
+    starter.cost(_WORKER)  # the first one leaves its bytecode
+    theirs = _published(directory / "published", runs)
+    often, some = f"best of {runs}", f"median of {runs}"
+    cpu, memory = starter.cost(_WORKER)
+    floor_cpu, floor_memory = starter.others(_WORKER, _RULE)
+    yield Row("worker: import", "CPU s", cpu, floor_cpu, 1.3, published=theirs.cpu_s, runs=often)
+    yield Row("worker: import", "MiB", memory, published=theirs.import_mib, runs=some)
+    yield Row("worker: the packages of others alone", "MiB", floor_memory, runs=some)
+    cpu, _ = starter.cost(_ANSWER)
+    yield Row("worker: import and first answer", "CPU s", cpu, floor_cpu, 1.3, runs=often)
+    yield from _workers(directory / "workers", floor_cpu, theirs.idle_mib)
+    cpu, memory = starter.cost(_AGENT)
+    floor_cpu, _ = starter.others(_AGENT)
+    yield Row("agent: import", "CPU s", cpu, floor_cpu, 1.3, runs=often)
+    yield Row("agent: import", "MiB", memory, most=40.0, runs=some)
+
+
+@dataclass(frozen=True)
+class _Published:
+    """The published package: what its import costs, and an idle worker of it has."""
+
+    cpu_s: float
+    import_mib: float
+    idle_mib: float
+
+
+def _published(directory: Path, runs: int) -> _Published:
+    connection = f"sqlite:///{directory}/placement.db"
+    with published(directory, connection, _WORKERS) as server:
+        idle = max(_shares(server))
+    starter = Starter(directory, runs, published_venv() / "bin" / "python")
+    return _Published(*starter.cost("import placement.wsgi.api"), idle)
+
+
+def _shares(server: Server) -> list[float]:
+    """MiB of each worker, its share of what they have together."""
+    workers = psutil.Process(server.pid).children()
+    return [worker.memory_full_info().pss / 2**20 for worker in workers]
+
+
+def _workers(directory: Path, floor_cpu: float, published_mib: float) -> Iterator[Row]:
     """Workers before their first search, which share what their parent has loaded."""
     with ours(directory, f"sqlite:///{directory}/placement.db", _WORKERS) as server:
         time.sleep(2.0)  # the second follows the first
         workers = psutil.Process(server.pid).children()
-        memory = [worker.memory_full_info() for worker in workers]
+        share = max(_shares(server))
+        own = max(worker.memory_full_info().uss for worker in workers)
         cpu = min(cpu_seconds(worker.pid) for worker in workers)
-    title = f"one of {_WORKERS} workers: "
-    yield Row(f"{title}start", "CPU s", cpu, floor_cpu, 1.3)
-    yield Row(f"{title}share of memory", "MiB", max(m.pss for m in memory) / 2**20, most=60.0)
-    yield Row(f"{title}memory of its own", "MiB", max(m.uss for m in memory) / 2**20)
+    title, runs = f"one of {_WORKERS} workers: ", "1"
+    yield Row(f"{title}start", "CPU s", cpu, floor_cpu, 1.3, runs=runs)
+    yield Row(
+        f"{title}share of memory",
+        "MiB",
+        share,
+        most=60.0,
+        published=published_mib,
+        runs=runs,
+    )
+    yield Row(f"{title}memory of its own", "MiB", own / 2**20, runs=runs)
 
 
-def _idle(server: Server, directory: Path, seconds: float) -> Iterator[Row]:
-    """Leave an agent alone, but for its passes: one a minute, and one a second."""
-    with _agent(server, directory / "minutes", 60) as agent:
-        asleep, cpu = _sleeps(agent.pid), cpu_seconds(agent.pid)
-        time.sleep(seconds)
-        asleep, cpu = _sleeps(agent.pid) - asleep, cpu_seconds(agent.pid) - cpu
-        memory = agent.memory_full_info()
-    yield Row("agent: idle", "wakeups/min", asleep * 60 / seconds, most=12.0)
-    yield Row("agent: idle", "CPU ms/min", 1000 * cpu * 60 / seconds)
-    yield Row("agent: idle", "MiB", memory.rss / 2**20, most=40.0)
-    yield Row("agent: idle, memory of its own", "MiB", memory.uss / 2**20)
-    with _agent(server, directory / "seconds", 1) as agent:
+class _LeftAlone:
+    """An agent that is left alone from now on, but for a pass a minute."""
+
+    def __init__(self, agent: psutil.Process) -> None:
+        self._agent = agent
+        self._began = time.monotonic()
+        self._asleep, self._cpu = _sleeps(agent.pid), cpu_seconds(agent.pid)
+
+    def rows(self, seconds: float) -> Iterator[Row]:
+        """Say what it has done, when so many seconds have passed at least."""
+        time.sleep(max(0.0, self._began + seconds - time.monotonic()))
+        minutes = (time.monotonic() - self._began) / 60
+        asleep = _sleeps(self._agent.pid) - self._asleep
+        cpu = cpu_seconds(self._agent.pid) - self._cpu
+        memory = self._agent.memory_full_info()
+        runs = f"{minutes:.1f} minutes"
+        yield Row("agent: idle", "wakeups/min", asleep / minutes, most=12.0, runs=runs)
+        yield Row("agent: idle", "CPU ms/min", 1000 * cpu / minutes, runs=runs)
+        yield Row("agent: idle", "MiB", memory.rss / 2**20, most=40.0, runs=runs)
+        yield Row("agent: idle, memory of its own", "MiB", memory.uss / 2**20, runs=runs)
+
+
+def _quiet_pass(server: Server, directory: Path) -> Iterator[Row]:
+    """Watch an agent with a pass a second."""
+    with _agent(server, directory, 1) as agent:
         costs = []
         for _ in range(_QUIET_PASSES):
             cpu = cpu_seconds(agent.pid)
             time.sleep(1.0)
             costs.append(cpu_seconds(agent.pid) - cpu)
     # the second in which a pass was just over has none
-    yield Row("agent: quiet pass", "CPU ms", 1000 * statistics.median(costs), most=2.0)
+    cost = 1000 * statistics.median(costs)
+    runs = f"median of {_QUIET_PASSES}"
+    yield Row("agent: quiet pass", "CPU ms", cost, most=2.0, runs=runs)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ with cores to spare, which the one that measures need not be.
 """
 
 import contextlib
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,10 +22,10 @@ from benchmarks.claims.rates import ask_and_claim
 from benchmarks.growth.plots import Axis, draw, exponent
 from benchmarks.in_process import searches
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import create_database, ours, postgresql, postmaster_pid
-from benchmarks.parts.worlds import FLAT, uuid_of
+from benchmarks.parts.postgresql import postmaster_pid, temporary_postgresql
+from benchmarks.parts.servers import create_database_of, ours
 from benchmarks.reads.growth import fill_file
-from benchmarks.scheduler.schedulers import Schedulers
+from benchmarks.scheduler.schedulers import SCHEDULED, Schedulers, root_of
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.store.connection.options import StoreOptions
@@ -114,16 +115,14 @@ def groups(quick: bool) -> Axis:
 @contextlib.contextmanager
 def _targets(workers: Sequence[int], hosts: int) -> Iterator[dict[int, Target]]:
     """Servers of so many workers each, on databases of one PostgreSQL."""
-    with tempfile.TemporaryDirectory(prefix="growth-") as name, contextlib.ExitStack() as stack:
-        directory = Path(name)
-        directory.chmod(0o755)
-        cluster = stack.enter_context(postgresql(directory / "postgresql"))
+    with temporary_postgresql("growth-") as (cluster, directory), contextlib.ExitStack() as stack:
         pid = postmaster_pid(directory / "postgresql")
         targets = {}
         for count in workers:
-            create_database(cluster, f"workers_{count}")
-            connection = f"postgresql+psycopg:{cluster}/workers_{count}"
-            server = stack.enter_context(ours(directory / str(count), connection, count))
+            connection = create_database_of(cluster, "ours", f"workers_{count}")
+            server = stack.enter_context(
+                ours(directory / str(count), connection, count, synchronise=False)
+            )
             make_ample_hosts(Client(server.url), hosts)
             targets[count] = Target(server, pid)
         yield targets
@@ -131,7 +130,7 @@ def _targets(workers: Sequence[int], hosts: int) -> Iterator[dict[int, Target]]:
 
 def clients(quick: bool) -> Axis:
     """Claims by so many clients at once, two workers."""
-    counts = (1, 2, 4, 8) if quick else (1, 2, 4, 8, 16, 32)
+    counts = (1, 2, 4, 8) if quick else (1, 2, 4, 8, 16)
     with _targets([2], 64) as targets:
         costs = _claims({count: (targets[2], count) for count in counts}, quick)
     return Axis("clients", "clients at once, two workers", "CPU ms a claim", costs)
@@ -162,7 +161,7 @@ def _claims(sides: Mapping[int, tuple[Target, int]], quick: bool) -> Costs:
 
 def schedulers(quick: bool) -> Axis:
     """Claims through so many schedulers, eight clients."""
-    counts = (1, 2) if quick else (1, 2, 4)
+    counts = (1, 2) if quick else (1, 2, 4, 8)
     own: dict[int, float] = {}
     servers: dict[int, float] = {}
     with _targets([2], 0) as targets, contextlib.ExitStack() as stack:
@@ -172,8 +171,8 @@ def schedulers(quick: bool) -> Axis:
         broker.start()
         stack.callback(broker.stop)
         server = targets[2].server
-        FLAT.load(server, quick=True)
-        roots = [uuid_of(f"flat-{number:06}") for number in range(FLAT.quick)]
+        SCHEDULED.load(server, quick=True)
+        roots = [root_of(number) for number in range(SCHEDULED.quick)]
         for count in counts:
             home = directory / str(count)
             with Schedulers(server, broker, home, count).running(roots) as running:
@@ -238,6 +237,7 @@ def main() -> None:
     """Measure some axes: `python -m benchmarks.growth.axes NAME ...`."""
     import sys
 
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     show(Console(width=150), "--quick" in sys.argv, [name for name in sys.argv[1:] if name in AXES])
 
 

@@ -1,4 +1,4 @@
-"""Servers that a benchmark compares: a private PostgreSQL, the published package, and ours.
+"""Servers that a benchmark compares: the published package, and ours.
 
 The published package is run as a black box: installed from the package index into a virtual
 environment of its own below the user's cache directory, served by uWSGI, spoken to over HTTP only.
@@ -7,25 +7,29 @@ Everything listens on 127.0.0.1, keeps its state in a temporary directory, and i
 
 import contextlib
 import errno
+import functools
 import os
-import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 import requests
 
+from benchmarks.parts.postgresql import create_database, free_port
+
 PUBLISHED = "openstack-placement==16.0.0"
 START_SECONDS = 240
 WORKER_MIB = 6144
+CONFIG = "placement.conf"
+# The driver that each server is used with.
+SCHEMES = {"published": "postgresql+psycopg2", "ours": "postgresql+psycopg"}
 
 
 @dataclass(frozen=True)
@@ -73,79 +77,47 @@ def cpu_seconds(pid: int) -> float:
     return total
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+def create_database_of(cluster: str, label: str, name: str) -> str:
+    """Make a database with the empty schema of a server; return its URL for that server.
 
-
-def postmaster_pid(directory: Path) -> int:
-    """The process of a private PostgreSQL from which its sessions descend."""
-    return int((directory / "data" / "postmaster.pid").read_text().split()[0])
-
-
-@contextlib.contextmanager
-def postgresql(directory: Path) -> Iterator[str]:
-    """A private PostgreSQL; yields a URL without driver and database: `//user@host:port`.
-
-    A directory that exists already is that of an earlier run, whose databases are kept.
-    Raises `RuntimeError` naming the Debian package when there is no server on this machine.
+    The schema is made once for each cluster, which takes the published package seconds.
     """
-    candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not candidates:
-        raise RuntimeError("no PostgreSQL server found: apt-get install postgresql")
-    binaries = candidates[-1].parent
-    kept = (directory / "data").exists()
-    directory.mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    as_user: list[str] = []
-    if os.geteuid() == 0:
-        # PostgreSQL refuses to run as root.
-        account = pwd.getpwnam("postgres")
-        os.chown(directory, account.pw_uid, account.pw_gid)
-        for parent in directory.parents:
-            if parent == Path("/tmp"):
-                break
-            parent.chmod(0o755)
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+    create_database(cluster, name, _schema(cluster, label))
+    return f"{SCHEMES[label]}:{cluster}/{name}"
 
-    def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], cwd=directory, check=True, stdout=subprocess.DEVNULL)
 
-    data = str(directory / "data")
-    access = ("-A", "trust", "-U", "root", "--no-sync", "-E", "UTF8")
-    if not kept:
-        run(str(binaries / "initdb"), "-D", data, *access)
-    options = (
-        f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={directory}"
-        " -c fsync=off -c max_connections=200"
+@functools.cache
+def _schema(cluster: str, label: str) -> str:
+    connection = f"{SCHEMES[label]}:{cluster}/{label}"
+    if label == "ours":
+        make_schema(connection)
+    else:
+        with tempfile.TemporaryDirectory(prefix="schema-") as directory:
+            write_config(Path(directory), connection)
+            _make_published_schema(Path(directory))
+    return label
+
+
+def make_schema(connection: str) -> None:
+    """Bring the schema of ours up to date, with the standard classes and traits."""
+    # here, so that benchmarks of other servers do without the import
+    from placement_server.store.connection.options import StoreOptions
+    from placement_server.store.store import Store
+
+    store = Store.open(connection, options=StoreOptions(sync_on_startup=True))
+    store.synchronise_standard_names()
+    store.close()
+
+
+def _make_published_schema(directory: Path) -> None:
+    command = [str(published_venv() / "bin" / "placement-manage"), "--config-file"]
+    subprocess.run(
+        [*command, str(directory / CONFIG), "db", "sync"],
+        check=True,
+        env={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(directory)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
-    control = str(binaries / "pg_ctl")
-    log = str(directory / "log")
-    run(control, "-D", data, "-w", "-l", log, "-o", options, "start")
-    try:
-        url = f"//root@127.0.0.1:{port}"
-        if not kept:
-            for name in ("published", "ours"):
-                create_database(url, name)
-        yield url
-    finally:
-        run(control, "-D", data, "-m", "fast", "-w", "stop")
-
-
-def create_database(cluster: str, name: str, template: str = "template1") -> None:
-    """Makes a database, as a copy of another one that nobody is connected to."""
-    where = urlsplit(cluster)
-    command = ["createdb", "-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
-    subprocess.run([*command, "-T", template, name], check=True)
-
-
-def drop_database(cluster: str, name: str) -> None:
-    """Drops a database where there is one of this name."""
-    where = urlsplit(cluster)
-    command = ["dropdb", "-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
-    subprocess.run([*command, "--if-exists", name], check=True, stderr=subprocess.DEVNULL)
 
 
 def published_venv() -> Path:
@@ -169,7 +141,7 @@ def _install(venv: Path, *packages: str) -> None:
 def write_config(directory: Path, connection: str) -> Path:
     """A placement.conf that both servers understand."""
     directory.mkdir(parents=True, exist_ok=True)
-    config = directory / "placement.conf"
+    config = directory / CONFIG
     config.write_text(
         f"[placement_database]\nconnection = {connection}\n"
         "[api]\nauth_strategy = noauth2\n"
@@ -192,13 +164,7 @@ def published(
         stream.write(extra)
     environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(directory)}
     if synchronise:
-        subprocess.run(
-            [str(venv / "bin" / "placement-manage"), "--config-file", str(config), "db", "sync"],
-            check=True,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        _make_published_schema(directory)
     port = free_port()
     command = [
         *(str(venv / "bin" / "uwsgi"), "--http-socket", f"127.0.0.1:{port}"),
@@ -222,17 +188,18 @@ def ours(
     *,
     threads: int = 1,
     port: int | None = None,
+    synchronise: bool = True,
 ) -> Iterator[Server]:
-    """This project's server with `workers` processes of `threads`; `port`: None for a free one."""
+    """This project's server with `workers` processes of `threads`; `port`: None for a free one.
+
+    :param synchronise: bring the schema up to date first.
+    """
     binaries = Path(sys.executable).parent
     config = write_config(directory, connection)
     with config.open("a") as stream:
         stream.write(extra)
-    subprocess.run(
-        [str(binaries / "placement-manage"), "--config-file", str(config), "db", "sync"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    if synchronise:
+        make_schema(connection)
     port = port or free_port()
     command = [
         *(str(binaries / "placement-server"), "serve", "--config-file", str(config)),

@@ -18,26 +18,19 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.floors.table import Row as Summary
-from benchmarks.parts.servers import (
-    Server,
-    create_database,
-    drop_database,
-    ours,
-    postgresql,
-    published,
-)
+from benchmarks.parts.postgresql import drop_database, postgresql
+from benchmarks.parts.servers import SCHEMES, Server, create_database_of, ours, published
 from benchmarks.parts.worlds import WORLDS, World
 from benchmarks.reads.floors import Floored, floors
 from benchmarks.reads.measurement import TIMEOUT, Measured, Start, measure_rows
 from benchmarks.reads.rows import MITIGATIONS, Row
 
 WORKERS = 2
-# The driver that each server is used with.
-_SCHEMES = {"published": "postgresql+psycopg2", "ours": "postgresql+psycopg"}
 # The load of a data set is a row as well: at most a third of the published package's.
 LOAD_RATIO = 3
 # What a short run asks of each row: the least that any of them has is twice this.
 QUICK_TIMES = 2
+QUICK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -56,19 +49,16 @@ class Line:
             return None
         return self.published.cpu_ms / self.row.known_ms
 
-    def bound_ms(self, pace: float | None) -> float | None:
-        """The strictest bound at this pace of the machine; None when the row has none.
-
-        With small data (no pace) only absolute bounds count.
-        """
-        bounds = [] if self.row.bound_ms is None else [self.row.bound_ms * (pace or 1.0)]
+    def bound_ms(self, pace: float) -> float | None:
+        """The strictest bound at this pace of the machine; None when the row has none."""
+        bounds = [] if self.row.bound_ms is None else [self.row.bound_ms * pace]
         theirs = self.published
-        if pace and self.row.ratio and theirs and not theirs.failed:
+        if self.row.ratio and theirs and not theirs.failed:
             bounds.append(theirs.cpu_ms / self.row.ratio)
         return min(bounds, default=None)
 
-    def verdict(self, pace: float | None) -> str:
-        """`holds`, `FAILS` with the reason, or nothing where there is no bound."""
+    def mistake(self) -> str:
+        """`FAILS` with what is wrong with the answer, or nothing."""
         if self.ours.failed:
             return f"FAILS: {self.ours.failed}"
         theirs = self.published
@@ -76,12 +66,17 @@ class Line:
             found = self.ours.candidates, theirs.candidates
             if found[0] != found[1]:
                 return f"FAILS: {found[0]} candidates, not {found[1]}"
+        return ""
+
+    def verdict(self, pace: float) -> str:
+        """`holds`, `FAILS` with the reason, or nothing where there is no bound."""
+        if mistake := self.mistake():
+            return mistake
         bound = self.bound_ms(pace)
         if bound is not None and self.ours.cpu_ms > bound:
             return "FAILS"
-        # With small data there is hardly a floor, and too little time to measure it.
-        over = self.floor.verdict(self.ours) if self.floor and pace else ""
-        return over or ("" if bound is None and not (self.floor and pace) else "holds")
+        over = self.floor.verdict(self.ours) if self.floor else ""
+        return over or ("" if bound is None and not self.floor else "holds")
 
 
 @dataclass(frozen=True)
@@ -111,13 +106,15 @@ class Bench:
         done = self.directory / f"{database}.loaded"
         if not done.exists():
             drop_database(self.cluster, database)
-            create_database(self.cluster, database)
-        connection = f"{_SCHEMES[label]}:{self.cluster}/{database}"
+            create_database_of(self.cluster, label, database)
+        connection = f"{SCHEMES[label]}:{self.cluster}/{database}"
+        # A kept database may be that of an older version.
+        old = done.exists()
         with (
             tempfile.TemporaryDirectory(dir=self.directory) as name,
-            published(Path(name), connection, WORKERS, extra, synchronise=not done.exists())
+            published(Path(name), connection, WORKERS, extra, synchronise=False)
             if label == "published"
-            else ours(Path(name), connection, WORKERS, extra) as server,
+            else ours(Path(name), connection, WORKERS, extra, synchronise=old) as server,
         ):
             if not done.exists():
                 load = self._load(server, world)
@@ -134,20 +131,20 @@ class Bench:
         """Measure rows of one data set on one server."""
         start: Start = lambda: self.server(label, world, extra)  # noqa: E731
         if self.quick:
-            return measure_rows(start, rows, 0.7, 3.0)
+            return measure_rows(start, rows, QUICK_SECONDS, TIMEOUT)
         return measure_rows(start, rows, 4.0, TIMEOUT)
 
     def lines(self, world: World, rows: list[Row]) -> list[Line]:
         """Measure rows of one data set on both servers."""
-        asked = [row for row in rows if row.published]
+        asked = [row for row in rows if row.asks_published(self.quick)]
         theirs = dict(zip(asked, self.measure("published", world, asked), strict=True))
         wide = [row for row in rows if row.mitigated and not self.quick]
         mitigated = dict(
             zip(wide, self.measure("published", world, wide, MITIGATIONS), strict=True)
         )
         mine = self.measure("ours", world, rows)
-        connection = f"{_SCHEMES['ours']}:{self.cluster}/{world.database('ours', self.quick)}"
-        floored = floors(connection, rows, mine, 0.7 if self.quick else 4.0)
+        connection = f"{SCHEMES['ours']}:{self.cluster}/{world.database('ours', self.quick)}"
+        floored = floors(connection, rows, mine, QUICK_SECONDS if self.quick else 4.0)
         return [
             Line(row, theirs.get(row), mitigated.get(row), cost, floored.get(row))
             for row, cost in zip(rows, mine, strict=True)
@@ -157,7 +154,7 @@ class Bench:
 def run(
     console: Console, title: str, rows: list[Row], *, quick: bool, keep: Path | None
 ) -> list[Summary]:
-    """Measure rows, print the details, and return what was found."""
+    """Measure rows, print the details of a whole run, and return what was found."""
     with contextlib.ExitStack() as stack:
         directory = keep or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))
@@ -167,16 +164,19 @@ def run(
         cluster = stack.enter_context(postgresql(directory / "postgresql"))
         bench = Bench(cluster, directory, quick)
         lines: list[Line] = []
-        for world in WORLDS:
-            wanted = [row for row in rows if row.world is world]
+        # In a short run data sets may be the same.
+        for world in {world.database("", quick): world for world in reversed(WORLDS)}.values():
+            wanted = [row for row in rows if row.world.title(quick) == world.title(quick)]
             if wanted:
                 console.print(f"{world.title(quick)} ...", style="dim")
                 lines += bench.lines(world, wanted)
                 for line in lines[-len(wanted) :]:
-                    console.print("  ".join(_cells(line, None if quick else 1.0)), style="dim")
-    pace = None if quick else pace_of(lines)
-    console.print(_table(title, lines, quick, pace))
-    if pace:
+                    console.print(
+                        "  ".join(_cells(line, 1.0)[: -1 if quick else None]), style="dim"
+                    )
+    pace = pace_of(lines)
+    if not quick:
+        console.print(_table(title, lines, pace))
         console.print(
             f"Absolute bounds times {pace:.2f}: so much slower is the published package here "
             "than where they were set (median of the rows for which that is known)."
@@ -184,25 +184,31 @@ def run(
     worlds = {line.row.world: None for line in lines}
     return [
         *(_summary(line, quick, pace) for line in lines),
-        *_at_once(lines),
+        *_at_once(lines, quick),
         *_loads(bench, worlds),
     ]
 
 
-def _summary(line: Line, quick: bool, pace: float | None) -> Summary:
+def _summary(line: Line, quick: bool, pace: float) -> Summary:
     theirs, mine = line.published, line.ours
     answered = theirs is not None and not theirs.failed
     row = Summary(
-        f"{line.row.world.title(quick)}, {line.row.name}",
+        line.row.name,
         "CPU ms",
         mine.cpu_ms,
         floor=line.floor.ms if line.floor else None,
         published=theirs.cpu_ms if theirs and answered else None,
+        data=line.row.world.title(quick),
+        runs=f"best part of {mine.runs}" + (f", {theirs.runs} published" if theirs else ""),
     )
-    if not quick or mine.failed:
+    if not quick or line.mistake():
         return dataclasses.replace(row, verdict=line.verdict(pace))
-    # What the load of the machine cannot turn: both have the same data, and run one after another.
-    return dataclasses.replace(row, times=QUICK_TIMES if answered else None)
+    floor = line.row.floor
+    return dataclasses.replace(
+        row,
+        times=QUICK_TIMES if answered else None,
+        most=floor.most if floor and line.floor and not floor.needs_data else None,
+    )
 
 
 def pace_of(lines: Iterable[Line]) -> float:
@@ -217,7 +223,7 @@ def _cpu(measured: Measured | None) -> str:
     return measured.failed or f"{measured.cpu_ms:,.2f}"
 
 
-def _table(title: str, lines: list[Line], quick: bool, pace: float | None) -> Table:
+def _table(title: str, lines: list[Line], pace: float) -> Table:
     table = Table(
         title=f"{title}: PostgreSQL, {WORKERS} worker processes each, one client; "
         "CPU and median latency in ms a request, resident memory of the server in MiB"
@@ -244,12 +250,12 @@ def _table(title: str, lines: list[Line], quick: bool, pace: float | None) -> Ta
         if line.row.world is not world:
             world = line.row.world
             table.add_section()
-            table.add_row(f"[bold]{world.title(quick)}")
+            table.add_row(f"[bold]{world.title(quick=False)}")
         table.add_row(*_cells(line, pace))
     return table
 
 
-def _cells(line: Line, pace: float | None) -> list[str]:
+def _cells(line: Line, pace: float) -> list[str]:
     theirs, mine = line.published, line.ours
     both = theirs and not theirs.failed
     bound = line.bound_ms(pace)
@@ -274,7 +280,7 @@ def _cells(line: Line, pace: float | None) -> list[str]:
     ]  # fmt: skip
 
 
-def _at_once(lines: list[Line]) -> Iterator[Summary]:
+def _at_once(lines: list[Line], quick: bool) -> Iterator[Summary]:
     """Yield what ten clients get: of the order that the CPU promises."""
     for line in lines:
         theirs = line.published
@@ -282,11 +288,13 @@ def _at_once(lines: list[Line]) -> Iterator[Summary]:
             continue
         # The clients share the machine with what they measure.
         yield Summary(
-            f"10 clients at once, {line.row.world.name} hosts, {line.row.name}",
+            f"{line.row.name}, 10 clients at once",
             "ms",
             1000 / line.ours.at_once,
             published=1000 / theirs.at_once,
             times=theirs.cpu_ms / line.ours.cpu_ms / 3,
+            data=line.row.world.title(quick),
+            runs="1",
         )
 
 
@@ -296,11 +304,13 @@ def _loads(bench: Bench, worlds: Iterable[World]) -> Iterator[Summary]:
         if (world, "published") not in bench.loads:
             # None of its rows is asked of the published package.
             continue
-        theirs, mine = (bench.loads[world, label] for label in _SCHEMES)
+        theirs, mine = (bench.loads[world, label] for label in SCHEMES)
         yield Summary(
-            f"{world.title(bench.quick)}, {mine.requests:,} requests to load it",
+            "a request to load it",
             "CPU ms",
             mine.cpu_ms,
             published=theirs.cpu_ms,
             times=None if mine.requests < 500 else LOAD_RATIO,
+            data=world.title(bench.quick),
+            runs=f"mean of {mine.requests:,}",
         )

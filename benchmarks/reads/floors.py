@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.parts.servers import Server, free_port, running
+from benchmarks.parts.postgresql import free_port
+from benchmarks.parts.servers import Server, running
 from benchmarks.reads.measurement import TIMEOUT, Measured, measure
 from benchmarks.reads.rows import Row, get
 
@@ -53,7 +54,7 @@ def floors(
             (bodies / str(number)).write_bytes(ours.body)
         found: dict[Row, Floored] = {}
         if asked:
-            with _server(database, bodies, directory / "log") as server:
+            with floor_server(database, bodies, directory / "log") as server:
                 for number, (row, ours) in enumerate(asked):
                     assert row.floor is not None
                     ms = 0.0
@@ -67,7 +68,8 @@ def floors(
 
 
 @contextlib.contextmanager
-def _server(database: str, bodies: Path, log: Path) -> Iterator[Server]:
+def floor_server(database: str, bodies: Path, log: Path) -> Iterator[Server]:
+    """The server of `benchmarks.reads.floor_server` for the files of a directory."""
     port = free_port()
     command = [
         sys.executable,

@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.parts.client import HEADERS, Client
-from benchmarks.parts.servers import Server, ours, postgresql
+from benchmarks.parts.postgresql import postgresql
+from benchmarks.parts.servers import Server, ours
 from benchmarks.parts.worlds import FLAT, uuid_of
 from benchmarks.reads.rows import FLAT_QUERY
 

@@ -23,7 +23,8 @@ from rich.table import Table
 
 from benchmarks.claims.clients import make_provider
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, create_database, ours, postgresql
+from benchmarks.parts.postgresql import create_database, postgresql
+from benchmarks.parts.servers import Server, ours
 from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.placement.transports.keystone import KeystoneTransport

@@ -22,8 +22,15 @@ from rich.table import Table
 
 from benchmarks.parts import servers
 from benchmarks.parts.servers import Server
-from benchmarks.parts.worlds import Loader, World, uuid_of
-from benchmarks.scheduler.schedulers import CLIENTS, Rounds, Schedulers
+from benchmarks.parts.worlds import World
+from benchmarks.scheduler.schedulers import (
+    CLIENTS,
+    MANY_SCHEDULED,
+    SCHEDULED,
+    Rounds,
+    Schedulers,
+    root_of,
+)
 from tests.fixtures.databases import Server as Database
 from tests.fixtures.databases import end, fresh_database, mariadb_missing, start_mariadb
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
@@ -31,19 +38,7 @@ from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
 WORKERS: Final = 2
 ROUNDS: Final = 3
 KINDS: Final = ("ours", "published")
-_TRAITS: Final = ("COMPUTE_NODE", "OWNER_NOVA")
-
-
-def _host(loader: Loader, number: int) -> None:
-    stock = {"VCPU": 1000, "MEMORY_MB": 1_000_000, "DISK_GB": 10_000}
-    loader.provider(_name(number), stock, traits=_TRAITS)
-
-
-def _name(number: int) -> str:
-    return f"scheduling-{number:06}"
-
-
-WORLDS: Final = (World("flat", 500, 50, _host), World("flat", 5000, 500, _host))
+WORLDS: Final = (SCHEDULED, MANY_SCHEDULED)
 
 
 def show(console: Console, quick: bool) -> bool:
@@ -87,7 +82,7 @@ def _rows(
     seconds: float,
 ) -> None:
     hosts = world.quick if quick else world.hosts
-    roots = [uuid_of(_name(number)) for number in range(hosts)]
+    roots = [root_of(number) for number in range(hosts)]
     with ExitStack() as stack:
         placements = [
             stack.enter_context(

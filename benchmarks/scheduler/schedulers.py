@@ -19,14 +19,16 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, cpu_seconds, free_port
+from benchmarks.parts.postgresql import free_port
+from benchmarks.parts.servers import Server, cpu_seconds
+from benchmarks.parts.worlds import Loader, World, uuid_of
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.scheduler.bus.rpc import STATE_TOPIC, STATE_VERSION, SchedulerClient
 from tests.fixtures.rabbitmq import RabbitMq
 
 CLIENTS: Final = 8
-_START_SECONDS: Final = 120.0
+_START_SECONDS: Final = 300.0
 _STOP_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 120.0
 _RETRIES: Final = "compute_scheduler_claim_retries_total"
@@ -36,6 +38,27 @@ _SPEC: Final[dict[str, Any]] = {
     "flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1, "extra_specs": {}},
     "image": {"id": "image", "properties": {}},
 }
+
+
+_TRAITS: Final = ("COMPUTE_NODE", "OWNER_NOVA")
+
+
+def _host(loader: Loader, number: int) -> None:
+    stock = {"VCPU": 1000, "MEMORY_MB": 1_000_000, "DISK_GB": 10_000}
+    loader.provider(_name(number), stock, traits=_TRAITS)
+
+
+def _name(number: int) -> str:
+    return f"scheduling-{number:06}"
+
+
+def root_of(number: int) -> str:
+    """The uuid of a host of these data sets."""
+    return uuid_of(_name(number))
+
+
+SCHEDULED: Final = World("flat", 500, 50, _host)
+MANY_SCHEDULED: Final = World("flat", 5000, 500, _host)
 
 
 @dataclass(frozen=True)

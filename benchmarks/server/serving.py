@@ -16,7 +16,6 @@ import random
 import signal
 import statistics
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -30,7 +29,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.parts import servers
+from benchmarks.parts import postgresql, servers
 from benchmarks.parts.client import HEADERS, Client
 from benchmarks.parts.servers import Server
 
@@ -71,7 +70,7 @@ class Course:
 def cheroot(directory: Path, connection: str) -> Iterator[Server]:
     """Our application under cheroot."""
     config = servers.write_config(directory, connection)
-    port = servers.free_port()
+    port = postgresql.free_port()
     command = [sys.executable, "-m", "benchmarks.server.cheroot_server", str(config), str(port)]
     command.append(str(THREADS))
     with servers.running("cheroot", command, dict(os.environ), port, directory / "log") as server:
@@ -225,8 +224,8 @@ def lost_writes(server: Server, loads: list[Load]) -> int:
 
 
 def measure(kind: str, directory: Path, cluster: str, minutes: float) -> Course:
-    servers.drop_database(cluster, kind)
-    servers.create_database(cluster, kind)
+    postgresql.drop_database(cluster, kind)
+    postgresql.create_database(cluster, kind)
     connection = f"postgresql+psycopg:{cluster}/{kind}"
     with servers.ours(directory / "fill", connection, 1) as filler:
         hosts = fill(filler)
@@ -268,8 +267,7 @@ def main() -> None:
     arguments = parser.parse_args()
     kinds = [arguments.only] if arguments.only else KINDS
     with (
-        tempfile.TemporaryDirectory(prefix="serving-") as directory,
-        servers.postgresql(Path(directory) / "postgresql") as cluster,
+        postgresql.temporary_postgresql("serving-") as (cluster, directory),
     ):
         courses = [
             measure(kind, Path(directory) / kind, cluster, arguments.minutes) for kind in kinds

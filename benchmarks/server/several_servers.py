@@ -6,11 +6,8 @@ these rows.
 """
 
 import contextlib
-import os
-import pwd
 import secrets
 import statistics
-import subprocess
 import tempfile
 import time
 import uuid
@@ -28,15 +25,12 @@ from benchmarks.claims.rates import ask_and_claim
 from benchmarks.floors.table import Row
 from benchmarks.floors.table import show as show_rows
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import (
-    Server,
-    cpu_seconds,
-    create_database,
-    free_port,
-    ours,
-    postgresql,
+from benchmarks.parts.postgresql import (
     postmaster_pid,
+    replica,
+    temporary_postgresql,
 )
+from benchmarks.parts.servers import Server, cpu_seconds, create_database_of, ours
 from benchmarks.reads.growth import fill
 from placement_server.candidates.index.feed import Feed
 from placement_server.store.allocations import allocations
@@ -78,16 +72,11 @@ class Groups(Target):
 def rows(*, quick: bool) -> Iterator[Row]:
     """Measure PostgreSQL, what workers do with the claims of others, the replica, and Galera."""
     claims = 60 if quick else 600
-    with (
-        tempfile.TemporaryDirectory(prefix="groups-", dir="/tmp") as name,
-        postgresql(Path(name) / "postgresql") as cluster,
-    ):
-        directory = Path(name)
-        directory.chmod(0o755)
+    with temporary_postgresql("groups-") as (cluster, directory):
         yield from _on_postgresql(cluster, directory, claims)
-        yield from _claims_of_others(cluster, directory, 10_000 if quick else 100_000)
-        with _replica(cluster, directory / "replica") as replica:
-            yield from _of_replica(cluster, replica)
+        yield from _claims_of_others(cluster, 10_000 if quick else 100_000)
+        with replica(cluster, directory / "replica") as copy:
+            yield from _of_replica(cluster, copy)
     yield from _on_galera(claims)
 
 
@@ -107,13 +96,11 @@ def _fill(server: Server) -> None:
 def _on_postgresql(cluster: str, directory: Path, claims: int) -> Iterator[Row]:
     pid = postmaster_pid(directory / "postgresql")
     with contextlib.ExitStack() as stack:
-        create_database(cluster, "alone")
-        alone = stack.enter_context(
-            ours(directory / "alone", f"postgresql+psycopg:{cluster}/alone", GROUPS)
-        )
+        url = create_database_of(cluster, "ours", "alone")
+        alone = stack.enter_context(ours(directory / "alone", url, GROUPS, synchronise=False))
         url = f"postgresql+psycopg:{cluster}/ours"
         groups = [
-            stack.enter_context(ours(directory / f"group-{number}", url, 1))
+            stack.enter_context(ours(directory / f"group-{number}", url, 1, synchronise=False))
             for number in range(GROUPS)
         ]
         _fill(alone)
@@ -130,14 +117,11 @@ def _on_postgresql(cluster: str, directory: Path, claims: int) -> Iterator[Row]:
     yield Row("PostgreSQL: conflicts", "", found["groups"].conflicts, most=0)
 
 
-def _claims_of_others(cluster: str, directory: Path, hosts: int) -> Iterator[Row]:
+def _claims_of_others(cluster: str, hosts: int) -> Iterator[Row]:
     """What a worker does for each claim that another one has made."""
-    create_database(cluster, "many")
-    url = f"postgresql+psycopg:{cluster}/many"
-    with ours(directory / "many", url, 1):
-        fill(f"{cluster}/many", hosts)
+    url = create_database_of(cluster, "ours", "many")
+    fill(f"{cluster}/many", hosts)
     store = Store.open(url)
-    store.synchronise_standard_names()
     feed = Feed(store)
     names = [tree.providers[0].uuid for tree in islice(feed.index().trees(), 200)]
     for together in (1, 10, 100):
@@ -159,42 +143,13 @@ def _claims_of_others(cluster: str, directory: Path, hosts: int) -> Iterator[Row
     store.close()
 
 
-@contextlib.contextmanager
-def _replica(cluster: str, directory: Path) -> Iterator[str]:
-    """A streaming replica of a cluster; a URL as that of the cluster."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))[-1].parent
-    directory.mkdir()
-    as_user: list[str] = []
-    if os.geteuid() == 0:
-        os.chown(directory, pwd.getpwnam("postgres").pw_uid, -1)
-        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-
-    def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], cwd=directory, check=True, stdout=subprocess.DEVNULL)
-
-    data, port = str(directory / "data"), free_port()
-    source = f"postgresql:{cluster}/postgres"
-    copying = ("-D", data, "-R", "-X", "stream", "-c", "fast")
-    run(str(binaries / "pg_basebackup"), "-d", source, *copying)
-    control = str(binaries / "pg_ctl")
-    options = (
-        f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={directory}"
-        " -c fsync=off -c max_connections=200"
-    )
-    run(control, "-D", data, "-w", "-l", str(directory / "log"), "-o", options, "start")
-    try:
-        yield f"//root@127.0.0.1:{port}"
-    finally:
-        run(control, "-D", data, "-m", "fast", "-w", "stop")
-
-
-def _of_replica(cluster: str, replica: str) -> Iterator[Row]:
+def _of_replica(cluster: str, copied: str) -> Iterator[Row]:
     """How far it is behind, and what a search on it alone would miss."""
     with contextlib.ExitStack() as stack:
         primary = stack.enter_context(
             psycopg.connect(f"postgresql:{cluster}/ours", autocommit=True)
         )
-        copy = stack.enter_context(psycopg.connect(f"postgresql:{replica}/ours", autocommit=True))
+        copy = stack.enter_context(psycopg.connect(f"postgresql:{copied}/ours", autocommit=True))
         delays = [_delay(primary, copy) for _ in range(50)]
         yield Row("replica: a change record is there after", "ms", statistics.median(delays))
         copy.execute("SELECT pg_wal_replay_pause()")

@@ -6,14 +6,11 @@ provider, and for each of inventories, traits and aggregates that it has. Server
 processes of their own; the CPU is the server's alone, of one worker.
 """
 
-import contextlib
 import http.client
-import tempfile
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.parts.client import HEADERS
-from benchmarks.parts.servers import Server, ours, postgresql
+from benchmarks.parts.postgresql import temporary_postgresql
+from benchmarks.parts.servers import Server, ours
 
 VERSION: Final = "placement 1.39, placement-ext 1.1"
 CONSUMERS: Final = 50
@@ -307,13 +305,10 @@ def void(_answer: object) -> None:
 
 def show(console: Console, quick: bool) -> bool:
     """Print what each event costs; return whether all bounds hold."""
-    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(postgresql(Path(directory) / "postgresql"))
+    with temporary_postgresql("trees-") as (cluster, directory):
         connection = f"postgresql+psycopg:{cluster}/ours"
-        server = stack.enter_context(
-            ours(Path(directory) / "server", connection, 1, threads=_THREADS)
-        )
-        events = measure(server, quick)
+        with ours(directory / "server", connection, 1, threads=_THREADS) as server:
+            events = measure(server, quick)
     table = Table(title="Whole trees: requests and server CPU, in ms, each time")
     for heading in ("event", "plain requests", "CPU", "whole requests", "CPU", "at most", "holds"):
         table.add_column(heading, justify="left" if heading == "event" else "right")

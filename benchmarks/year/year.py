@@ -21,7 +21,8 @@ import sqlalchemy as sa
 
 from benchmarks.agent.simulated_agents import SimulatedAgent, Traffic
 from benchmarks.agent.soak import FAKE, Others, ask_for_pass, daemon
-from benchmarks.parts.servers import Server, free_port, running, write_config
+from benchmarks.parts.postgresql import free_port
+from benchmarks.parts.servers import Server, running, write_config
 from benchmarks.parts.worlds import uuid_of
 from benchmarks.scheduler.schedulers import Schedulers
 from benchmarks.year import deeds, tables

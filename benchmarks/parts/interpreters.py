@@ -1,0 +1,78 @@
+"""Fresh interpreters: CPU and memory of the code that they run."""
+
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from benchmarks.parts.servers import keeping_bytecode
+
+_OWN: Final = ("placement_server", "compute_agent", "benchmarks", "__main__", "__mp_main__")
+_LIST: Final = (
+    "import sys; print(' '.join(name for name in sys.modules "
+    f"if name.partition('.')[0] not in {_OWN!r}))"
+)
+# Packages of extras, which others import where they find them.
+_HIDDEN: Final = "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
+_OTHERS: Final = """
+import contextlib, importlib, sys
+for name in open(sys.argv[1]).read().split():
+    # parts of packages that only they import
+    with contextlib.suppress(ImportError, AttributeError):
+        importlib.import_module(name)
+"""
+# The usage that the kernel reports of a child begins with the memory of its parent.
+_RESIDENT: Final = """
+for line in open("/proc/self/status").read().splitlines():
+    if line.startswith("VmHWM"):
+        open({path!r}, "w").write(line.split()[1])
+"""
+
+
+class Starter:
+    """Runs code in fresh interpreters.
+
+    :param directory: of the configuration of placement.
+    :param runs: how often; the least of them counts, as other work of the machine only adds.
+    """
+
+    def __init__(self, directory: Path, runs: int, python: Path = Path(sys.executable)) -> None:
+        self._python = str(python)
+        self._directory = directory
+        self._environment = {**keeping_bytecode(), "OS_PLACEMENT_CONFIG_DIR": str(directory)}
+        self._runs = runs
+
+    def cost(self, code: str, *arguments: str) -> tuple[float, float]:
+        """CPU seconds, and the most resident MiB."""
+        costs = [self._run(code, arguments) for _ in range(self._runs)]
+        return min(cpu for cpu, _ in costs), statistics.median(memory for _, memory in costs)
+
+    def others(self, code: str, also: str = "") -> tuple[float, float]:
+        """The same of importing all that the code does and that is not this project's.
+
+        :param also: what else is unavoidable.
+        """
+        listed = subprocess.run(
+            [sys.executable, "-c", f"{_HIDDEN}{code}\n{_LIST}"],
+            env=self._environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        names = self._directory / "modules"
+        names.write_bytes(listed.stdout.splitlines()[-1])
+        return self.cost(_OTHERS + also, str(names))
+
+    def _run(self, code: str, arguments: tuple[str, ...]) -> tuple[float, float]:
+        with open(os.devnull, "wb") as nowhere:
+            actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), number) for number in (1, 2)]
+            told = self._directory / "resident"
+            asked = f"{_HIDDEN}{code}\n{_RESIDENT.format(path=str(told))}"
+            command = [self._python, "-c", asked, *arguments]
+            pid = os.posix_spawn(self._python, command, self._environment, file_actions=actions)
+            _, status, usage = os.wait4(pid, 0)
+        if status:
+            raise RuntimeError(f"{code!r} ended with {os.waitstatus_to_exitcode(status)}")
+        return usage.ru_utime + usage.ru_stime, int(told.read_text()) / 1024
