@@ -42,7 +42,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
         connection = f"postgresql+psycopg:{cluster}/ours"
         with ours(directory / "ours", connection, 1) as server:
             yield from _claims(server, connection, directory, 20 if quick else 200)
-            yield from _reshape(server, f"postgresql:{cluster}/ours", 50 if quick else 500)
+            yield from _reshape(server, f"postgresql:{cluster}/ours", 500)
 
 
 def _claims(server: Server, connection: str, directory: Path, times: int) -> Iterator[Row]:
