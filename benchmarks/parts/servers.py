@@ -25,7 +25,7 @@ import requests
 from benchmarks.parts.postgresql import create_database, free_port
 
 PUBLISHED = "openstack-placement==16.0.0"
-START_SECONDS = 240
+START_SECONDS = 600
 WORKER_MIB = 6144
 CONFIG = "placement.conf"
 # The driver that each server is used with.
