@@ -36,7 +36,7 @@ from tests.integration.nemesis.kills import KILLS
 from tests.integration.nemesis.small_disk import SmallDisk
 from tests.integration.nemesis.stage import Fault, Stage, number_of, schedule
 
-_STUCK = 300.0
+_STUCK = 500.0
 """Seconds without one acknowledged write after which nothing is believed to move any more."""
 _DATABASE_MIB = 1000
 """Room for a database and what it writes in an hour."""

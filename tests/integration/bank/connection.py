@@ -15,7 +15,7 @@ HEADERS: Final = {
     "Accept": "application/json",
     "Content-Type": "application/json",
 }
-PATIENCE: Final = 240.0
+PATIENCE: Final = 400.0
 """Seconds without any answer after which a client gives up."""
 
 
