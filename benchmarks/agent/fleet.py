@@ -78,8 +78,9 @@ class Phase:
 class Observer:
     """Cuts the traffic into phases."""
 
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: Traffic, console: Console) -> None:
         self._traffic = traffic
+        self._console = console
         self.phases: list[Phase] = []
 
     def observe(
@@ -106,6 +107,8 @@ class Observer:
             holds,
         )
         self.phases.append(phase)
+        # A later phase may fail.
+        self._console.print(f"{name}: {seconds:.0f} s, {note}", style="dim")
         return phase
 
 
@@ -113,13 +116,13 @@ def _cpu(server: Server | None) -> float:
     return server.cpu_seconds() if server is not None else 0.0
 
 
-def run(directory: Path, lengths: Lengths, agents: int, seed: str) -> list[Phase]:
+def run(console: Console, directory: Path, lengths: Lengths, agents: int, seed: str) -> list[Phase]:
     """The life of a fleet; raises RuntimeError when an agent never gets through."""
     logging.getLogger("compute_agent").setLevel(logging.CRITICAL)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     conf = agent_conf.new_config([], default_config_files=[], default_config_dirs=[])
     traffic = Traffic()
-    observer = Observer(traffic)
+    observer = Observer(traffic, console)
     port = free_port()
     with postgresql(directory / "postgresql") as database:
         connection = f"postgresql+psycopg:{database}/ours"
@@ -222,7 +225,7 @@ def show(console: Console, seed: str, quick: bool, agents: int, steady: float | 
     with tempfile.TemporaryDirectory(prefix="fleet-", dir="/tmp") as name:
         directory = Path(name)
         directory.chmod(0o755)
-        phases = run(directory, lengths, agents, seed)
+        phases = run(console, directory, lengths, agents, seed)
     table = Table(
         title=f"{agents} agents of {lengths.children + 1} providers, a pass every {PERIOD:.0f} s, "
         f"one server of {WORKERS} processes on PostgreSQL"
