@@ -26,7 +26,7 @@ LARGE_FLEET = 100_000
 LARGE_FLEET_CORES = 1.0
 WINDOW_PASSES = 200
 """Passes of a turn."""
-_REQUESTS = 200
+_REQUESTS = 60
 """Requests of one client in a turn."""
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import requests
 
-from benchmarks.parts.postgresql import create_database, free_port
+from benchmarks.parts.postgresql import create_database, drop_database, free_port
 
 PUBLISHED = "openstack-placement==16.0.0"
 START_SECONDS = 600
@@ -88,14 +88,17 @@ def create_database_of(cluster: str, label: str, name: str) -> str:
 
 @functools.cache
 def _schema(cluster: str, label: str) -> str:
-    connection = f"{SCHEMES[label]}:{cluster}/{label}"
+    name = f"schema_{label}"
+    drop_database(cluster, name)
+    create_database(cluster, name)
+    connection = f"{SCHEMES[label]}:{cluster}/{name}"
     if label == "ours":
         make_schema(connection)
     else:
         with tempfile.TemporaryDirectory(prefix="schema-") as directory:
             write_config(Path(directory), connection)
             _make_published_schema(Path(directory))
-    return label
+    return name
 
 
 def make_schema(connection: str) -> None:
