@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement_server.api.dispatch import PlacementApi
+from placement_server.api.dispatch import Dispatcher
 from placement_server.api.services import Services
 from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
@@ -45,7 +45,7 @@ def build_app(
     store.synchronise_standard_names()
     web_path = conf.placement_server.web_path
     services = _services(conf, store)
-    api = PlacementApi(services, fleet.routes(web_path) if web_path else None)
+    api = Dispatcher(services, fleet.routes(web_path) if web_path else None)
     return _stack(api, conf, services, auth_strategy or conf.api.auth_strategy)
 
 
@@ -95,7 +95,7 @@ def _stack(
     A profile, where the environment asks for one, is of the API with its authentication. A trace is
     of these and of CORS; the signature of one of osprofiler is its permission.
     The fault barrier and the microversion are the API's own first steps: see
-    :class:`PlacementApi`.
+    :class:`Dispatcher`.
     """
     store = services.store
     application = profiling.wrap(authentication.wrap(api, conf, auth_strategy))

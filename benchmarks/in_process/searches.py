@@ -29,7 +29,7 @@ from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query import query as queries
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 VERSION = (1, 39)
@@ -175,7 +175,7 @@ def build(world: str) -> IndexWriter:
 def answer(index: Index, text: str, summaries: SummaryCache) -> bytes:
     """Answer a query string as the server does once the index is up to date."""
     query = queries.parse(parse_qsl(text), VERSION)
-    search = Search(query, index, Limits(query.limit, seconds=60.0))
+    search = Search(query, index, SearchLimits(query.limit, seconds=60.0))
     renderer = Renderer(query, search.plan, index, VERSION, summaries)
     return b"".join(renderer.body(search.candidates()))
 

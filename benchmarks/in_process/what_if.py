@@ -22,7 +22,7 @@ from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.query import query as queries
 from placement_server.candidates.service import CandidateService
-from placement_server.candidates.what_if.changes import Change, SetInventory
+from placement_server.candidates.what_if.changes import Change, SupposedInventory
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
@@ -77,7 +77,7 @@ def run(console: Console, quick: bool) -> bool:
         index = IndexWriter(_NAMES, [_tree(number, host) for number in range(hosts)]).index
         service = CandidateService(store, feed=_Fleet(store, index))
         provider = uuid_of(f"{hosts // 2}-0")
-        change = SetInventory(provider, "DISK_GB", InventoryRecord(total=2000))
+        change = SupposedInventory(provider, "DISK_GB", InventoryRecord(total=2000))
         for limit in (10, 1000):
             question = f"{path.partition('?')[2]}&limit={limit}"
             query = queries.parse(parse_qsl(question), _VERSION, extensions=True)

@@ -98,7 +98,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WaitLimits:
     """Configured bounds, in seconds. `startup_placement_timeout` 0 means none.
 
     `spread`: over how long the first passes of a fleet are spread.
@@ -227,7 +227,7 @@ def exit_code_of(error: Exception) -> ExitCode:
     return _FATAL_AT_START.get(kind, ExitCode.DRIVER_FAILED)
 
 
-def turn_after_outage(state: NodeState, at: float, limits: Limits) -> float:
+def turn_after_outage(state: NodeState, at: float, limits: WaitLimits) -> float:
     """Return the seconds over which to draw the first pass after an outage; 0: no wait is due.
 
     All nodes whose passes fell into the outage come when it ends. Drawn over as long as it lasted,
@@ -240,7 +240,7 @@ def turn_after_outage(state: NodeState, at: float, limits: Limits) -> float:
     return bound if bound >= SHORTEST_SPREAD else 0.0
 
 
-def decide(state: NodeState, event: Event, limits: Limits) -> Decision:
+def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     """Return what to do after `event`, for a node in `state`."""
     kind = event.kind
     if kind is EventKind.COMPLETED:
@@ -291,7 +291,7 @@ def _after_conflict(state: NodeState, event: Event) -> Decision:
     return _lasting(Action.NEXT_PERIOD, _pass_over(state), event)
 
 
-def _after_outage(state: NodeState, event: Event, limits: Limits) -> Decision:
+def _after_outage(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     timeout = limits.startup_placement_timeout
     if state.startup and timeout and event.at - state.started_at >= timeout:
         return Decision(
@@ -303,7 +303,7 @@ def _after_outage(state: NodeState, event: Event, limits: Limits) -> Decision:
     return _backing_off(state, event, limits)
 
 
-def _after_refusal(state: NodeState, event: Event, limits: Limits) -> Decision:
+def _after_refusal(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     decision = _backing_off(state, event, limits)
     fault = decision.state.fault
     if fault is None or fault.seen == 1:
@@ -312,7 +312,7 @@ def _after_refusal(state: NodeState, event: Event, limits: Limits) -> Decision:
     return replace(decision, log=logging.ERROR if due else None)
 
 
-def _backing_off(state: NodeState, event: Event, limits: Limits) -> Decision:
+def _backing_off(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     bound = min(limits.period, BACK_OFF_START * 2.0 ** min(state.attempts, 32))
     after = replace(_pass_over(state), attempts=state.attempts + 1, rejoins=False)
     return replace(

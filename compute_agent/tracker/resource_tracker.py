@@ -54,10 +54,10 @@ class TrackerOptions:
     rename_allowed: bool = True
     fuzzy_delay: float = 0.0
 
-    def limits(self) -> decisions.Limits:
+    def limits(self) -> decisions.WaitLimits:
         """Return the bounds the decisions work with; without a period a retry comes in 60 s."""
         period = 60.0 if self.period == NEVER else self.period
-        return decisions.Limits(period, self.startup_placement_timeout, self.fuzzy_delay)
+        return decisions.WaitLimits(period, self.startup_placement_timeout, self.fuzzy_delay)
 
 
 @dataclass(frozen=True, slots=True)

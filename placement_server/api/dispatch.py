@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 _VARY: Final = ("vary", "openstack-api-version")
 
 
-class PlacementApi:
+class Dispatcher:
     """The innermost WSGI application: negotiates, checks the body's headers, routes, answers.
 
     :param own_routes: routes of this server's own, by their whole paths, beside those of the API.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.closest.closest import Closest, find_closest
 from placement_server.candidates.closest.trials import Trials
@@ -17,11 +17,11 @@ from placement_server.candidates.index.columns import IntArray, SlotArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.reporter import Reporter
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FilterStep:
     """Providers and trees that one filter left.
 
     :param group: the suffix of the group, "" for the unsuffixed one, "root" for what is asked of
@@ -54,7 +54,7 @@ class Explanation(Reporter):
 
     index: Index
     query: CandidateQuery
-    steps: list[Step] = field(default_factory=list)
+    steps: list[FilterStep] = field(default_factory=list)
     trees_tried: int = 0
     trees_with_candidates: int = 0
     combinations_failed: Counter[str] = field(default_factory=Counter)
@@ -72,12 +72,12 @@ class Explanation(Reporter):
     def providers_left(self, group: str, reason: str, slots: SlotArray | IntArray) -> None:
         """Count the living providers among the slots."""
         living = np.isin(self.index.root[slots], self.index.roots)
-        self.steps.append(Step(group, reason, providers=int(living.sum())))
+        self.steps.append(FilterStep(group, reason, providers=int(living.sum())))
 
     def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:
         """Count the trees."""
         if len(roots):
-            self.steps.append(Step(group, reason, trees_rejected=len(roots)))
+            self.steps.append(FilterStep(group, reason, trees_rejected=len(roots)))
 
     def tree_rejected(self, root: int, reason: str) -> None:
         """Count the tree under its reason, and keep the first as an example."""
@@ -117,7 +117,7 @@ def explain(
     one_per_tree: bool = False,
     seconds: float = 30.0,
     account: Account | None = None,
-    effort: Effort | None = None,
+    effort: SearchEffort | None = None,
     sets: int = 0,
 ) -> Explanation:
     """Search every tree for a first candidate, and report why others have none.
@@ -128,13 +128,13 @@ def explain(
     :raises placement_server.candidates.errors.SearchGaveUp: the time is over.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
-    account, effort = account or Account(), effort or Effort()
+    account, effort = account or Account(), effort or SearchEffort()
     started = time.monotonic()
     explanation = Explanation(index, query)
     search = Search(
         query,
         index,
-        Limits(seconds=seconds),
+        SearchLimits(seconds=seconds),
         one_per_tree=one_per_tree,
         reporter=explanation,
         account=account,

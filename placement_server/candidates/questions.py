@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import Capacity, capacity
 from placement_server.candidates.capacity.fragmentation import (
@@ -18,7 +18,7 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Questions:
     summaries: SummaryCache
     seconds: float
     account: Account
-    effort: Effort
+    effort: SearchEffort
 
     def candidates(self, query: CandidateQuery, microversion: Microversion) -> list[bytes]:
         """Return the JSON body with the candidates."""
@@ -59,7 +59,7 @@ class Questions:
         search = Search(
             query,
             self.index,
-            Limits(query.limit, options.max_candidates, options.breadth_first, self.seconds),
+            SearchLimits(query.limit, options.max_candidates, options.breadth_first, self.seconds),
             one_per_tree=microversion < (1, 29),
             shuffle=options.shuffle,
             account=self.account,

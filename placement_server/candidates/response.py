@@ -18,7 +18,7 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.placements import Placement
+from placement_server.candidates.search.placements import ItemPlacement
 from placement_server.candidates.search.problem import Positions
 from placement_server.candidates.search.search import Candidate
 from placement_server.candidates.search.tree_classes import TreeView
@@ -121,7 +121,7 @@ _ALONE_AT_ONCE: Final = 32
 _MOST_KEPT: Final = 16 * MIB
 
 _SEEN_ONCE = object()
-_placement: Callable[[Candidate], Placement] = itemgetter(0)
+_placement: Callable[[Candidate], ItemPlacement] = itemgetter(0)
 _shares: Callable[[TreeView], tuple[int, ...]] = itemgetter(2)
 
 
@@ -269,7 +269,7 @@ class Renderer:
         requested = {number for item in self.plan.items for number, _ in item.amounts}
         return self.summaries.providers(self.index, seen_slots, self.microversion, requested)
 
-    def _items_at(self, placement: Placement) -> dict[int, tuple[int, ...]]:
+    def _items_at(self, placement: ItemPlacement) -> dict[int, tuple[int, ...]]:
         """Return the items that take resources at each position."""
         items_at: dict[int, tuple[int, ...]] = {}
         for item, position in enumerate(placement.positions):
@@ -277,7 +277,9 @@ class Renderer:
                 items_at[position] = (*items_at.get(position, ()), item)
         return items_at
 
-    def _written(self, placement: Placement, tree: TreeView, seen_slots: dict[int, None]) -> str:
+    def _written(
+        self, placement: ItemPlacement, tree: TreeView, seen_slots: dict[int, None]
+    ) -> str:
         """Write one candidate without a template, and add what is summarised to ``seen_slots``."""
         root, size, shares = tree
         positions = placement.positions
@@ -350,7 +352,7 @@ class Renderer:
             return f'{{"allocations":{{{",".join(parts)}}}'
         return f'{{"allocations":[{",".join(parts)}]'
 
-    def _template(self, placement: Placement) -> _Template:
+    def _template(self, placement: ItemPlacement) -> _Template:
         items_at = self._items_at(placement)
         places = list(items_at)
         text = self._allocations([self._part(items) for items in items_at.values()])
@@ -374,7 +376,7 @@ class Renderer:
             self._kept_size.add(text, len(items))
         return text
 
-    def _mappings(self, placement: Placement) -> tuple[str, list[int]]:
+    def _mappings(self, placement: ItemPlacement) -> tuple[str, list[int]]:
         by_group: dict[int, dict[int, None]] = {}
         for item, position in zip(self.plan.items, placement.positions, strict=True):
             by_group.setdefault(item.group, {})[position] = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from placement_server.candidates.bounds.heavy import Effort, HeavySearches
+from placement_server.candidates.bounds.heavy import HeavySearches, SearchEffort
 from placement_server.candidates.bounds.memory import Account, SearchMemory
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import Amounts, Fragmentation
@@ -221,7 +221,7 @@ class CandidateService:
             index, held_allocations = self.feed.index(), {}
         is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
         account = Account(self._memory)
-        fleet = SupposedFleet(index, self._options, account, Effort(self._heavy, on_heavy))
+        fleet = SupposedFleet(index, self._options, account, SearchEffort(self._heavy, on_heavy))
         try:
             trees = ChangedTrees(
                 index,
@@ -248,7 +248,7 @@ class CandidateService:
         ask: Callable[[Questions], _Result],
     ) -> _Result:
         """Run a search; afterwards its place is free, and its memory if it gave up."""
-        effort = Effort(self._heavy, on_heavy)
+        effort = SearchEffort(self._heavy, on_heavy)
         options = self._options
         questions = Questions(index, options, self._summaries, options.deadline, account, effort)
         try:

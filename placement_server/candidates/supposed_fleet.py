@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.closest.closest import SETS
@@ -34,7 +34,7 @@ class SupposedFleet:
     """
 
     def __init__(
-        self, index: Index, options: SearchOptions, account: Account, effort: Effort
+        self, index: Index, options: SearchOptions, account: Account, effort: SearchEffort
     ) -> None:
         self.account = account
         self._index = index

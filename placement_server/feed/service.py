@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from placement_server.feed.horizon import Horizon
-from placement_server.feed.watchers import Selection, Wait, Watchers
+from placement_server.feed.watchers import ChangeSelection, Wait, Watchers
 from placement_server.store.changes import history
 from placement_server.store.changes.cursor import Position
 from placement_server.store.changes.history import FeedRecord
@@ -56,7 +56,7 @@ class ChangeFeed:
     def read(
         self,
         after: int | None,
-        selection: Selection,
+        selection: ChangeSelection,
         begin_wait: Callable[[], None] = lambda: None,
     ) -> ChangesAnswer:
         """Return the changes behind an id; none for None, which stands for the newest.
@@ -71,7 +71,7 @@ class ChangeFeed:
     def await_changes(
         self,
         after: int | None,
-        selection: Selection,
+        selection: ChangeSelection,
         seconds: float,
         *,
         begin: Callable[[], None],
@@ -99,7 +99,7 @@ class ChangeFeed:
 
 
 def _answer(
-    tx: ReadTransaction, position: Position, after: int | None, selection: Selection
+    tx: ReadTransaction, position: Position, after: int | None, selection: ChangeSelection
 ) -> ChangesAnswer:
     oldest = history.oldest(tx)
     if after is None:

@@ -46,7 +46,7 @@ class TooManyWatchers(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ChangeSelection:
     """The changes that a request asks for.
 
     :ivar roots: uuids of roots; None for all trees.
@@ -64,7 +64,7 @@ class Watcher:
     :ivar last: the id up to which ``changes`` are all that were asked for.
     """
 
-    def __init__(self, selection: Selection, last: int) -> None:
+    def __init__(self, selection: ChangeSelection, last: int) -> None:
         self.selection = selection
         self.last = last
         self.changes: list[FeedRecord] = []
@@ -132,7 +132,7 @@ class Watchers:
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def joined(self, selection: Selection, last: int) -> Iterator[Watcher]:
+    def joined(self, selection: ChangeSelection, last: int) -> Iterator[Watcher]:
         """Provide a place among those that wait, with all changes behind the id ``last``.
 
         :raises TooManyWatchers: there is none.

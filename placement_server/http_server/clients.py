@@ -29,7 +29,7 @@ class NoRoomForBody(Exception):
     """The body of a request could not be kept in a temporary file."""
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """A connection of the HTTP server; a TLS handshake replaces its socket."""
 
     sock: socket.socket
@@ -44,15 +44,15 @@ class Deadlines:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._until: dict[Connection, float] = {}
+        self._until: dict[ClientConnection, float] = {}
         self._lock = threading.Lock()
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ClientConnection) -> None:
         """Give the client the whole time, from now on."""
         with self._lock:
             self._until[connection] = time.monotonic() + self._seconds
 
-    def end(self, connection: Connection) -> None:
+    def end(self, connection: ClientConnection) -> None:
         """Stop the client's clock: the server has the request now."""
         with self._lock:
             self._until.pop(connection, None)

@@ -86,7 +86,7 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[webob.exc.HTTPException], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ServerRefusal:
     """One answer of the HTTP server itself.
 
     :ivar status: the status of HTTP; 500 if the server is at fault.
@@ -101,7 +101,7 @@ class Refusal:
     answer: bytes
 
 
-def refusal(error: Exception) -> Refusal:
+def refusal(error: Exception) -> ServerRefusal:
     """Return the answer to a request that failed with this error in the HTTP server."""
     kind, reason = _kind_and_reason(error)
     request_id = f"req-{uuid.uuid4()}"
@@ -112,7 +112,7 @@ def refusal(error: Exception) -> Refusal:
     headers += [("Connection", "close"), ("x-openstack-request-id", request_id)]
     head = "".join(f"{name}: {value}\r\n" for name, value in headers)
     answer = f"HTTP/1.1 {status}\r\n{head}\r\n".encode("latin-1") + body
-    return Refusal(kind.code, reason, request_id, answer)
+    return ServerRefusal(kind.code, reason, request_id, answer)
 
 
 def _kind_and_reason(error: Exception) -> tuple[type[webob.exc.HTTPException], str]:

@@ -30,7 +30,7 @@ def _list(namespace: argparse.Namespace) -> int:
     from compute_agent.placement.consumers import Consumers
     from compute_agent.request.errors import InvalidRequest
     from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.scheduler.operations.held import Holdings
+    from compute_agent.scheduler.operations.held import HoldingsReader
 
     given_options = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
     if sum(given_options) != 1:
@@ -42,7 +42,7 @@ def _list(namespace: argparse.Namespace) -> int:
     log_errors(namespace)
     reader = Consumers(placement_transport(configuration_files.parsed(namespace)))
     try:
-        holdings = Holdings(reader)
+        holdings = HoldingsReader(reader)
         if namespace.project:
             return _print_project(holdings.of_project(namespace.project), in_json=namespace.json)
         if namespace.host:

@@ -12,7 +12,7 @@ from compute_agent.cmd import configuration_files, numbers
 from compute_agent.cmd.scheduler.exit_status import Exit
 
 if TYPE_CHECKING:
-    from compute_agent.scheduler.service.readings import Reading
+    from compute_agent.scheduler.service.readings import ServiceReading
 
 TIMEOUT = 5.0
 SHOWN_FILTERS = 8
@@ -80,7 +80,7 @@ def _configured_url(namespace: argparse.Namespace) -> str:
     return f"http://{bind}/metrics"
 
 
-def _read(url: str) -> Reading:
+def _read(url: str) -> ServiceReading:
     import requests
 
     from compute_agent.bounded_http.session import BoundedSession
@@ -104,7 +104,7 @@ def _read(url: str) -> Reading:
         ) from error
 
 
-def picture(before: Reading, after: Reading, url: str) -> Iterator[str]:
+def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator[str]:
     """Yield the lines that show what happened between two readings."""
     from compute_agent.scheduler.service.readings import per_second, quantile
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
 from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.discovery.sysfs.reader import Machine, Tree
+from compute_agent.discovery.sysfs.reader import FileTree, Machine
 
 CPUS = "devices/system/cpu"
 ONLINE = f"{CPUS}/online"
@@ -71,7 +71,7 @@ def _cpus_of_list(machine: Machine, path: str) -> tuple[CpuId, ...]:
         return ()
 
 
-def _from_directories(tree: Tree) -> tuple[CpuId, ...]:
+def _from_directories(tree: FileTree) -> tuple[CpuId, ...]:
     matches = (_CPU_DIRECTORY.fullmatch(name) for name in tree.names(CPUS))
     return tuple(sorted(CpuId(int(match[1])) for match in matches if match))
 

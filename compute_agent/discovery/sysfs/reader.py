@@ -59,7 +59,7 @@ def read_file(path: str, limit: int) -> bytes:
         os.close(descriptor)
 
 
-class Tree:
+class FileTree:
     """Files below one root. Paths are relative to it; errors and warnings name whole ones."""
 
     def __init__(self, root: str, warn: Callable[[str], None], read: ReadFile = read_file) -> None:
@@ -168,8 +168,8 @@ class Machine:
         read: ReadFile = read_file,
     ) -> None:
         self._warnings: list[str] = []
-        self.sys = Tree(sysfs_root, self.warn, read)
-        self.proc = Tree(procfs_root, self.warn, read)
+        self.sys = FileTree(sysfs_root, self.warn, read)
+        self.proc = FileTree(procfs_root, self.warn, read)
 
     def warn(self, sentence: str) -> None:
         """Note what was left out or guessed: the path and the reason, in one sentence."""

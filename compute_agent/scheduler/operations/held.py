@@ -45,7 +45,7 @@ class HeldByConsumer:
         }
 
 
-class Holdings:
+class HoldingsReader:
     """Reads who holds what."""
 
     def __init__(self, consumers: Consumers) -> None:

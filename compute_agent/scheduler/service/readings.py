@@ -15,7 +15,7 @@ Key = tuple[str, frozenset[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ServiceReading:
     """All samples at one moment, in seconds of a clock that only grows."""
 
     at: float
@@ -40,7 +40,7 @@ class NotMetrics(ValueError):
     """A text that is not what a scheduler shows; the message says what it has instead."""
 
 
-def reading_of(text: str, at: float) -> Reading:
+def reading_of(text: str, at: float) -> ServiceReading:
     """Return the samples in the text format of Prometheus.
 
     :raises NotMetrics: it has a line that is no sample, or no sample of a scheduler.
@@ -59,7 +59,7 @@ def reading_of(text: str, at: float) -> Reading:
         samples[(name, frozenset(by_name.items()))] = float(value)
     if not any(name.startswith(f"{PREFIX}_") for name, _ in samples):
         raise NotMetrics(f"it has no metric {PREFIX}_*")
-    return Reading(at, samples)
+    return ServiceReading(at, samples)
 
 
 def _is_number(text: str) -> bool:
@@ -70,7 +70,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def per_second(before: Reading, after: Reading, name: str, label: str) -> dict[str, float]:
+def per_second(
+    before: ServiceReading, after: ServiceReading, name: str, label: str
+) -> dict[str, float]:
     """Return how fast a counter grew, by the values of a label.
 
     A counter that is smaller than before began again with its process.
@@ -83,7 +85,7 @@ def per_second(before: Reading, after: Reading, name: str, label: str) -> dict[s
     }
 
 
-def quantile(before: Reading, after: Reading, name: str, part: float) -> float | None:
+def quantile(before: ServiceReading, after: ServiceReading, name: str, part: float) -> float | None:
     """Return the quantile of a histogram between two readings, `None` when nothing came.
 
     Within a bucket it is interpolated, as Prometheus does; above the last bound it is that bound.

@@ -15,7 +15,7 @@ from compute_agent.provider_tree.inventory import InventoryRecord
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.fake.hypervisor import CAPABILITIES, EndlessMigrations, FakeHypervisor
-from compute_agent.virt.fake.instances import Operation
+from compute_agent.virt.fake.instances import GuestOperation
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.settings import layout_options
 
@@ -189,7 +189,7 @@ class RescueBFVDriver(MediumFakeDriver):
 class FakeRescheduleDriver(FakeDriver):
     """The first guest does not start, so that it is tried on another host."""
 
-    failing: ClassVar[Mapping[Operation, int]] = {Operation.SPAWN: 1}
+    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.SPAWN: 1}
 
 
 class FakeRescheduleDriverWithNestedCustomResources(NestedCustomResources, FakeRescheduleDriver):
@@ -199,7 +199,7 @@ class FakeRescheduleDriverWithNestedCustomResources(NestedCustomResources, FakeR
 class FakeBuildAbortDriver(FakeDriver):
     """No guest ever starts, and no other host would do better."""
 
-    failing: ClassVar[Mapping[Operation, int]] = {Operation.SPAWN: -1}
+    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.SPAWN: -1}
     aborts_builds: ClassVar[bool] = True
 
 
@@ -210,7 +210,7 @@ class FakeBuildAbortDriverWithNestedCustomResources(NestedCustomResources, FakeB
 class FakeUnshelveSpawnFailDriver(FakeDriver):
     """Guests that were put away do not start again."""
 
-    failing: ClassVar[Mapping[Operation, int]] = {Operation.UNSHELVE: -1}
+    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.UNSHELVE: -1}
 
 
 class FakeUnshelveSpawnFailDriverWithNestedCustomResources(
@@ -222,7 +222,7 @@ class FakeUnshelveSpawnFailDriverWithNestedCustomResources(
 class FakeFinishMigrationFailDriver(FakeDriver):
     """Guests from other hosts do not start."""
 
-    failing: ClassVar[Mapping[Operation, int]] = {Operation.FINISH_MIGRATION: -1}
+    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.FINISH_MIGRATION: -1}
 
 
 class FakeLiveMigrateDriver(EndlessMigrations, FakeDriver):

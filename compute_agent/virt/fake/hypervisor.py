@@ -15,7 +15,7 @@ from compute_agent.virt.fake.instances import (
     FakeInstance,
     FakeInstances,
     GuestFailure,
-    Operation,
+    GuestOperation,
 )
 
 CAPABILITIES: Mapping[str, bool] = {
@@ -37,7 +37,7 @@ class FakeHypervisor(ComputeDriver):
 
     capabilities: ClassVar[Mapping[str, bool]] = CAPABILITIES
 
-    failing: ClassVar[Mapping[Operation, int]] = {}
+    failing: ClassVar[Mapping[GuestOperation, int]] = {}
     """How many first attempts of an operation fail; -1 = all."""
 
     aborts_builds: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class FakeHypervisor(ComputeDriver):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self.instances = FakeInstances()
-        self._attempts: Counter[Operation] = Counter()
+        self._attempts: Counter[GuestOperation] = Counter()
 
     def list_instance_uuids(self) -> list[str]:
         return sorted(instance.uuid for instance in self.instances)
@@ -62,19 +62,19 @@ class FakeHypervisor(ComputeDriver):
         :param nodename: the first node where it is not given.
         :raises GuestFailure: it runs already, or the driver is one whose guests do not start.
         """
-        return self._start(Operation.SPAWN, uuid, nodename, devices)
+        return self._start(GuestOperation.SPAWN, uuid, nodename, devices)
 
     def unshelve(
         self, uuid: str, *, nodename: str | None = None, devices: InstanceDevices | None = None
     ) -> FakeInstance:
         """Start a guest again that was put away. Raises as `spawn`."""
-        return self._start(Operation.UNSHELVE, uuid, nodename, devices)
+        return self._start(GuestOperation.UNSHELVE, uuid, nodename, devices)
 
     def finish_migration(
         self, uuid: str, *, nodename: str | None = None, devices: InstanceDevices | None = None
     ) -> FakeInstance:
         """Start a guest that came from another host. Raises as `spawn`."""
-        return self._start(Operation.FINISH_MIGRATION, uuid, nodename, devices)
+        return self._start(GuestOperation.FINISH_MIGRATION, uuid, nodename, devices)
 
     def destroy(self, uuid: str) -> None:
         """End a guest, here or not."""
@@ -82,7 +82,7 @@ class FakeHypervisor(ComputeDriver):
 
     def _start(
         self,
-        operation: Operation,
+        operation: GuestOperation,
         uuid: str,
         nodename: str | None,
         devices: InstanceDevices | None,

@@ -20,7 +20,7 @@ class BuildAborted(GuestFailure):
     """The build failed in a way that no other host would do better."""
 
 
-class Operation(Enum):
+class GuestOperation(Enum):
     """What can be asked for with a guest, and made to fail by a fake."""
 
     SPAWN = "spawn"

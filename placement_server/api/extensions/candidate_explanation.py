@@ -12,7 +12,7 @@ from placement_server.api.request import Request
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.closest.report import Report, Short
-from placement_server.candidates.explain import Explanation, Step
+from placement_server.candidates.explain import Explanation, FilterStep
 from placement_server.microversion import Microversion
 
 #: The version of the extensions that brought the closest changes.
@@ -108,7 +108,7 @@ def _conclusions(explanation: Explanation, report: Report | None) -> Iterator[st
         yield f"Group '{group}' was most often the one that no provider was left for."
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: FilterStep) -> dict[str, Any]:
     # A group may have the suffix "root" as well.
     of_roots = step.group == "root" and step.filter.startswith("root_")
     shown: dict[str, Any] = {"group": None if of_roots else step.group, "filter": step.filter}

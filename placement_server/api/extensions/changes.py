@@ -8,7 +8,7 @@ from placement_server import errors
 from placement_server.api.request import Request, check_query
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.feed.service import ChangesAnswer, ChangesPruned
-from placement_server.feed.watchers import ALL_KINDS, Selection, TooManyWatchers
+from placement_server.feed.watchers import ALL_KINDS, ChangeSelection, TooManyWatchers
 from placement_server.limits import FILTERS, too_many
 from placement_server.policies import operations
 from placement_server.schemas import changes as schemas
@@ -42,7 +42,7 @@ def list_(request: Request) -> Response:
     try:
         answer = request.services.changes.await_changes(
             None if after is None else int(after),
-            Selection(
+            ChangeSelection(
                 frozenset(_KINDS[kind] for kind in _values(request, "kind")) or ALL_KINDS,
                 frozenset(root.lower() for root in _values(request, "root")) or None,
                 int(params.get("limit", _DEFAULT_LIMIT)),

@@ -21,12 +21,12 @@ from placement_server.candidates.what_if.changes import (
     AddTree,
     Change,
     ChangeError,
-    Claim,
     ImpossibleChange,
     Release,
     RemoveTree,
-    SetInventory,
-    SetTraits,
+    SupposedClaim,
+    SupposedInventory,
+    SupposedTraits,
     UnknownInChange,
 )
 from placement_server.policies import operations
@@ -99,11 +99,11 @@ def _change(kind: str, body: Any) -> Change:
 
 def _set_inventory(body: Mapping[str, Any]) -> Change:
     record = inventory_record(body["resource_class"], body)
-    return SetInventory(body["provider"], body["resource_class"], record)
+    return SupposedInventory(body["provider"], body["resource_class"], record)
 
 
 def _claim(body: Mapping[str, Any]) -> Change:
-    return Claim(
+    return SupposedClaim(
         {
             provider: {name: int(amount) for name, amount in entry["resources"].items()}
             for provider, entry in body["allocations"].items()
@@ -113,7 +113,7 @@ def _claim(body: Mapping[str, Any]) -> Change:
 
 _CHANGES: Final[Mapping[str, Callable[[Any], Change]]] = {
     "set_inventory": _set_inventory,
-    "set_traits": lambda body: SetTraits(body["provider"], tuple(body["traits"])),
+    "set_traits": lambda body: SupposedTraits(body["provider"], tuple(body["traits"])),
     "remove_tree": RemoveTree,
     "add_tree": lambda body: AddTree(body["like"], int(body.get("copies", 1))),
     "release": Release,

@@ -57,7 +57,7 @@ class HeavySearches:
         self._places.release()
 
 
-class Effort:
+class SearchEffort:
     """What one search has spent, in the thread that made this.
 
     :param places: where heavy searches run; without it no search is heavy.

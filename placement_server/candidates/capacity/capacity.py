@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.bounds import Bounds
 from placement_server.candidates.capacity.parts import Part, by_pattern, competitors, parts
@@ -30,7 +30,7 @@ from placement_server.candidates.capacity.zones import count_part
 from placement_server.candidates.index.columns import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.candidates.search.tree_classes import TreeView
 
 _NO_TREES = np.empty(0, dtype=np.int64)
@@ -71,7 +71,7 @@ def capacity(
     *,
     seconds: float = float("inf"),
     account: Account | None = None,
-    effort: Effort | None = None,
+    effort: SearchEffort | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Capacity:
     """Count the further claims of a query; its limit counts for nothing.
@@ -85,10 +85,10 @@ def capacity(
     search = Search(
         query,
         index,
-        Limits(seconds=seconds),
+        SearchLimits(seconds=seconds),
         clock=clock,
         account=account or Account(),
-        effort=effort or Effort(),
+        effort=effort or SearchEffort(),
     )
     if not len(search.eligible.roots):
         return Capacity(index, query.limit, 0, 0)

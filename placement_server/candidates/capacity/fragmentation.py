@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import capacity
 from placement_server.candidates.index.columns import BoolArray, ClassView
@@ -70,7 +70,7 @@ def fragmentation(
     *,
     seconds: float = float("inf"),
     account: Account | None = None,
-    effort: Effort | None = None,
+    effort: SearchEffort | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Fragmentation:
     """Report on the providers that are, or the root of whose tree is, a member of aggregates.

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 
 # Of queries with more groups than this nothing is kept: the next is seldom like one before.
 _MOST_GROUPS = 64
@@ -45,7 +45,7 @@ class Trials:
     seconds: float
     one_per_tree: bool = False
     account: Account = field(default_factory=Account)
-    effort: Effort = field(default_factory=Effort)
+    effort: SearchEffort = field(default_factory=SearchEffort)
     clock: Callable[[], float] = time.monotonic
     _ends_at: float = field(init=False)
     _works: dict[Hashable, bool] = field(init=False, default_factory=dict)
@@ -71,7 +71,7 @@ class Trials:
             yield Search(
                 query,
                 self.index,
-                Limits(limit, seconds=seconds_left),
+                SearchLimits(limit, seconds=seconds_left),
                 one_per_tree=self.one_per_tree,
                 clock=self.clock,
                 account=self.account,

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.set_table import SetTable
-from placement_server.candidates.index.tree_shape import Shape
+from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.store.changes.snapshot import ProviderRow
 
 IntArray = npt.NDArray[np.int64]
@@ -179,7 +179,7 @@ class Columns:
         self.classes: dict[int, ClassColumns] = {}
         self.trait_sets = SetTable()
         self.aggregate_sets = SetTable()
-        self.shapes: list[Shape] = []
+        self.shapes: list[TreeShape] = []
         self._shape_number: dict[tuple[int, ...], int] = {}
         self._slots_by_uuid: dict[str, list[int]] = {}
 
@@ -324,7 +324,7 @@ class Columns:
         number = self._shape_number.get(parents)
         if number is None:
             number = len(self.shapes)
-            self.shapes.append(Shape(parents))
+            self.shapes.append(TreeShape(parents))
             self._shape_number[parents] = number
         return number
 

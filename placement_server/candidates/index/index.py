@@ -19,7 +19,7 @@ from placement_server.candidates.index.columns import (
     IntArray,
     SlotArray,
 )
-from placement_server.candidates.index.names import Names
+from placement_server.candidates.index.names import IndexNames
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.candidates.index.tree_order import arranged
@@ -68,7 +68,7 @@ class Index:
     def __init__(
         self,
         columns: Columns,
-        names: Names,
+        names: IndexNames,
         roots: IntArray,
         root_ids: IntArray,
         links: Links,
@@ -229,7 +229,7 @@ class IndexWriter:
     """Builds one index after another from the rows of changed trees. Not thread safe."""
 
     def __init__(self, names: NameRows, trees: Iterable[TreeRows] = ()) -> None:
-        self._names = Names.of(names)
+        self._names = IndexNames.of(names)
         self._columns = Columns()
         self._left_out: set[int] = set()
         self.index: Index
@@ -262,7 +262,7 @@ class IndexWriter:
         :param roots: the slots of the roots, by ascending provider id.
         :param left_out: the ids of the roots whose trees are left out as inconsistent.
         """
-        self._names = Names.of(names)
+        self._names = IndexNames.of(names)
         self._columns = columns
         self._left_out = set(left_out)
         root_ids = columns.provider_id.view().take(roots)

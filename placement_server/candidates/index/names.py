@@ -7,7 +7,7 @@ from placement_server.store.changes.snapshot import NameRows
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class IndexNames:
     """Resource classes and traits by name and by id.
 
     :param meanings: stays the same object for as long as every id keeps its name. SQLite gives
@@ -22,7 +22,7 @@ class Names:
     meanings: object = field(default_factory=object, compare=False)
 
     @classmethod
-    def of(cls, rows: NameRows) -> "Names":
+    def of(cls, rows: NameRows) -> "IndexNames":
         """Build both directions from the rows of the store."""
         return cls(
             rows.class_ids,
@@ -31,9 +31,9 @@ class Names:
             {number: name for name, number in rows.trait_ids.items()},
         )
 
-    def followed_by(self, rows: NameRows) -> "Names":
+    def followed_by(self, rows: NameRows) -> "IndexNames":
         """Return the names that replace these, with the same meanings if none of them is gone."""
-        new = Names.of(rows)
+        new = IndexNames.of(rows)
         are_kept = (
             self.class_names.items() <= new.class_names.items()
             and self.trait_names.items() <= new.trait_names.items()

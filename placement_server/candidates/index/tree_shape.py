@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-class Shape:
+class TreeShape:
     """The structure of one tree, shared by all trees that are built alike.
 
     Positions count in preorder from the root, which is 0. Sets of positions are integers with one

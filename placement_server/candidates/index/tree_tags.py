@@ -19,7 +19,7 @@ MOST_KEPT: Final = 32 * 1024 * 1024
 _TAG_LENGTH: Final = 32
 
 
-class Reading:
+class TreeReading:
     """The announcement that a tree is being read."""
 
 
@@ -31,7 +31,7 @@ class TreeTags:
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most // (sizes.ENTRY + sizes.NUMBER + sizes.text(_TAG_LENGTH))
-        self._tags: dict[int, str | Reading] = {}
+        self._tags: dict[int, str | TreeReading] = {}
         self._lock = threading.Lock()
 
     def get(self, root_id: int) -> str | None:
@@ -39,20 +39,20 @@ class TreeTags:
         tag = self._tags.get(root_id)
         return tag if isinstance(tag, str) else None
 
-    def begin(self, root_id: int) -> Reading:
+    def begin(self, root_id: int) -> TreeReading:
         """Announce that a tree is about to be read."""
-        reading = Reading()
+        reading = TreeReading()
         with self._lock:
             self._keep(root_id, reading)
         return reading
 
-    def finish(self, root_id: int, reading: Reading, tag: str) -> None:
+    def finish(self, root_id: int, reading: TreeReading, tag: str) -> None:
         """Keep the tag of a tree that was read, unless the tree has changed since."""
         with self._lock:
             if self._tags.get(root_id) is reading:
                 self._keep(root_id, tag)
 
-    def _keep(self, root_id: int, entry: str | Reading) -> None:
+    def _keep(self, root_id: int, entry: str | TreeReading) -> None:
         self._tags.pop(root_id, None)
         self._tags[root_id] = entry
         if len(self._tags) > self._most:

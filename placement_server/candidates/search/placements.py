@@ -16,7 +16,7 @@ from placement_server.candidates.search.solver import Solver
 _RANDOM_ORDERS = 16
 
 
-class Placement:
+class ItemPlacement:
     """The positions of the items in the trees of one class, which share it.
 
     :ivar form: what a renderer keeps about it.
@@ -39,13 +39,13 @@ class Series:
     __slots__ = ("_account", "_counted", "_more", "_size", "placements")
 
     def __init__(self, more: Iterator[Positions], account: Account, size: int) -> None:
-        self.placements: list[Placement] = []
+        self.placements: list[ItemPlacement] = []
         self._more: Iterator[Positions] | None = more
         self._account = account
         self._counted = 0
         self._size = size
 
-    def get(self, number: int) -> Placement | None:
+    def get(self, number: int) -> ItemPlacement | None:
         """Return the placement with a number, the next to be found at most; None at the end."""
         if number < len(self.placements):
             return self.placements[number]
@@ -60,7 +60,7 @@ class Series:
             more = max(number, 1)
             self._account.take(more * self._size)
             self._counted += more
-        placement = Placement(positions)
+        placement = ItemPlacement(positions)
         self.placements.append(placement)
         return placement
 
@@ -112,10 +112,10 @@ class ClassPlacements:
         return cls(distinct, permuted, "no combination of the providers that fit")
 
 
-class FirstPlacements(dict[ClassPlacements, Placement | None]):
+class FirstPlacements(dict[ClassPlacements, ItemPlacement | None]):
     """The first placement of each tree class, None where there is none."""
 
-    def __missing__(self, tree_class: ClassPlacements) -> Placement | None:
+    def __missing__(self, tree_class: ClassPlacements) -> ItemPlacement | None:
         placement = self[tree_class] = tree_class.distinct.get(0)
         return placement
 

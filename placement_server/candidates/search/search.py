@@ -25,7 +25,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.columns import IntArray
@@ -37,7 +37,7 @@ from placement_server.candidates.search.eligible import Eligible, find_eligible
 from placement_server.candidates.search.placements import (
     ClassPlacements,
     FirstPlacements,
-    Placement,
+    ItemPlacement,
     PlacementsByClass,
     Series,
 )
@@ -59,7 +59,7 @@ _BETWEEN_TICKS = 256
 class Candidate(NamedTuple):
     """One way to satisfy all groups: a placement in a tree."""
 
-    placement: Placement
+    placement: ItemPlacement
     tree: TreeView
 
     def slots(self) -> tuple[int, ...]:
@@ -68,15 +68,15 @@ class Candidate(NamedTuple):
 
 
 _root: Callable[[TreeView], int] = attrgetter("root")
-_placement: Callable[[tuple[Placement | None, TreeView]], Placement | None] = itemgetter(0)
+_placement: Callable[[tuple[ItemPlacement | None, TreeView]], ItemPlacement | None] = itemgetter(0)
 # Calling the class costs twice this.
-_candidate: Callable[[tuple[Placement | None, TreeView]], Candidate] = partial(
+_candidate: Callable[[tuple[ItemPlacement | None, TreeView]], Candidate] = partial(
     tuple.__new__, Candidate
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How far a search goes.
 
     :param limit: the most candidates to return.
@@ -108,13 +108,13 @@ class Search:
 
     query: CandidateQuery
     index: Index
-    limits: Limits = field(default_factory=Limits)
+    limits: SearchLimits = field(default_factory=SearchLimits)
     one_per_tree: bool = False
     shuffle: random.Random | None = None
     reporter: Reporter = SILENT
     clock: Clock = time.monotonic
     account: Account = field(default_factory=Account)
-    effort: Effort = field(default_factory=Effort)
+    effort: SearchEffort = field(default_factory=SearchEffort)
     plan: Plan = field(init=False)
     eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
@@ -168,7 +168,7 @@ class Search:
         finally:
             firsts.clear()
 
-    def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, Placement | None]]:
+    def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, ItemPlacement | None]]:
         """Yield some trees, each with its first placement; None where it has none.
 
         :param roots: some of those that are eligible.

@@ -22,7 +22,7 @@ from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.columns import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.index.tree_shape import Shape
+from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.candidates.query.compiled import Contested, Plan
 from placement_server.candidates.search.eligible import Eligible
 from placement_server.candidates.search.problem import Problem
@@ -31,7 +31,7 @@ from placement_server.candidates.search.sharing_only import Alone
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64
 _FULL_WORD = (1 << _WORD_BITS) - 1
-_NO_TREE = Shape(())
+_NO_TREE = TreeShape(())
 
 
 class TreeView(NamedTuple):
@@ -245,7 +245,7 @@ class TreeClasses:
         eligible = tuple([sum(1 << at for at, sets in enumerate(by) if sets) for by in linked])
         return replace(problem, eligible=eligible, linked=linked, needed=0)
 
-    def _problem(self, shape: Shape, shares: tuple[int, ...], row: Words) -> Problem:
+    def _problem(self, shape: TreeShape, shares: tuple[int, ...], row: Words) -> Problem:
         """Build the problem of one class from the row of any of its trees."""
         relations = self.relations(shares)
         size, plan = shape.size, self.plan

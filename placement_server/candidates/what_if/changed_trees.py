@@ -23,13 +23,13 @@ from placement_server.candidates.what_if.changes import (
     AddTree,
     Change,
     ChangeError,
-    Claim,
     ImpossibleChange,
     InvalidChange,
     Release,
     RemoveTree,
-    SetInventory,
-    SetTraits,
+    SupposedClaim,
+    SupposedInventory,
+    SupposedTraits,
     UnknownInChange,
 )
 from placement_server.store.allocations import claim_check
@@ -114,7 +114,7 @@ class ChangedTrees:
         raise TypeError(f"{change!r} is not a change")
 
     @_make.register
-    def _set_inventory(self, change: SetInventory) -> None:
+    def _set_inventory(self, change: SupposedInventory) -> None:
         row = self._provider(change.provider, "provider")
         class_id = self._index.names.class_ids.get(change.resource_class)
         if class_id is None:
@@ -149,7 +149,7 @@ class ChangedTrees:
         self._put(replace(row, inventories=tuple(sorted(others, key=_class_id))))
 
     @_make.register
-    def _set_traits(self, change: SetTraits) -> None:
+    def _set_traits(self, change: SupposedTraits) -> None:
         row = self._provider(change.provider, "provider")
         trait_ids = self._index.names.trait_ids
         for position, trait in enumerate(change.traits):
@@ -216,7 +216,7 @@ class ChangedTrees:
                 self._use(row, {class_id: -amount})
 
     @_make.register
-    def _claim(self, change: Claim) -> None:
+    def _claim(self, change: SupposedClaim) -> None:
         class_ids = self._index.names.class_ids
         rows: dict[str, ProviderRow] = {}
         requested: list[Requested] = []

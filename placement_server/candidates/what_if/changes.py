@@ -16,7 +16,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SetInventory:
+class SupposedInventory:
     """A provider has this inventory of a class; what is used of it stays."""
 
     provider: str
@@ -25,7 +25,7 @@ class SetInventory:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTraits:
+class SupposedTraits:
     """A provider has these traits and no others."""
 
     provider: str
@@ -55,13 +55,13 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SupposedClaim:
     """Another consumer holds this: amounts by provider and class."""
 
     allocations: Mapping[str, Mapping[str, int]]
 
 
-Change = SetInventory | SetTraits | RemoveTree | AddTree | Release | Claim
+Change = SupposedInventory | SupposedTraits | RemoveTree | AddTree | Release | SupposedClaim
 
 
 class ChangeError(CandidatesError):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 from tests.property.candidates.strategies import Problem, is_private, known_names, problems
 from tests.property.oracle import answer
 from tests.unit.candidates.forest import (
@@ -100,7 +100,7 @@ def test_a_maximum_ends_generation_before_the_nesting_filter(
 ) -> None:
     world, query = known_names(problem)
     every = answer(world, query, nested=nested)
-    limits = Limits(maximum=maximum, breadth_first=breadth_first)
+    limits = SearchLimits(maximum=maximum, breadth_first=breadth_first)
     found = results_of(world, query, limits=limits, one_per_tree=not nested)
     assert len(found) == len(set(found)) <= maximum
     assert set(found) <= every
@@ -139,13 +139,13 @@ def results_of(
     world: list[Provider],
     query: CandidateQuery,
     *,
-    limits: Limits | None = None,
+    limits: SearchLimits | None = None,
     limit: int | None = None,
     one_per_tree: bool = False,
     shuffle: random.Random | None = None,
 ) -> list[Result]:
     index = writer_of(world).index
-    limits = limits or Limits(limit=limit)
+    limits = limits or SearchLimits(limit=limit)
     query = dataclasses.replace(query, limit=limit)
     search = Search(query, index, limits, one_per_tree=one_per_tree, shuffle=shuffle)
     found = []

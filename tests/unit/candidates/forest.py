@@ -13,7 +13,7 @@ from placement_server.candidates.index.index import IndexWriter
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query import query as queries
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
@@ -126,7 +126,7 @@ def ask(
     if isinstance(query, str):
         pairs = parse_qsl(query, keep_blank_values=True)
         query = queries.parse(pairs, (1, version), extensions=extensions)
-    limits = Limits(limit=query.limit, **options)
+    limits = SearchLimits(limit=query.limit, **options)
     search = Search(query, index, limits, one_per_tree=version < 29)
     renderer = Renderer(query, search.plan, index, (1, version), SummaryCache())
     body: dict[str, Any] = json.loads(b"".join(renderer.body(search.candidates())))

@@ -14,10 +14,10 @@ from placement_server.candidates.what_if.changed_trees import ChangedTrees
 from placement_server.candidates.what_if.changes import (
     AddTree,
     Change,
-    Claim,
     RemoveTree,
-    SetInventory,
-    SetTraits,
+    SupposedClaim,
+    SupposedInventory,
+    SupposedTraits,
 )
 from placement_server.store.records import InventoryRecord
 
@@ -42,9 +42,9 @@ def supposed(index: Index, changes: Sequence[Change], account: Account) -> Index
 
 
 CHANGES: dict[str, list[Change]] = {
-    "one host": [SetInventory(HOSTS[7], "VCPU", InventoryRecord(total=1))],
-    "all hosts": [SetTraits(host, ()) for host in HOSTS],
-    "claims on all hosts": [Claim({host: {"VCPU": 1}}) for host in HOSTS],
+    "one host": [SupposedInventory(HOSTS[7], "VCPU", InventoryRecord(total=1))],
+    "all hosts": [SupposedTraits(host, ()) for host in HOSTS],
+    "claims on all hosts": [SupposedClaim({host: {"VCPU": 1}}) for host in HOSTS],
     "many new hosts": [AddTree(HOSTS[0], 9000)],
     "hosts gone": [RemoveTree(host) for host in HOSTS[::2]],
 }

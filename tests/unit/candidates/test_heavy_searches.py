@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from placement_server.candidates.bounds.heavy import Effort, HeavySearches
+from placement_server.candidates.bounds.heavy import HeavySearches, SearchEffort
 from placement_server.candidates.errors import TooManyHeavySearches
 from placement_server.candidates.query.query import parse
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 
 from .forest import Provider, writer_of
 
@@ -35,9 +35,9 @@ class Cpu:
         return self.now
 
 
-def heavy_effort(places: HeavySearches, cpu: Cpu) -> Effort:
+def heavy_effort(places: HeavySearches, cpu: Cpu) -> SearchEffort:
     """A search that has used its time and has a place."""
-    effort = Effort(places)
+    effort = SearchEffort(places)
     cpu.now += places.seconds
     effort.look(seconds_left=0)
     return effort
@@ -47,7 +47,7 @@ def test_a_search_is_heavy_once_it_has_used_the_processor_for_a_while() -> None:
     cpu = Cpu()
     calls: list[int] = []
     places = HeavySearches(1, 0.1, cpu)
-    effort = Effort(places, lambda: calls.append(1))
+    effort = SearchEffort(places, lambda: calls.append(1))
     cpu.now = 0.09
     effort.look(30)
     assert (effort.heavy, calls) == (False, [])
@@ -61,7 +61,7 @@ def test_a_light_search_goes_on_while_all_places_are_taken() -> None:
     cpu = Cpu()
     places = HeavySearches(1, 0.1, cpu)
     heavy_effort(places, cpu)
-    light = Effort(places)
+    light = SearchEffort(places)
     light.look(seconds_left=0)
     assert not light.heavy
 
@@ -85,7 +85,7 @@ def test_a_heavy_search_waits_for_a_place_and_lets_others_know_before() -> None:
     places = HeavySearches(1, 0.1, cpu)
     running = heavy_effort(places, cpu)
     about_to_wait = threading.Event()
-    waiting = Effort(places, about_to_wait.set)
+    waiting = SearchEffort(places, about_to_wait.set)
     cpu.now += 0.1
     thread = threading.Thread(target=waiting.look, args=(60,))
     thread.start()
@@ -115,10 +115,10 @@ def test_a_search_looks_at_its_effort_and_a_small_one_has_no_place_to_wait_for()
     cpu = Cpu()
     places = HeavySearches(1, 0.1, cpu)
     heavy_effort(places, cpu)
-    search = Search(query, index, effort=Effort(places))
+    search = Search(query, index, effort=SearchEffort(places))
     assert len(list(itertools.islice(search.candidates(), 1000))) == 1000
-    beginning = Effort(places)
+    beginning = SearchEffort(places)
     cpu.now += 0.1
-    search = Search(query, index, Limits(seconds=0.0), effort=beginning, clock=lambda: 0.0)
+    search = Search(query, index, SearchLimits(seconds=0.0), effort=beginning, clock=lambda: 0.0)
     with pytest.raises(TooManyHeavySearches):
         list(search.candidates())

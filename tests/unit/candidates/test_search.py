@@ -14,7 +14,7 @@ from placement_server.candidates.errors import OutOfTime, SearchGaveUp, TooManyC
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Candidate, Limits, Search
+from placement_server.candidates.search.search import Candidate, Search, SearchLimits
 from tests.unit.candidates.forest import (
     Inventory,
     Provider,
@@ -40,7 +40,7 @@ def wanted(groups: int, policy: str = "isolate") -> str:
 def roots_in_order(world: list[Provider], query: str, **options: object) -> list[str]:
     index = writer_of(world).index
     found = parse(parse_qsl(query), (1, 39))
-    search = Search(found, index, Limits(found.limit, **options))  # type: ignore[arg-type]
+    search = Search(found, index, SearchLimits(found.limit, **options))  # type: ignore[arg-type]
     return [index.columns.uuid[candidate.tree.root] for candidate in search.candidates()]
 
 
@@ -195,7 +195,7 @@ def test_a_search_that_runs_out_of_time_says_so() -> None:
     search = Search(
         parse(parse_qsl(wanted(2)), (1, 39)),
         writer_of(gpu_host("a", 24)).index,
-        Limits(seconds=30.0),
+        SearchLimits(seconds=30.0),
         clock=lambda: next(times),
     )
     found: list[Candidate] = []
@@ -212,7 +212,7 @@ def test_the_deadline_ends_exchanges_of_alike_groups(maximum: int, breadth_first
     search = Search(
         parse(parse_qsl(wanted(7)), (1, 39)),
         writer_of(gpu_host("a", 7)).index,
-        Limits(maximum=maximum, breadth_first=breadth_first, seconds=9.0),
+        SearchLimits(maximum=maximum, breadth_first=breadth_first, seconds=9.0),
         clock=lambda: float(next(clock)),
     )
     given: list[Candidate] = []
@@ -229,14 +229,14 @@ def test_the_deadline_ends_exchanges_of_alike_groups(maximum: int, breadth_first
 def test_an_answer_too_large_for_the_memory_is_given_up(maximum: int, breadth_first: bool) -> None:
     query = parse(parse_qsl(wanted(4)), (1, 39))
     index = writer_of(gpu_host("a", 4)).index
-    limits = Limits(maximum=maximum, breadth_first=breadth_first, most=20)
+    limits = SearchLimits(maximum=maximum, breadth_first=breadth_first, most=20)
     with pytest.raises(TooManyCandidates) as caught:
         list(Search(query, index, limits).candidates())
     assert caught.value.found == 21
     assert "gave up with 21 candidates found" in str(caught.value)
     assert "Ask with a limit of 20 or less" in str(caught.value)
     assert "deadline" not in str(caught.value)
-    search = Search(query, index, Limits(limit=20, most=20))
+    search = Search(query, index, SearchLimits(limit=20, most=20))
     assert len(list(search.candidates())) == 20
 
 
@@ -253,7 +253,7 @@ def test_the_count_of_a_search_that_gave_up_in_the_midst_of_trees_is_true() -> N
     query = parse(parse_qsl(groups + "&group_policy=none"), (1, 39))
     # The clock is looked at when the search is made, before the first trees, and by the solver.
     times = iter([0.0, 0.0, 31.0])
-    search = Search(query, index, Limits(seconds=30.0), clock=lambda: next(times))
+    search = Search(query, index, SearchLimits(seconds=30.0), clock=lambda: next(times))
     given: list[Candidate] = []
     with pytest.raises(SearchGaveUp) as caught:
         given.extend(search.candidates())
@@ -274,7 +274,7 @@ def test_a_random_sample_is_fair_between_trees_and_within_them() -> None:
     shuffle = random.Random(7)
     first: Counter[str] = Counter()
     for _ in range(800):
-        search = Search(query, index, Limits(limit=1), shuffle=shuffle)
+        search = Search(query, index, SearchLimits(limit=1), shuffle=shuffle)
         first.update(index.columns.uuid[candidate.slots()[0]] for candidate in search.candidates())
     assert len(first) == 16
     assert max(first.values()) < 3 * min(first.values())

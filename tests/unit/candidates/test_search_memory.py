@@ -20,8 +20,8 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.placements import Placement
-from placement_server.candidates.search.search import Candidate, Limits, Search
+from placement_server.candidates.search.placements import ItemPlacement
+from placement_server.candidates.search.search import Candidate, Search, SearchLimits
 from placement_server.candidates.service import CandidateService
 from placement_server.store.store import Store
 
@@ -124,12 +124,12 @@ def test_an_answer_counts_about_what_it_holds_while_it_is_written(name: str) -> 
     parsed = parse(parse_qsl(query + "&limit=1000"), (1, 39))
     # What is kept of trees for later answers has a bound of its own.
     summaries = SummaryCache()
-    body(Search(parsed, index, Limits(100)), summaries)
+    body(Search(parsed, index, SearchLimits(100)), summaries)
     account = Account()
     seen: list[tuple[int, int]] = []
 
     def stopped_near_the_end() -> object:
-        search = Search(parsed, index, Limits(1000), account=account)
+        search = Search(parsed, index, SearchLimits(1000), account=account)
         renderer = Renderer(parsed, search.plan, index, (1, 39), summaries, account)
 
         def watched() -> Iterator[Candidate]:
@@ -256,7 +256,7 @@ def test_a_search_that_gave_up_leaves_nothing_to_the_garbage_collector(name: str
         assert not [thing for thing in gc.get_objects() if isinstance(thing, Search | Renderer)]
         del caught
         assert not [
-            get_object for get_object in gc.get_objects() if isinstance(get_object, Placement)
+            get_object for get_object in gc.get_objects() if isinstance(get_object, ItemPlacement)
         ]
     finally:
         gc.enable()
@@ -280,13 +280,13 @@ def test_an_answer_in_chunks_has_the_same_bytes(name: str, monkeypatch: pytest.M
     make, query = WORLDS[name]
     index = writer_of(make()).index
     parsed = parse(parse_qsl(query + "&limit=300"), (1, 39))
-    whole = body(Search(parsed, index, Limits(300)), SummaryCache())
+    whole = body(Search(parsed, index, SearchLimits(300)), SummaryCache())
     assert len(json.loads(whole)["allocation_requests"]) == 300
     monkeypatch.setattr(response, "_CHUNK", 1000)
     monkeypatch.setattr(response, "_AT_ONCE", 7)
     monkeypatch.setattr(response, "_MOST_KEPT", 5000)
     account = Account()
-    search = Search(parsed, index, Limits(300), account=account)
+    search = Search(parsed, index, SearchLimits(300), account=account)
     renderer = Renderer(parsed, search.plan, index, (1, 39), SummaryCache(), account)
     chunks = renderer.body(search.candidates())
     assert len(chunks) > 3

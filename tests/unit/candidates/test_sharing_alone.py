@@ -14,7 +14,7 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import plan
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.search.problem import Problem
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.candidates.search.solver import Solver
 from tests.property.oracle import answer
 from tests.unit.candidates.forest import (
@@ -144,7 +144,7 @@ def test_a_random_sample_is_fair_between_pools() -> None:
     query = parse(parse_qsl(disks(2)), (1, 39))
     shuffle, first = random.Random(5), Counter[str]()
     for _ in range(800):
-        search = Search(query, index, Limits(limit=1), shuffle=shuffle)
+        search = Search(query, index, SearchLimits(limit=1), shuffle=shuffle)
         first.update(index.columns.uuid[candidate.slots()[0]] for candidate in search.candidates())
     assert len(first) == 4
     assert max(first.values()) < 2 * min(first.values())

@@ -12,13 +12,13 @@ from compute_agent.tracker.decisions import (
     Event,
     EventKind,
     ExitCode,
-    Limits,
     NodeState,
+    WaitLimits,
     classify,
     decide,
 )
 
-LIMITS = Limits(period=60.0)
+LIMITS = WaitLimits(period=60.0)
 STARTING = NodeState(started_at=100.0)
 RUNNING = NodeState(started_at=100.0, startup=False)
 
@@ -145,7 +145,7 @@ def test_placement_is_waited_for_as_long_as_it_asks():
 
 
 def test_the_time_limit_of_a_start_makes_an_outage_fatal():
-    limits = Limits(period=60.0, startup_placement_timeout=30.0)
+    limits = WaitLimits(period=60.0, startup_placement_timeout=30.0)
     early = decide(STARTING, Event(EventKind.PLACEMENT_UNAVAILABLE, 129.0), limits)
     late = decide(early.state, Event(EventKind.PLACEMENT_UNAVAILABLE, 130.0), limits)
     running = decide(RUNNING, Event(EventKind.PLACEMENT_UNAVAILABLE, 9999.0), limits)

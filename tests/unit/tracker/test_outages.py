@@ -11,14 +11,14 @@ from compute_agent.tracker.decisions import (
     Event,
     EventKind,
     Fault,
-    Limits,
     NodeState,
+    WaitLimits,
     decide,
     turn_after_outage,
 )
 
 PERIOD = 60.0
-LIMITS = Limits(PERIOD, spread=60.0)
+LIMITS = WaitLimits(PERIOD, spread=60.0)
 AWAY = Fault(EventKind.PLACEMENT_UNAVAILABLE, "", since=100.0, logged_at=100.0)
 
 
@@ -30,7 +30,7 @@ def test_the_first_pass_is_drawn_over_the_outage_but_no_longer_than_configured(
     now, spread, seconds
 ):
     state = NodeState(started_at=0.0, fault=AWAY)
-    assert turn_after_outage(state, now, Limits(PERIOD, spread=spread)) == seconds
+    assert turn_after_outage(state, now, WaitLimits(PERIOD, spread=spread)) == seconds
 
 
 def test_there_is_no_turn_to_wait_for_without_an_outage_or_when_it_has_come():
