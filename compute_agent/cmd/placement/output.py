@@ -83,12 +83,9 @@ def show_rows(
 def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
     """Print one thing: a line for each of its fields."""
     if namespace.format == "value":
-        for name in namespace.column or document:
-            if name not in document:
-                raise BadInput(
-                    f"There is no column {name!r}: the columns are {', '.join(document)}."
-                )
-            print(text_of(document[name]))
+        names = list(document)
+        for position in chosen_columns(namespace, names):
+            print(text_of(document[names[position]]))
         return
     fields = [(name, value) for name, value in document.items() if _is_asked(namespace, name)]
     show_rows(
