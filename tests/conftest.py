@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+# What is imported and collected stays; looking through it for garbage takes a third of the time.
+gc.disable()
+
 settings.register_profile(
     "ci",
     max_examples=100,
@@ -64,7 +67,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONG_FOLDERS.isdisjoint(item.path.parts))
 
 
-def pytest_collection_finish() -> None:
-    """Leave what was imported out of all later collections of garbage: it stays."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Leave what was imported and collected out of all later collections of garbage: it stays."""
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

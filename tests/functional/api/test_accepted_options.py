@@ -1,9 +1,9 @@
 """Options of placement.conf without effect: one warning at the start of either way to serve."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.fixtures import programs
 
 from .served import Served
 
@@ -21,12 +21,10 @@ def test_the_wsgi_application_warns(tmp_path: Path) -> None:
     (tmp_path / "placement.conf").write_text(
         "[placement_database]\nconnection = sqlite://\n[api]\nauth_strategy = noauth2\n" + CONFIG
     )
-    done = subprocess.run(
-        [sys.executable, "-c", "import placement_server.wsgi"],
-        env={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
+    done = programs.run(
+        "tests.functional.api.wsgi_start",
+        environment={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path)},
         timeout=60,
-        check=True,
     )
+    assert done.returncode == 0
     assert (done.stdout + done.stderr).count(WARNING) == 1

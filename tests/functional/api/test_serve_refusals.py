@@ -4,8 +4,6 @@ import contextlib
 import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -198,13 +196,10 @@ def test_under_another_http_server_it_does_not_start_either(
     policy = tmp_path / "policy.yaml"
     policy.write_text('"placement:usages": "rolle:admin"\n')
     Path(config(tmp_path, options.format(policy=policy))).rename(tmp_path / "placement.conf")
-    done = subprocess.run(
-        [sys.executable, "-c", "import placement_server.wsgi"],
-        env={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
+    done = programs.run(
+        "tests.functional.api.wsgi_start",
+        environment={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path)},
         timeout=60,
-        check=False,
     )
     assert done.returncode == 1
     assert re.search(rf"InvalidConfiguration: .*{re.escape(reason)}", done.stdout + done.stderr)

@@ -25,14 +25,27 @@ MOST = 3
 DEADLINE = 20.0
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
+@contextlib.contextmanager
+def serving(directory: Path) -> Iterator[Served]:
     config = f"[placement_server]\nmax_watchers = {MOST}\nmetrics_path = {METRICS}\n"
     arguments = ("--workers", "1", "--threads", "1")
-    server = Served(tmp_path, *arguments, config=config, console_script=True)
+    server = Served(directory, *arguments, config=config, console_script=True)
     yield server
     server.stop()
     assert "Traceback" not in server.output
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: Served) -> Served:
+    """A server on which nobody waits, also none whose client a test has just closed."""
+    until_waiting(shared_server, 0)
+    return shared_server
 
 
 def ask(server: Served, **params: int) -> requests.Response:
@@ -135,8 +148,8 @@ def test_a_place_is_free_again_when_its_client_is_gone(server: Served) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_a_server_that_ends_answers_at_once(server: Served, end: signal.Signals) -> None:
-    with watching(server, 2) as watchers:
+def test_a_server_that_ends_answers_at_once(tmp_path: Path, end: signal.Signals) -> None:
+    with serving(tmp_path) as server, watching(server, 2) as watchers:
         begun = time.monotonic()
         server.process.send_signal(end)
         assert [watcher.roots() for watcher in watchers] == [[], []]

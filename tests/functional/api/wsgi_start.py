@@ -1,0 +1,5 @@
+"""The start of placement-server under another HTTP server, which imports its application."""
+
+
+def main() -> None:
+    import placement_server.wsgi  # noqa: F401
