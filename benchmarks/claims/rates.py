@@ -65,7 +65,7 @@ class Size:
 
 
 FULL = Size(hosts=500, claims=600, capacity=1200, reshaped=500, many_reshaped=5000, runs=5)
-QUICK = Size(hosts=20, claims=32, capacity=60, reshaped=30, many_reshaped=60, runs=3)
+QUICK = Size(hosts=10, claims=16, capacity=30, reshaped=20, many_reshaped=40, runs=3)
 
 
 def ask_and_claim(

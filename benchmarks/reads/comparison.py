@@ -165,7 +165,8 @@ def run(
         bench = Bench(cluster, directory, quick)
         lines: list[Line] = []
         # In a short run data sets may be the same.
-        for world in {world.database("", quick): world for world in reversed(WORLDS)}.values():
+        worlds = {world.database("", quick): world for world in reversed(WORLDS)}
+        for world in reversed(worlds.values()):
             wanted = [row for row in rows if row.world.title(quick) == world.title(quick)]
             if wanted:
                 console.print(f"{world.title(quick)} ...", style="dim")
@@ -181,11 +182,11 @@ def run(
             f"Absolute bounds times {pace:.2f}: so much slower is the published package here "
             "than where they were set (median of the rows for which that is known)."
         )
-    worlds = {line.row.world: None for line in lines}
+    loaded = {line.row.world: None for line in lines}
     return [
         *(_summary(line, quick, pace) for line in lines),
         *_at_once(lines, quick),
-        *_loads(bench, worlds),
+        *_loads(bench, loaded),
     ]
 
 
