@@ -176,7 +176,7 @@ def schedulers(quick: bool) -> Axis:
         for count in counts:
             home = directory / str(count)
             with Schedulers(server, broker, home, count).running(roots) as running:
-                rounds = [running.measure(3.0 if quick else 10.0) for _ in range(3)]
+                rounds = [running.measure(3.0) for _ in range(3)]
             own[count] = min(some.scheduler_cpu_ms / some.claims for some in rounds)
             servers[count] = min(some.server_cpu_ms / some.claims for some in rounds)
     return Axis(
