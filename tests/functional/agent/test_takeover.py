@@ -9,6 +9,7 @@ import uuid
 import pytest
 
 from tests.functional.agent.processes import REPOSITORY, claim
+from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
 GPUS = ("0000:17:00.0", "0000:84:00.0")
 CAPABILITIES = {
@@ -88,7 +89,11 @@ def test_another_agents_tree_is_taken_over_without_a_new_provider_or_a_lost_allo
         "nothing of it runs here, so a person has to say that it is this host"
     )
     assert "--adopt" in agent.logged()
-    agent.start("--adopt")
+    blocks = BlocksToRun("with a host that Nova reported")
+    ((*as_its_user, run, adopt),) = commands_of(blocks.next_of("do/openstack-placement"))
+    assert not blocks.left
+    assert (as_its_user, run) == (["sudo", "-u", "compute-agent", "compute-agent"], "run")
+    agent.start(adopt)
     agent.started()
     assert agent.stop() == 0
 

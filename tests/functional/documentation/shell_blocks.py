@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +14,8 @@ _BLOCK: Final = re.compile(
     r"(?:<!-- (?P<mark>[^\n]*?) -->\n+)?^(?P<indent> *)```sh\n(?P<text>.*?)^ *```$",
     re.MULTILINE | re.DOTALL,
 )
+_DOCS: Final = Path(__file__).parents[3] / "docs"
+_WITH: Final = re.compile(r"run (with \S.*)")
 _NOT_RUN: Final = re.compile(r"not run: (\S.*)")
 SECONDS: Final = 60
 """Seconds that a block may take, and one that waits for something to have happened."""
@@ -25,16 +28,21 @@ class Manner(Enum):
     BACKGROUND = "run: in the background"
     UNTIL_IT_SUCCEEDS = "run: until it succeeds"
     FAILING = "run: it fails"
+    PLANNING = "run: it may find changes"
+    IN_ANOTHER_TEST = "run with"
     NEVER = "not run"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block, as a reader would paste it."""
+    """One block, as a reader would paste it.
+
+    :param note: the reason why it is not run, or what the test that runs it has.
+    """
 
     text: str
     manner: Manner
-    reason: str = ""
+    note: str = ""
 
 
 def blocks_of(page: str) -> Iterator[Block]:
@@ -44,8 +52,45 @@ def blocks_of(page: str) -> Iterator[Block]:
         text = re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
         if mark and (never := _NOT_RUN.fullmatch(mark)):
             yield Block(text, Manner.NEVER, never[1])
+        elif mark and (surroundings := _WITH.fullmatch(mark)):
+            yield Block(text, Manner.IN_ANOTHER_TEST, surroundings[1])
         else:
             yield Block(text, Manner(mark))
+
+
+def commands_of(block: str) -> list[list[str]]:
+    """Return the words of each command of a block that has nothing but plain commands."""
+    lines = block.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def pages() -> list[Path]:
+    """Return the pages to learn from and to act by."""
+    return sorted(path for kind in ("learn", "do") for path in (_DOCS / kind).glob("*.md"))
+
+
+class BlocksToRun:
+    """Blocks of all pages that one test runs, which takes them page by page in their order.
+
+    :param surroundings: what the marks of these blocks name, such as "with a Keystone".
+    """
+
+    def __init__(self, surroundings: str) -> None:
+        self._blocks = {
+            f"{page.parent.name}/{page.stem}": [
+                block.text for block in blocks_of(page.read_text()) if block.note == surroundings
+            ]
+            for page in pages()
+        }
+
+    def next_of(self, page: str) -> str:
+        """Take the next block of a page, such as "do/install"."""
+        return self._blocks[page].pop(0)
+
+    @property
+    def left(self) -> dict[str, list[str]]:
+        """Return the blocks that were not taken."""
+        return {page: blocks for page, blocks in self._blocks.items() if blocks}
 
 
 def script_of(page: Path, replaced: dict[str, str]) -> str:
@@ -64,6 +109,8 @@ def script_of(page: Path, replaced: dict[str, str]) -> str:
             lines.append(f"({text}) >>background.log 2>&1 &")
         elif block.manner is Manner.FAILING:
             lines.append(f"if (set -e\n{text}); then echo 'this block was to fail'; exit 1; fi")
+        elif block.manner is Manner.PLANNING:
+            lines.append(f"(set -e\n{text}) || [ $? = 6 ]")
         elif block.manner is Manner.UNTIL_IT_SUCCEEDS:
             lines.append(
                 f"deadline=$((SECONDS + {SECONDS}))\nuntil (set -e\n{text}); do\n"

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.documentation.shell_blocks import BlocksToRun
+
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ("dpkg-buildpackage", "dh", "setpriv", "unshare", "ip", "runuser", "systemctl")
 NAMESPACES = (
@@ -34,107 +36,8 @@ for program in compute-agent compute-scheduler compute-manage placement placemen
     sed '1s|.*|#!/usr/lib/compute-agent/bin/python3|' {scripts}/$program >$lib/bin/$program
 done
 """
-INSIDE = r"""
-set -eu -o pipefail
-export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
-services="placement-server compute-agent compute-scheduler"
-cd "$1"
-
-dpkg --install first/*.deb
-# the real environment comes compiled; a checkout may not be
-/usr/lib/compute-agent/bin/python3 -m compileall -q "$2/compute_agent" "$2/placement_server"
-for file in libvirt.py libvirtmod.*.so; do
-    readlink /usr/lib/compute-agent/lib/python3.*/site-packages/$file
-done
-for service in $services; do
-    systemd-analyze verify --man=no /lib/systemd/system/$service.service
-    systemctl show --property=ActiveState,UnitFileState $service
-done
-stat --format='%n %a %U:%G' /etc/compute-agent/compute-agent.conf \
-    /etc/compute-scheduler/compute-scheduler.conf /etc/placement/placement.conf
-
-cat >>/etc/placement/placement.conf <<END
-[placement_database]
-connection = sqlite:////var/lib/placement/placement.db
-sync_on_startup = true
-[api]
-auth_strategy = noauth2
-END
-settings='host = copied-host\nperiodic_fuzzy_delay = 0\ntransport_url = fake:/'
-for name in agent scheduler; do
-    file=/etc/compute-$name/compute-$name.conf
-    sed -i "0,/^\[DEFAULT\]/s||[DEFAULT]\n$settings|" $file
-    printf '[placement]\nauth_type = noauth\nendpoint_override = http://127.0.0.1:8779\n' >>$file
-done
-# the libraries of the tests may be in somebody's home or in /tmp
-for service in $services; do
-    mkdir -p /run/systemd/system/$service.service.d
-    printf '[Service]\nPrivateTmp=no\nReadWritePaths=/tmp\nProtectHome=no\n%s\n' \
-        "StandardError=append:$PWD/$service.log" \
-        >/run/systemd/system/$service.service.d/libraries.conf
-done
-systemctl daemon-reload
-
-wait_for() {
-    deadline=$((SECONDS + 60))
-    while [ $SECONDS -lt $deadline ]; do
-        if "$@" >/dev/null 2>&1; then return; fi
-        sleep 0.1
-    done
-    systemctl status --no-pager $services || true
-    tail -n 20 *.log
-    return 1
-}
-serves() { placement --url http://127.0.0.1:8779 provider list; }
-pid() { systemctl show --property=MainPID --value $1; }
-inactive() { [ "$(systemctl show --property=ActiveState --value $1)" = inactive ]; }
-
-systemctl start placement-server
-wait_for serves
-# these two say when they are ready: the host is in placement then
-systemctl start compute-agent compute-scheduler
-placement --url http://127.0.0.1:8779 tree copied-host
-runuser -u compute-agent -- compute-agent status
-runuser -u compute-scheduler -- compute-scheduler \
-    --config-file /etc/compute-scheduler/compute-scheduler.conf claim --resources VCPU=1
-for service in $services; do
-    systemctl is-active $service
-done
-
-# an upgrade starts again what runs, with the new unit, and nothing else
-systemctl enable compute-scheduler
-systemctl stop compute-scheduler
-first="$(pid placement-server) $(pid compute-agent)"
-dpkg --install second/*.deb
-for service in placement-server compute-agent; do
-    systemctl is-active $service
-    systemctl show --property=Environment $service | grep PACKAGE=newer
-done
-for process in $first; do test ! -d /proc/$process; done
-inactive compute-scheduler
-wait_for serves
-grep -q copied-host /etc/compute-agent/compute-agent.conf
-compute-agent --version
-stat --format='after %n %a %U:%G' /etc/compute-agent/compute-agent.conf
-test -s /var/lib/compute-agent/compute_id
-
-systemctl start compute-scheduler
-second="$(pid placement-server) $(pid compute-agent) $(pid compute-scheduler)"
-for process in $second; do test -d /proc/$process; done
-dpkg --remove $services compute-agent-common
-for service in $services; do inactive $service; done
-for process in $second; do test ! -d /proc/$process; done
-grep -q copied-host /etc/compute-agent/compute-agent.conf
-
-dpkg --purge $services compute-agent-common
-for path in /etc/compute-agent /etc/compute-scheduler /etc/placement /var/lib/compute-agent \
-    /var/lib/compute-scheduler /usr/lib/compute-agent /usr/bin/placement \
-    /etc/systemd/system/multi-user.target.wants/compute-scheduler.service; do
-    test ! -e $path || { echo "$path is left: $(ls -R $path)"; exit 1; }
-done
-test -s /var/lib/placement/placement.db
-echo all done
-"""
+INSIDE = Path(__file__).with_name("packages.sh")
+"""What is done in the copy: blocks of the documentation in its order, and checks between them."""
 UNIT = """
 [Unit]
 Requires=dbus.socket
@@ -146,7 +49,7 @@ Type=oneshot
 ExecStart=/bin/bash {script} {packages} {root}
 StandardOutput=file:{output}
 StandardError=inherit
-TimeoutStartSec=340
+TimeoutStartSec=520
 """
 COPY = """
 set -eu
@@ -274,11 +177,20 @@ def remove_group(directory: Path, name: str) -> None:
     subprocess.run(command, check=False)
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(660)
 def test_packages_are_installed_run_upgraded_and_purged(packages: Path, tmp_path: Path) -> None:
     libraries = {str(Path(path).resolve()) for path in [sys.prefix, sys.base_prefix, *sys.path]}
     script, printed = packages / "inside.sh", packages / "output"
-    script.write_text(INSIDE)
+    blocks = BlocksToRun("with installed packages")
+    script.write_text(
+        re.sub(
+            r"^# page: (\S+)$",
+            lambda place: blocks.next_of(place[1]),
+            INSIDE.read_text(),
+            flags=re.MULTILINE,
+        )
+    )
+    assert blocks.left == {}
     unit = UNIT.format(script=script, packages=packages, root=ROOT, output=printed)
     (packages / "packages.service").write_text(unit)
     group = f"packages-{os.getpid()}"
@@ -288,7 +200,7 @@ def test_packages_are_installed_run_upgraded_and_purged(packages: Path, tmp_path
             [*NAMESPACES, "sh", "-c", COPY, "copy", *arguments],
             capture_output=True,
             text=True,
-            timeout=360,
+            timeout=540,
             check=False,
         )
     finally:

@@ -16,6 +16,7 @@ from compute_agent.scheduler.service.metrics import CountedCalls
 from tests.fixtures.placement import free_port
 from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import eventually
+from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.running_service import PROGRAM
 
@@ -72,7 +73,10 @@ def metrics() -> Iterator[tuple[CountedCalls, str]]:
 
 def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was() -> None:
     with metrics() as (calls, url):
-        terminal = Terminal(PROGRAM, "top", "--url", url, "--interval", "0.2")
+        blocks = BlocksToRun("with a scheduler")
+        ((_, *arguments),) = commands_of(blocks.next_of("do/monitoring"))
+        assert not blocks.left
+        terminal = Terminal(PROGRAM, *arguments, "--url", url, "--interval", "0.2")
         try:
             eventually(lambda: "claims/s" in terminal.shown, "a picture")
             calls.seen(placement_up=True, oldest_announcement=7.0)

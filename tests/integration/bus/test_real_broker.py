@@ -23,6 +23,7 @@ from tests.functional.agent.processes import (
     eventually,
     running,
 )
+from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
 UNITS = {"PCPU": ["2", "3"]}
 INVENTORY = {"VCPU": {"total": 2}, "PCPU": {"total": 2}}
@@ -306,3 +307,10 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
     finally:
         scheduler.kill()
         scheduler.wait()
+
+
+def test_the_documented_user_is_added(rabbitmq: RabbitMq) -> None:
+    blocks = BlocksToRun("with a message broker")
+    for program, *arguments in commands_of(blocks.next_of("do/production")):
+        assert rabbitmq.control(program, *arguments) == 0
+    assert not blocks.left

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,8 @@ from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
 from placement_server.store.transactions.engine import create_engines
+from tests.fixtures.databases import Server
+from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.published_dumps import load
 
@@ -48,6 +52,102 @@ def run(
         return code, capsys.readouterr().out
 
     return runner
+
+
+@pytest.fixture
+def published_url(database_url: str) -> str:
+    load(database_url)
+    return database_url
+
+
+def test_the_documented_way_from_openstack_placement_goes_there_and_back(
+    published_url: str,
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page, blocks = "do/openstack-placement", BlocksToRun("with a database of OpenStack Placement")
+    file = configured(published_url)[1]
+    services, printed = [], []
+    programs = {"placement-manage": manage.main, "placement-status": status.main}
+    while blocks.left:
+        block = blocks.next_of(page).replace("/etc/placement/placement.conf", file)
+        for program, *arguments in commands_of(block):
+            if program == "systemctl":
+                services.append(" ".join(arguments))
+            else:
+                assert programs[program](arguments) == 0
+                printed.append(capsys.readouterr().out)
+    assert printed[0] == f"{revision.OPENSTACK_REVISION}\n"
+    assert "Nothing is wrong." in printed[3]
+    assert services == [
+        *("stop apache2", "start placement-server"),
+        *("stop placement-server", "start apache2"),
+    ]
+    assert manage.main([*configured(published_url), "db", "version"]) == 0
+    assert capsys.readouterr().out == printed[0]
+
+
+def test_the_documented_backup_of_mariadb_is_restored(
+    mariadb_url: str, configured: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    assert manage.main([*configured(mariadb_url), "db", "sync"]) == 0
+    url = sa.make_url(mariadb_url)
+    (tmp_path / ".my.cnf").write_text(
+        f"[client]\nhost = {url.host}\nport = {url.port}\nuser = {url.username}\n"
+    )
+    blocks = BlocksToRun("with MariaDB")
+
+    def shell(text: str) -> None:
+        script = text.replace("--databases placement ", f"--databases {url.database} ")
+        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=environment, check=True)
+
+    shell(blocks.next_of("do/backup"))
+    shell(f"mysql --execute='DROP DATABASE {url.database}'")
+    shell(blocks.next_of("do/backup"))
+    assert not blocks.left
+    assert status.main([*configured(mariadb_url), "upgrade", "check"]) == 0
+
+
+def test_a_documented_database_of_postgresql_is_made_saved_and_restored(
+    postgresql_server: Server, configured: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    blocks, name = BlocksToRun("with PostgreSQL"), f"p{new_uuid()[:8]}"
+    address = {
+        "PGHOST": postgresql_server.host,
+        "PGPORT": str(postgresql_server.port),
+        "PGUSER": "root",
+    }
+    url = f"postgresql+psycopg://{name}:PASSWORD@{address['PGHOST']}:{address['PGPORT']}/{name}"
+    programs = {"placement-manage": manage.main, "placement-status": status.main}
+
+    def shell(text: str) -> None:
+        script = re.sub(r"\bplacement\b(?!\.dump)", name, text.replace("sudo -u postgres ", ""))
+        environment = {**os.environ, **address}
+        passwords = b"PASSWORD\nPASSWORD\n"
+        subprocess.run(
+            ["setsid", "--wait", "bash", "-ec", script],
+            cwd=tmp_path,
+            env=environment,
+            input=passwords,
+            check=True,
+        )
+
+    def run(block: str) -> None:
+        for program, _, _, *arguments in commands_of(block):
+            assert programs[program]([*configured(url), *arguments]) == 0
+
+    try:
+        shell(blocks.next_of("do/production"))
+        run(blocks.next_of("do/production"))
+        shell(blocks.next_of("do/backup"))
+        shell(blocks.next_of("do/backup"))
+        run(blocks.next_of("do/upgrades"))
+        assert not blocks.left
+    finally:
+        with postgresql_server.administrator() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            connection.exec_driver_sql(f"DROP ROLE IF EXISTS {name}")
 
 
 def test_the_schema_goes_forward_and_back(run: Run) -> None:
