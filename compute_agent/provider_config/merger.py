@@ -55,6 +55,7 @@ class ProviderConfigMerger:
         self._amounts_of = amounts_of
         self._mutex = threading.Lock()
         self._read_fingerprint: _Fingerprint | None = None
+        self._readings = 0
         self._configs = provider_config.ProviderConfigs()
         self._announcements = provider_config.LoggedStates()
         self._absent: dict[str, frozenset[str]] = {}
@@ -66,12 +67,23 @@ class ProviderConfigMerger:
         :raises InvalidConfiguration: one is wrong; the ones read before stay in force.
         """
         with self._mutex:
+            self._readings += 1
             self._read_fingerprint = self._fingerprint()
             self._configs = directory.load(self._directory)
 
+    def refresh(self) -> int:
+        """Read the files again if they changed; return how often they have been read."""
+        if self._fingerprint() != self._read_fingerprint:
+            try:
+                self.load()
+            except errors.InvalidConfiguration as error:
+                LOG.error("%s The files as read before stay in force until then.", error)
+            else:
+                LOG.info("The provider config files in %s were read again.", self._directory)
+        return self._readings
+
     def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> Merged:
-        """Edit the wanted `tree` of one node; what placement has is `base`."""
-        self._notice_changes()
+        """Edit the wanted `tree` of one node by the files as read; what placement has is `base`."""
         result = provider_config.merge(
             self._configs,
             tree,
@@ -107,16 +119,6 @@ class ProviderConfigMerger:
             # a provider may be in another node's tree
             absent = frozenset.intersection(*self._absent.values())
             self._announcements.announce(absent, frozenset().union(*self._kept_sentences.values()))
-
-    def _notice_changes(self) -> None:
-        if self._fingerprint() == self._read_fingerprint:
-            return
-        try:
-            self.load()
-        except errors.InvalidConfiguration as error:
-            LOG.error("%s The files as read before stay in force until then.", error)
-        else:
-            LOG.info("The provider config files in %s were read again.", self._directory)
 
     def _fingerprint(self) -> _Fingerprint:
         file_marks = []

@@ -39,11 +39,23 @@ class ProviderForest:
             copied._take(self)
         return copied
 
+    def become(self, other: Self) -> None:
+        """Take over the content of the other, which stays what it is."""
+        with self._lock:
+            self._take(other)
+
     def _take(self, other: Self) -> None:
-        """Become what the other is."""
         self._by_uuid = dict(other._by_uuid)
         self._by_name = dict(other._by_name)
         self._children = dict(other._children)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same content; quick where they share their records."""
+        if not isinstance(other, ProviderForest):
+            return NotImplemented
+        return self._by_uuid == other._by_uuid and self._children == other._children
 
     def __copy__(self) -> Self:
         return self.snapshot()

@@ -51,6 +51,13 @@ class ProviderTree(ProviderForest):
         super()._take(other)
         self._stale = dict(other._stale)
 
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProviderTree):
+            return NotImplemented
+        return self._stale == other._stale and bool(super().__eq__(other))
+
     def subtree(self, root: str) -> Self:
         with self._lock:
             copied = super().subtree(root)

@@ -53,6 +53,8 @@ def diff(old: ProviderTree, new: ProviderTree) -> Difference:
 
     Generations and local resources are not compared; ratios are compared in single precision.
     """
+    if old == new:
+        return Difference()
     before = {uuid: old.data(uuid) for uuid in old.get_provider_uuids()}
     after = {uuid: new.data(uuid) for uuid in new.get_provider_uuids()}
     pairs = [(before.get(uuid), provider) for uuid, provider in after.items()]

@@ -76,6 +76,8 @@ class Ledger:
     def __init__(self, state_path: Path, *, read_only: bool = False) -> None:
         self._read_only = read_only
         self._mutex = threading.Lock()
+        self.revision = 0
+        """Counts the changes since this object was made."""
         self._providers_file = StateFile(state_path / "ledger.json", PROVIDERS)
         self._additions_file = StateFile(state_path / "provider-config.json", ADDITIONS)
         self._service_file = StateFile(state_path / "service.json", SERVICE)
@@ -218,6 +220,7 @@ class Ledger:
             self._save_service(state)
 
     def _save(self, file: StateFile, document: Mapping[str, Any]) -> None:
+        self.revision += 1
         if not self._read_only:
             file.save(document)
 

@@ -314,8 +314,7 @@ class ResourceTracker:
         attempt.shown = {
             "caveats": proposal.caveats,
             "gpus": proposal.facts.get("gpus", ()),
-            "inventories": inventories_of(proposal.wanted_tree, node.uuid),
-            "faulty": faulty_in(proposal.wanted_tree, node.uuid),
+            **self._sums(node, proposal.wanted_tree),
         }
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
@@ -324,6 +323,17 @@ class ResourceTracker:
         node.reported_tree, node.facts = proposal.wanted_tree, proposal.facts
         if node.state.startup:
             self._check_assigned(node.name)
+
+    @staticmethod
+    def _sums(node: Node, tree: ProviderTree) -> Mapping[str, object]:
+        """Return what the status shows of a tree; a quiet pass has that of the one before."""
+        if node.summed is None or node.summed[0] is not tree:
+            sums = {
+                "inventories": inventories_of(tree, node.uuid),
+                "faulty": faulty_in(tree, node.uuid),
+            }
+            node.summed = tree, sums
+        return node.summed[1]
 
     def _judge(self, node: Node, attempt: PassAttempt, error: Exception | None) -> Decision:
         decision = self._decide(node, kind_of(error, attempt.problems), error, attempt.problems)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from compute_agent.discovery.bounded_calls import BoundedCalls, HungCall
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
-from compute_agent.virt.available_resource import available_resource
 from compute_agent.virt.capabilities import REMOTE_MANAGED_PORTS
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
 from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults, pmem_faults
@@ -25,6 +23,7 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.devices.pci import has_remote_managed
+from compute_agent.virt.readings import LastReadings, NodeReading, ReadingsOfPass
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
@@ -32,20 +31,6 @@ from compute_agent.virt.settings import layout_options
 LOG = log.getLogger(__name__)
 
 _Read = TypeVar("_Read")
-
-
-@dataclass(frozen=True, slots=True)
-class _NodeReading:
-    """A node as it was read, and the options that applied then."""
-
-    topology: HostTopology
-    options: LayoutOptions
-
-
-class _Pass(threading.local):
-    """What the pass of this thread has read, by what it is; None outside a pass."""
-
-    readings: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +51,7 @@ class TopologyDriver(ComputeDriver):
         super().__init__(conf)
         self.options = layout_options(conf)
         self._sources: list[BoundedCalls] = []
-        self._pass = _Pass()
+        self._pass = ReadingsOfPass()
         self._logged: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
@@ -74,6 +59,7 @@ class TopologyDriver(ComputeDriver):
         """Node -> its tree as placement had it when a reshape was asked for."""
         self._has_remote_managed = False
         self._caveats: dict[str, tuple[str, ...]] = {}
+        self._last = LastReadings()
 
     @abstractmethod
     def topology(self, nodename: str) -> HostTopology:
@@ -105,16 +91,16 @@ class TopologyDriver(ComputeDriver):
 
     @contextmanager
     def one_reading(self, nodename: str) -> Iterator[None]:  # noqa: ARG002 (contract)
-        self._pass.readings = {}
+        self._pass.by_subject = {}
         try:
             yield
         finally:
-            self._pass.readings = None
+            self._pass.by_subject = None
 
     @contextmanager
     def same_reading(self) -> Iterator[None]:
         """Cover several questions with one reading: that of the pass, or one of theirs."""
-        if self._pass.readings is not None:
+        if self._pass.by_subject is not None:
             yield
             return
         with self.one_reading(""):
@@ -123,11 +109,11 @@ class TopologyDriver(ComputeDriver):
     @property
     def in_pass(self) -> bool:
         """Whether this thread reads for a pass, and each thing once."""
-        return self._pass.readings is not None
+        return self._pass.by_subject is not None
 
     def once_per_pass(self, what: str, read: Callable[[], _Read]) -> _Read:
         """Return what `read` returned in this pass; outside a pass, read. Raises as `read`."""
-        readings = self._pass.readings
+        readings = self._pass.by_subject
         if readings is None:
             return read()
         if what not in readings:
@@ -135,12 +121,14 @@ class TopologyDriver(ComputeDriver):
         known_reading: _Read = readings[what]
         return known_reading
 
-    def _reading(self, nodename: str) -> _NodeReading:
+    def _reading(self, nodename: str) -> NodeReading:
         """Return what this pass read of the node; outside a pass, read it. Raises as `topology`."""
-        return self.once_per_pass(
-            f"node {nodename}",
-            lambda: _NodeReading(self.topology(nodename), self.current_options()),
-        )
+
+        def read() -> NodeReading:
+            reading = NodeReading(self.topology(nodename), self.current_options())
+            return self._last.same(nodename, reading)
+
+        return self.once_per_pass(f"node {nodename}", read)
 
     def init_host(self, host: str) -> None:
         """Check the options against the machine.
@@ -164,7 +152,12 @@ class TopologyDriver(ComputeDriver):
         allocations: Allocations | None = None,
     ) -> None:
         stored = self._as_stored(provider_tree, nodename, reshapes=allocations is not None)
-        proposal = self._propose(stored, provider_tree, nodename)
+        reading = self._reading(nodename)
+        if allocations is None and self._last.repeat(nodename, reading, provider_tree):
+            return
+        before = provider_tree.snapshot()
+        self._pass.asked = False
+        proposal = self._propose(stored, provider_tree, nodename, reading)
         situation = Situation.of(stored, proposal.layout, proposal.identities, proposal.topology)
         if not self.options.pci.report:
             self._refuse_to_drop_held_devices(situation)
@@ -196,6 +189,8 @@ class TopologyDriver(ComputeDriver):
                 for k in kept_records
             ),
         )
+        if allocations is None and not self._pass.asked:
+            self._last.edited(nodename, reading, before, provider_tree)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         """As every driver; without devices for them ports are not managed remotely."""
@@ -210,7 +205,7 @@ class TopologyDriver(ComputeDriver):
             "hypervisor_hostname": nodename,
             "hypervisor_type": self.hypervisor_type,
             "hypervisor_version": self.hypervisor_version,
-            **available_resource(reading.topology, reading.options),
+            **reading.resources,
         }
 
     def caveats(self, nodename: str) -> tuple[str, ...]:
@@ -256,13 +251,14 @@ class TopologyDriver(ComputeDriver):
         moved = any(tree.data(uuid).generation != before.data(uuid).generation for uuid in common)
         return tree if moved else before
 
-    def _propose(self, stored: ProviderTree, tree: ProviderTree, nodename: str) -> _LaidOutNode:
+    def _propose(
+        self, stored: ProviderTree, tree: ProviderTree, nodename: str, reading: NodeReading
+    ) -> _LaidOutNode:
         """Lay the node out.
 
         :param stored: the tree as placement has it, which the layout goes on from.
         :param tree: the one to be edited.
         """
-        reading = self._reading(nodename)
         topology, options = reading.topology, reading.options
         root = stored.data(nodename)
         names = frozenset(stored.data(u).name for u in stored.get_provider_uuids(root.uuid)[1:])
@@ -330,8 +326,17 @@ class TopologyDriver(ComputeDriver):
                 "placement."
             )
 
+    def held(self, provider_uuid: str) -> Mapping[str, int]:
+        self._pass.asked = True
+        return super().held(provider_uuid)
+
+    def holders(self, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
+        self._pass.asked = True
+        return super().holders(provider_uuid)
+
     def _guests(self) -> dict[str, InstanceDevices]:
         """Return what the guests hold that are known to be here."""
+        self._pass.asked = True
         return self.get_devices_of_instances() or {}
 
     def _has_pinned_guests(self) -> bool:

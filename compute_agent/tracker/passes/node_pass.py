@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -21,7 +22,7 @@ from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
 from compute_agent.tracker.passes.normalise import Correction, normalise
-from compute_agent.tracker.passes.proposal import PassTarget, Proposal
+from compute_agent.tracker.passes.proposal import Grounds, PassTarget, Proposal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +87,8 @@ class NodePass:
         self._merger = merger
         self._faults = faults
         self._read_only = read_only
+        self._settled: dict[str, Proposal] = {}
+        """By root: the last proposal that left nothing to do."""
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
@@ -162,7 +165,12 @@ class NodePass:
             allocations = reshape_check.editable(before)
         with self._stage("layout"):
             self._ask_driver(wanted_tree, target, allocations)
-            self._add_what_is_ours(base, wanted_tree, target)
+            caveats = self._driver.caveats(target.name)
+            grounds = self._grounds(target, base, wanted_tree)
+            settled = self._settled.get(target.uuid)
+            if not reshape and settled is not None and settled.grounds == grounds:
+                return replace(settled, facts=facts, caveats=caveats)
+            self._add_what_is_ours(base, wanted_tree, grounds)
             merged = self._merger.merge(base, wanted_tree, target.uuid)
             problems = [*merged.problems, *self._normalised(wanted_tree, target)]
         if before is not None and allocations is not None:
@@ -177,7 +185,8 @@ class NodePass:
             problems,
             faults_over=over,
             facts=facts,
-            caveats=self._driver.caveats(target.name),
+            caveats=caveats,
+            grounds=grounds,
         )
 
     def flush(self, proposal: Proposal) -> list[Operation]:
@@ -186,6 +195,8 @@ class NodePass:
         :raises ResourceProviderUpdateFailed: placement rejected some of them.
         :raises ReshapeFailed: it rejected the reshape.
         """
+        if proposal.settled:
+            return []
         had = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted_tree.get_provider_uuids())
         self._ledger.remember_providers(added=has - had)
@@ -207,6 +218,9 @@ class NodePass:
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in done.kept_providers}
         self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
+        is_quiet = not (done.operations or done.kept_providers or proposal.faults_over)
+        if is_quiet and not proposal.problems:
+            self._settled[proposal.root_uuid] = replace(proposal, settled=True)
         return changes(done.operations)
 
     def operations(self, proposal: Proposal) -> list[Operation]:
@@ -220,6 +234,8 @@ class NodePass:
         )
 
     def _has_changes(self, proposal: Proposal) -> bool:
+        if proposal.settled:
+            return False
         with self._stage("plan"):
             return bool(changes(self.operations(proposal)))
 
@@ -316,9 +332,15 @@ class NodePass:
                 "to change. This is a defect of the driver; nothing was sent to placement."
             )
 
+    def _grounds(self, target: PassTarget, base: ProviderTree, tree: ProviderTree) -> Grounds:
+        capabilities = self._driver.capabilities_as_traits()
+        ledger, config_files = self._ledger.revision, self._merger.refresh()
+        return Grounds(target, base, tree.snapshot(), capabilities, ledger, config_files)
+
     def _add_what_is_ours(
-        self, base: ProviderTree, wanted_tree: ProviderTree, target: PassTarget
+        self, base: ProviderTree, wanted_tree: ProviderTree, grounds: Grounds
     ) -> None:
+        target = grounds.target
         is_ours = self._owner_of(base)
         made = {uuid for uuid in wanted_tree.get_provider_uuids() if not base.exists(uuid)}
         kept_uuids = {
@@ -329,7 +351,7 @@ class NodePass:
         agent_traits.synchronise(
             wanted_tree,
             target.uuid,
-            capabilities=self._driver.capabilities_as_traits(),
+            capabilities=grounds.capabilities,
             enabled=target.enabled,
             owned=made | kept_uuids | {target.uuid},
         )

@@ -23,6 +23,21 @@ class PassTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Grounds:
+    """All that a proposal follows from, once the driver has edited the tree.
+
+    ``ledger``, ``config_files``: how often the one was changed and the others were read.
+    """
+
+    target: PassTarget
+    base: ProviderTree
+    of_driver: ProviderTree
+    capabilities: Mapping[str, bool]
+    ledger: int
+    config_files: int
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A wanted tree beside the one placement has, ready to be flushed or printed."""
 
@@ -39,3 +54,6 @@ class Proposal:
     """The driver's facts about the node."""
     caveats: tuple[str, ...] = ()
     """What of the wanted tree is not what it should be, by the driver."""
+    grounds: Grounds | None = None
+    settled: bool = False
+    """A flush of the same proposal, by the same grounds, has shown that there is nothing to do."""

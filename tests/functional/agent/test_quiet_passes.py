@@ -1,0 +1,148 @@
+"""After passes that found nothing new, which are not worked out again, everything new is seen."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.placement.transports.transport import Request
+from compute_agent.tracker.passes import node_pass
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
+
+ENTRY = """
+meta: {schema_version: '1.0'}
+providers:
+  - identification: {uuid: $COMPUTE_NODE}
+    traits: {additional: [CUSTOM_RACK]}
+"""
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return ours(tmp_path_factory.mktemp("quiet_passes"))
+
+
+@pytest.fixture(params=[True, False], ids=["whole trees", "plain"])
+def node(request: pytest.FixtureRequest, app: Any, tmp_path: Path) -> Iterator[Node]:
+    """A node with a GPU that has had quiet passes."""
+    node = Node(app, tmp_path, whole_trees=request.param)
+    node.gain_a_gpu()
+    pass_by(node, 4)
+    yield node
+    node.parts.close()
+
+
+def pass_by(node: Node, times: int = 1) -> None:
+    for _ in range(times):
+        assert node.run().completed
+
+
+def root(node: Node) -> Any:
+    return node.parts.report.get_provider_tree(node.uuid, fresh=True).data(node.uuid)
+
+
+def ask(node: Node, method: str, path: str, body: object = None) -> Any:
+    answer = node.transport.send(Request(method, path, (1, 38), body))
+    assert answer.status < 300, answer.text
+    return answer.json
+
+
+def test_a_quiet_pass_is_not_worked_out_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out: list[str] = []
+    monkeypatch.setattr(
+        node_pass, "normalise", lambda *_arguments: worked_out.append("again") or []
+    )
+    pass_by(node, 2)
+    assert not worked_out
+
+
+def test_a_change_of_the_machine_is_seen_and_so_is_its_return(node: Node) -> None:
+    machine = node.driver.machine
+    disk = root(node).inventory["DISK_GB"]["total"]
+    for size, total in ((2, 2 * disk), (1, disk)):
+        grown = replace(machine.disk, size_bytes=size * machine.disk.size_bytes)
+        node.driver.machine = replace(machine, disk=grown)
+        pass_by(node, 2)
+        assert root(node).inventory["DISK_GB"]["total"] == total
+        assert node.tracker.facts(node.name)["local_gb"] == total
+
+
+def test_a_changed_option_of_the_driver_is_seen(node: Node) -> None:
+    node.driver.options = replace(node.driver.options, reserved_memory_mib=1024)
+    pass_by(node)
+    trees = node.parts.report.get_provider_tree(node.uuid, fresh=True)
+    records = [
+        trees.data(provider).inventory["MEMORY_MB"]
+        for provider in trees.get_provider_uuids()
+        if "MEMORY_MB" in trees.data(provider).inventory
+    ]
+    assert [record["reserved"] for record in records] == [1024]
+
+
+def test_a_provider_config_file_is_added_and_taken_back(node: Node, tmp_path: Path) -> None:
+    directory = tmp_path / "none"
+    directory.mkdir()
+    (directory / "rack.yaml").write_text(ENTRY)
+    pass_by(node, 3)
+    assert "CUSTOM_RACK" in root(node).traits
+    (directory / "rack.yaml").unlink()
+    pass_by(node)
+    assert "CUSTOM_RACK" not in root(node).traits
+
+
+def test_what_the_driver_can_do_is_followed(node: Node) -> None:
+    assert "COMPUTE_RESCUE_BFV" not in root(node).traits
+    node.driver.capabilities = {**node.driver.capabilities, "supports_bfv_rescue": True}
+    pass_by(node)
+    assert "COMPUTE_RESCUE_BFV" in root(node).traits
+
+
+def test_a_host_that_is_disabled_says_so(node: Node) -> None:
+    enabled = [True]
+    node.tracker = node.parts.tracker(is_enabled=lambda: enabled[0], wait=lambda _seconds: False)
+    node.tracker.add_node(node.name, node.uuid)
+    pass_by(node, 3)
+    for enabled[0] in (False, True):
+        pass_by(node, 2)
+        assert ("COMPUTE_STATUS_DISABLED" in root(node).traits) is not enabled[0]
+
+
+def test_what_other_writers_do_is_kept_or_put_right(node: Node) -> None:
+    path = f"/resource_providers/{node.uuid}/traits"
+    for _ in range(2):
+        stored = ask(node, "GET", path)
+        theirs = {*stored["traits"], "CUSTOM_THEIRS"} - {"COMPUTE_NODE"}
+        ask(node, "PUT", "/traits/CUSTOM_THEIRS")
+        ask(node, "PUT", path, {**stored, "traits": sorted(theirs)})
+        node.parts.report.written_elsewhere(node.uuid)
+        pass_by(node)
+        assert {"CUSTOM_THEIRS", "COMPUTE_NODE"} <= root(node).traits
+        pass_by(node, 3)
+
+
+def test_a_device_that_is_gone_stays_as_long_as_it_is_held(node: Node) -> None:
+    tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
+    (gpu,) = (uuid for uuid in tree.get_provider_uuids() if "VGPU" in tree.data(uuid).inventory)
+    consumer = str(uuid.uuid4())
+    held = {
+        "allocations": {gpu: {"resources": {"VGPU": 1}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    ask(node, "PUT", f"/allocations/{consumer}", held)
+    node.driver.machine = replace(node.driver.machine, gpus=())
+    pass_by(node, 4)
+    kept = node.parts.report.get_provider_tree(node.uuid, fresh=True).data(gpu)
+    assert kept.inventory["VGPU"]["total"] == 1
+    assert node.driver.held(gpu) == {"VGPU": 1}
+    ask(node, "DELETE", f"/allocations/{consumer}")
+    pass_by(node)
+    assert not node.parts.report.get_provider_tree(node.uuid, fresh=True).exists(gpu)
