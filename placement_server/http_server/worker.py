@@ -21,22 +21,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final
 
-from gunicorn.http.body import Body, LengthReader
-from gunicorn.http.message import Request
+from gunicorn.http.body import LengthReader
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
 
 from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY, WAIT_KEY
 from placement_server.http_server.clients import Deadlines, received
+from placement_server.http_server.heads import LenientRequest
 from placement_server.http_server.refusals import refusal
 
 LOG = logging.getLogger(__name__)
 
 #: Seconds for a request that is on its way, on a kept connection, when the worker is told to end.
 LAST_REQUEST: Final = 0.2
-
-#: Bytes of a request line; a longer one is 414.
-LONGEST_REQUEST_LINE: Final = 1024 * 1024
 
 #: Seconds until a client is tried to be accepted again, and until the log says so again.
 _ACCEPT_PAUSE: Final = 0.05
@@ -50,28 +47,6 @@ _PR_SET_PDEATHSIG: Final = 1
 _M_ARENA_MAX: Final = -8
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-
-
-class LenientRequest(Request):  # type: ignore[misc]
-    """A request whose first line may be long and whose Content-Length may be nonsense.
-
-    Candidate queries are longer than gunicorn's largest limit for that line, to which the only
-    alternative is no limit. A nonsensical length is answered by the application, in the form of its
-    other errors. The end of the body is unknown then, so no body is read and the connection is
-    closed after the answer: nothing behind it is taken for another request.
-    """
-
-    def read_line(self, unreader: Any, buf: Any, limit: int = 0) -> Any:
-        return super().read_line(unreader, buf, limit or LONGEST_REQUEST_LINE)
-
-    def set_body_reader(self) -> None:
-        lengths = [value for name, value in self.headers if name == "CONTENT-LENGTH"]
-        framed = any(name == "TRANSFER-ENCODING" for name, _ in self.headers)
-        if len(lengths) == 1 and not framed and not _is_length(lengths[0]):
-            self.body = Body(LengthReader(self.unreader, 0))
-            self.force_close()
-            return
-        super().set_body_reader()
 
 
 class HttpWorker(ThreadWorker):  # type: ignore[misc]
@@ -102,6 +77,10 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 
     def _init_process(self) -> None:
         RequestParser.mesg_class = LenientRequest
+        # The settings are final now. Looking one up takes several calls otherwise, and each request
+        # reads dozens.
+        settings = self.cfg.settings.items()
+        self.cfg.__dict__.update((name, setting.get()) for name, setting in settings)
         self._deadlines = Deadlines(self.app.limits.client_timeout)
         self._turns = threading.Semaphore(self.cfg.threads)
         self._connection = threading.local()
@@ -230,6 +209,14 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             # Other clients wait for a connection, or soon will.
             req.force_close()
         return super().handle_request(req, conn)
+
+    def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
+        request = conn.parser.mesg
+        if keepalive and _is_read(request):
+            # So that gunicorn does not look for a rest of the body, and set timeouts for it.
+            conn.parser.mesg = None
+            return True
+        return bool(super()._keepalive_after(conn, keepalive))
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
         del req
@@ -376,13 +363,15 @@ def _is_readable(descriptor: int, seconds: float = 0) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
+def _is_read(request: Any) -> bool:
+    """Check whether a body of known length has been read to its end."""
+    reader = request.body.reader
+    return isinstance(reader, LengthReader) and reader.length == 0
+
+
 def _nothing() -> None:
     """Be the work with which a thread is started."""
 
 
 def _closed_already(graceful: bool = False) -> None:
     """Replace ``close`` of a connection that is already closed."""
-
-
-def _is_length(value: Any) -> bool:
-    return str(value).isascii() and str(value).isdigit()
