@@ -106,7 +106,7 @@ POOL_OPEN: Final = Gauge(
 )
 POOL_IN_USE: Final = Gauge(
     "placement_database_connections_in_use",
-    "Connections to the database that serve a request now.",
+    "Connections to the database that serve a request now, or are kept for the next one.",
     multiprocess_mode="livesum",
 )
 POOL_LIMIT: Final = Gauge(

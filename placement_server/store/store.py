@@ -22,6 +22,7 @@ from placement_server.store.schema import revision, standard_names
 from placement_server.store.schema.names import NameTables
 from placement_server.store.transactions import outcome, retry
 from placement_server.store.transactions.engine import Engines, create_engines
+from placement_server.store.transactions.kept_connection import KeptConnection
 from placement_server.store.transactions.known_owners import KnownOwners
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 
@@ -76,6 +77,11 @@ class Store:
         self.url = url
         self.names = NameTables()
         self._engines = engines
+        self._kept_connection = (
+            KeptConnection(engines.single, options.connection_recycle_time)
+            if engines.single
+            else None
+        )
         self._clock = clock
         self._known_owners = KnownOwners()
         for engine in self.all_engines():
@@ -156,6 +162,8 @@ class Store:
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
+        if self._kept_connection is not None:
+            self._kept_connection.close()
         self._engines.dispose()
 
     def read(
@@ -201,17 +209,19 @@ class Store:
 
         :raises StoreUnavailable: the database failed.
         """
-        engine = self._engines.single
-        if engine is None:
+        kept_connection = self._kept_connection
+        if kept_connection is None:
             return self.read(function, *args, **kwargs)
 
-        def once() -> _Result:
-            with engine.connect() as connection:
-                self._label(connection, function)
-                return function(ReadTransaction(connection), *args, **kwargs)
+        def work(connection: Connection) -> _Result:
+            self._label(connection, function)
+            return function(ReadTransaction(connection), *args, **kwargs)
 
         return retry.retrying(
-            once, tries=READ_TRIES, doing=_doing(function), patience=self.options.lock_timeout
+            lambda: kept_connection.run(work),
+            tries=READ_TRIES,
+            doing=_doing(function),
+            patience=self.options.lock_timeout,
         )
 
     def write(
