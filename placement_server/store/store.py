@@ -79,7 +79,7 @@ class Store:
         self._engines = engines
         self._kept_connection = (
             KeptConnection(engines.single, options.connection_recycle_time)
-            if engines.single
+            if engines.single and (options.max_pool_size, options.max_overflow) != (1, 0)
             else None
         )
         self._clock = clock

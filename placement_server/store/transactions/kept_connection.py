@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.pool import Pool, QueuePool
 
 KEPT_FOR: Final = 10.0
 """Seconds after which the connection returns to its pool, which may replace it."""
@@ -26,6 +25,7 @@ class KeptConnection:
     def __init__(self, engine: Engine, recycle_time: float) -> None:
         """Keep nothing yet.
 
+        :param engine: with a pool of two connections or more.
         :param recycle_time: seconds after which the pool replaces a connection; -1 for never.
         """
         self._engine = engine
@@ -39,8 +39,7 @@ class KeptConnection:
         if not self._lock.acquire(blocking=False):
             return self._with_another(work)
         try:
-            if (connection := self._kept()) is None:
-                return self._with_another(work)
+            connection = self._kept()
             try:
                 return work(connection)
             except BaseException:
@@ -61,25 +60,15 @@ class KeptConnection:
         with self._engine.connect() as connection:
             return work(connection)
 
-    def _kept(self) -> Connection | None:
-        """Return the kept connection; None where the pool has not enough to spare one."""
+    def _kept(self) -> Connection:
         now = time.monotonic()
-        if now >= self._kept_until:
+        if self._connection is None or now >= self._kept_until:
             self._return_to_pool()
-            if not _can_spare_one(self._engine.pool):
-                return None
             self._connection = self._engine.connect()
             self._kept_until = now + self._kept_for
         return self._connection
 
     def _return_to_pool(self) -> None:
         connection, self._connection = self._connection, None
-        self._kept_until = 0.0
         if connection is not None:
             connection.close()
-
-
-def _can_spare_one(pool: Pool) -> bool:
-    if not isinstance(pool, QueuePool):
-        return False
-    return pool._max_overflow < 0 or pool.size() + pool._max_overflow > 1
