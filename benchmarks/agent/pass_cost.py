@@ -132,19 +132,23 @@ def measure(
 @contextlib.contextmanager
 def undisturbed(server: Server) -> Iterator[bool]:
     """Give the threads of a server real-time priority; yields whether that is permitted."""
-    threads = [
-        int(path.name)
-        for process in family(server.pid)
-        for path in Path(f"/proc/{process.pid}/task").iterdir()
-    ]
     permitted = True
-    for thread in threads:
+    for thread in _threads(server):
         permitted &= _schedule(thread, os.SCHED_FIFO, 1)
     try:
         yield permitted
     finally:
-        for thread in threads:
+        # Threads that were started meanwhile have inherited the priority.
+        for thread in _threads(server):
             _schedule(thread, os.SCHED_OTHER, 0)
+
+
+def _threads(server: Server) -> list[int]:
+    return [
+        int(path.name)
+        for process in family(server.pid)
+        for path in Path(f"/proc/{process.pid}/task").iterdir()
+    ]
 
 
 def _schedule(thread: int, policy: int, priority: int) -> bool:

@@ -30,7 +30,7 @@ from benchmarks.parts.postgresql import (
     replica,
     temporary_postgresql,
 )
-from benchmarks.parts.servers import Server, cpu_seconds, create_database_of, ours
+from benchmarks.parts.servers import Server, cpu_seconds, create_database_of, make_schema, ours
 from benchmarks.reads.growth import fill
 from placement_server.candidates.index.feed import Feed
 from placement_server.store.allocations import allocations
@@ -99,6 +99,7 @@ def _on_postgresql(cluster: str, directory: Path, claims: int) -> Iterator[Row]:
         url = create_database_of(cluster, "ours", "alone")
         alone = stack.enter_context(ours(directory / "alone", url, GROUPS, synchronise=False))
         url = f"postgresql+psycopg:{cluster}/ours"
+        make_schema(url)
         groups = [
             stack.enter_context(ours(directory / f"group-{number}", url, 1, synchronise=False))
             for number in range(GROUPS)
