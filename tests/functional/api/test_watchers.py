@@ -30,8 +30,10 @@ def serving(directory: Path) -> Iterator[Served]:
     config = f"[placement_server]\nmax_watchers = {MOST}\nmetrics_path = {METRICS}\n"
     arguments = ("--workers", "1", "--threads", "1")
     server = Served(directory, *arguments, config=config, console_script=True)
-    yield server
-    server.stop()
+    try:
+        yield server
+    finally:
+        server.stop()
     assert "Traceback" not in server.output
 
 

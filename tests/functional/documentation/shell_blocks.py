@@ -110,7 +110,9 @@ def script_of(page: Path, replaced: dict[str, str]) -> str:
         elif block.manner is Manner.FAILING:
             lines.append(f"if (set -e\n{text}); then echo 'this block was to fail'; exit 1; fi")
         elif block.manner is Manner.PLANNING:
-            lines.append(f"(set -e\n{text}) || [ $? = 6 ]")
+            # bash ignores `set -e` in what stands before `||`
+            lines.append(f"set +e\n(set -e\n{text})\nstatus=$?\nset -e")
+            lines.append("[ $status = 0 ] || [ $status = 6 ]")
         elif block.manner is Manner.UNTIL_IT_SUCCEEDS:
             lines.append(
                 f"deadline=$((SECONDS + {SECONDS}))\nuntil (set -e\n{text}); do\n"

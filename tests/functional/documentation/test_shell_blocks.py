@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,17 +44,17 @@ RUN_BY_OTHER_TESTS = {
 }
 """What the tests that take blocks by `BlocksToRun` have."""
 NOT_RUN = {
-    ("do/drains", "it needs agents on a bus"),
-    ("do/monitoring", "it needs agents on a bus"),
-    ("do/install", "it builds for minutes; a test of its own builds and installs such packages"),
-    ("do/install", "it needs the network"),
-    ("do/install", "it needs a container engine"),
-    ("do/production", "it needs the Keystone of a cloud"),
-    ("do/upgrades", "it needs a host with an agent"),
-    ("learn/first-steps", "it installs from the network, and a test of its own runs it"),
-    ("learn/first-steps", "it takes the place of the run above"),
+    ("do/drains", "it needs agents on a bus"): 4,
+    ("do/monitoring", "it needs agents on a bus"): 1,
+    ("do/install", "it builds for minutes; a test of its own builds and installs such packages"): 1,
+    ("do/install", "it needs the network"): 1,
+    ("do/install", "it needs a container engine"): 1,
+    ("do/production", "it needs the Keystone of a cloud"): 1,
+    ("do/upgrades", "it needs a host with an agent"): 1,
+    ("learn/first-steps", "it installs from the network, and a test of its own runs it"): 1,
+    ("learn/first-steps", "it takes the place of the run above"): 1,
 }
-"""Nothing is added here: a new block is run."""
+"""Numbers of blocks, by page and reason. Nothing is added here: a new block is run."""
 PLACEMENT = "http://127.0.0.1:8778"
 """The address of `make run`, in all pages."""
 
@@ -108,13 +109,13 @@ def test_pages_that_are_run_are_found() -> None:
     assert "first-claim" in {page.stem for page in RUN}
 
 
-def notes(manner: Manner) -> set[tuple[str, str]]:
-    return {
+def notes(manner: Manner) -> Counter[tuple[str, str]]:
+    return Counter(
         (f"{page.parent.name}/{page.stem}", block.note)
         for page in PAGES
         for block in blocks_of(page.read_text())
         if block.manner is manner
-    }
+    )
 
 
 def test_no_more_blocks_are_not_run() -> None:
@@ -123,6 +124,17 @@ def test_no_more_blocks_are_not_run() -> None:
 
 def test_other_tests_run_the_rest() -> None:
     assert {note for _, note in notes(Manner.IN_ANOTHER_TEST)} == RUN_BY_OTHER_TESTS
+
+
+@pytest.mark.parametrize(
+    ("block", "fails"),
+    [("true", False), ("(exit 6)", False), ("(exit 1)", True), ("false\ntrue", True)],
+)
+def test_a_plan_may_find_changes_and_nothing_else(tmp_path: Path, block: str, fails: bool) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- run: it may find changes -->\n```sh\n{block}\n```\n")
+    done = subprocess.run(["bash", "-c", script_of(page, {})], check=False)
+    assert (done.returncode != 0) == fails
 
 
 def test_marks_are_read() -> None:
