@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -154,7 +153,15 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         document = {
             "dry_run": namespace.dry_run,
             "hosts": result.hosts,
-            "changes": [asdict(change) for change in result.changes],
+            "changes": [
+                {
+                    "host": change.host,
+                    "provider": change.provider,
+                    "added": change.added_aggregates,
+                    "removed": change.removed_aggregates,
+                }
+                for change in result.changes
+            ],
             "problems": [
                 {
                     "host": problem.host,
