@@ -12,7 +12,7 @@ HOLDS: Final = "holds"
 FAILS: Final = "FAILS"
 #: The verdict of a short run on what the load of the machine may have turned.
 UNDECIDED: Final = "needs a quiet machine"
-#: A ratio that a short run finds so many times beyond its bound is not due to the load.
+#: A ratio that a short run finds so many times beyond its bound is hardly due to the load.
 FAR: Final = 2.0
 #: Units of what other work on the machine does not change.
 _COUNTED: Final = ("", "KB", "MiB", "GiB", "wakeups/min", "requests")
