@@ -274,16 +274,18 @@ def test_zsh_completes_commands_and_options_as_they_are_typed(
     )
     os.close(theirs)
 
-    def typed(keys: str, shown: str) -> None:
+    def typed(keys: str, shown: str, then: str = "") -> None:
         os.write(ours, keys.encode())
         seen = ""
-        while shown not in seen:
+        while shown not in seen or then not in seen.partition(shown)[2]:
             assert select.select([ours], [], [], 60)[0], seen
             seen += os.read(ours, 65536).decode(errors="replace")
 
     try:
         # What is typed is shown as well, so what is waited for is written in another way.
-        typed(f"autoload -U compinit && compinit -u -D; source {script}; echo re''ady\n", "ready")
+        # The shell reads keys one by one, as for a completion, from its next prompt on.
+        load = f"autoload -U compinit && compinit -u -D; source {script}"
+        typed(f"{load}; echo re''ady\n", "ready", then="> ")
         typed("placement prov\t", "provider ")
         typed("sho\t", "show ")
         typed("\x15placement --url u tree h --tra\t", "--traits ")
