@@ -164,8 +164,12 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         served: Future[bool] = Future()
         try:
             served.set_result(self.handle(conn))
+        except BaseException as error:
+            # If it were cancelled, gunicorn would close the socket gracefully, and count the end
+            # of a client twice whose socket is closed already.
+            served.set_exception(error)
+            raise
         finally:
-            served.cancel()
             self.method_queue.defer(self.finish_request, conn, served)
 
     def _complain(self, advice: str, error: Exception) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fixtures import programs
 from tests.fixtures.certificates import Certificates
+from tests.functional.agent.processes import eventually
 
 from .served import Served
 
@@ -145,6 +146,39 @@ def test_a_pair_that_cannot_be_used_leaves_the_old_one_and_is_logged(
     assert server.output.count("stays in force") <= 2, "once for each worker"
     second = pair.renew()
     connect(server, second)
+
+
+def test_a_request_is_answered_by_a_worker_that_ends_after_failed_handshakes(
+    tmp_path: Path, pair: Pair
+) -> None:
+    trusted = pair.renew()
+    server = Served(tmp_path, "--workers", "1", *pair.arguments)
+    for _ in range(2):
+        with socket.create_connection(server.address, timeout=30) as connection:
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(64):
+                pass
+    context = ssl.create_default_context(cafile=str(trusted.authority))
+    with (
+        socket.create_connection(server.address, timeout=30) as connection,
+        context.wrap_socket(connection, server_hostname="127.0.0.1") as secured,
+    ):
+        secured.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert secured.recv(12) == b"HTTP/1.1 200"
+        secured.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n")
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: _refuses(server), "a server that refuses clients")
+        secured.sendall(b"x")
+        assert b"HTTP/1.1 400" in b"".join(iter(lambda: secured.recv(65536), b""))
+    assert server.stop() == 0
+
+
+def _refuses(server: Served) -> bool:
+    try:
+        socket.create_connection(server.address, timeout=30).close()
+    except ConnectionError:
+        return True
+    return False
 
 
 def test_a_pair_that_does_not_match_is_told_at_the_start(tmp_path: Path, pair: Pair) -> None:
