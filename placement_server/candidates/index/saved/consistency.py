@@ -15,6 +15,7 @@ def require_consistency(columns: Columns, roots: IntArray) -> None:
         # in this order: a later one relies on those before it
         ("columns of providers", _slots_fit),
         ("sets and shapes", _sets_fit),
+        ("trees", _trees_fit),
         ("inventories", _inventories_fit),
     ):
         if not check(columns):
@@ -27,12 +28,11 @@ def _slots_fit(columns: Columns) -> bool:
     if {getattr(columns, name).size for name in SLOT_FIELDS} != {len(columns.uuid)}:
         return False
     slots = np.arange(columns.size)
-    parent, root, end = (getattr(columns, name).view() for name in ("parent", "root", "end"))
+    parent, root = columns.parent.view(), columns.root.view()
     is_root = parent == -1
     return bool(
         np.all((is_root & (root == slots)) | ((root <= parent) & (parent < slots)))
         and _are_below(root, columns.size)
-        and np.all((slots < end) & (end <= columns.size))
         and np.all(is_root[root])
     )
 
@@ -44,6 +44,25 @@ def _sets_fit(columns: Columns) -> bool:
         (columns.aggregate_set, len(columns.aggregate_sets.members)),
     )
     return all(_are_below(column.view(), count) for column, count in numbers)
+
+
+def _trees_fit(columns: Columns) -> bool:
+    """Check that each tree is whole, and built as its shape says."""
+    root, shape = columns.root.view(), columns.shape.view()
+    shapes = columns.shapes
+    sizes = np.array([own.size for own in shapes], dtype=np.int64)
+    position = np.arange(columns.size) - root
+    if np.any(shape != shape[root]) or np.any(position >= sizes[shape]):
+        return False
+    node = (np.cumsum(sizes) - sizes)[shape] + position
+    parent = np.array([parent for own in shapes for parent in own.parents])[node]
+    end = np.array([end for own in shapes for end in own.ends])[node]
+    roots, members = np.unique(root, return_counts=True)
+    return bool(
+        np.array_equal(columns.parent.view(), np.where(parent == -1, -1, root + parent))
+        and np.array_equal(columns.end.view(), root + end)
+        and np.array_equal(members, sizes[shape[roots]])
+    )
 
 
 def _inventories_fit(columns: Columns) -> bool:
@@ -74,13 +93,11 @@ def _inventories_fit(columns: Columns) -> bool:
 def _roots_fit(columns: Columns, roots: IntArray) -> bool:
     if roots.dtype != np.int64 or not _are_below(roots, columns.size):
         return False
-    ids = columns.provider_id.view()[roots]
-    sizes = np.array([shape.size for shape in columns.shapes], dtype=np.int64)
+    parent = columns.parent.view()
     return bool(
-        np.all(columns.parent.view()[roots] == -1)
-        and np.all(np.diff(ids) > 0)
-        and np.array_equal(columns.end.view()[roots] - roots, sizes[columns.shape.view()[roots]])
-        and np.sum(columns.end.view()[roots] - roots) == columns.size
+        np.all(parent[roots] == -1)
+        and np.all(np.diff(columns.provider_id.view()[roots]) > 0)
+        and len(roots) == np.count_nonzero(parent == -1)
     )
 
 
