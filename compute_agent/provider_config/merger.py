@@ -34,6 +34,8 @@ class Merged:
     uuids: frozenset[str] = frozenset()
     """The providers of the tree, with additions or without."""
     additions: Additions | None = None
+    keeps_held: bool = False
+    """Whether classes stay only because consumers hold them, which no tree shows."""
 
 
 class ProviderConfigMerger:
@@ -67,9 +69,10 @@ class ProviderConfigMerger:
         :raises InvalidConfiguration: one is wrong; the ones read before stay in force.
         """
         with self._mutex:
-            self._readings += 1
             self._read_fingerprint = self._fingerprint()
             self._configs = directory.load(self._directory)
+            # last: a pass that merges the files as they were meanwhile has the number of before
+            self._readings += 1
 
     def refresh(self) -> int:
         """Read the files again if they changed; return how often they have been read."""
@@ -94,7 +97,7 @@ class ProviderConfigMerger:
         self._announce(root_uuid, result)
         uuids = frozenset(tree.get_provider_uuids())
         additions = {uuid: kinds for uuid, kinds in result.additions.items() if uuid in uuids}
-        return Merged(tuple(result.problems), uuids, additions)
+        return Merged(tuple(result.problems), uuids, additions, bool(result.kept_sentences))
 
     def before_flush(self, merged: Merged) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""

@@ -168,7 +168,8 @@ class NodePass:
             caveats = self._driver.caveats(target.name)
             grounds = self._grounds(target, base, wanted_tree)
             settled = self._settled.get(target.uuid)
-            if not reshape and settled is not None and settled.grounds == grounds:
+            is_usual = not (reshape or over)
+            if is_usual and settled is not None and settled.grounds == grounds:
                 return replace(settled, facts=facts, caveats=caveats)
             self._add_what_is_ours(base, wanted_tree, grounds)
             merged = self._merger.merge(base, wanted_tree, target.uuid)
@@ -219,7 +220,7 @@ class NodePass:
         kept_uuids = {provider.uuid for provider in done.kept_providers}
         self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
         is_quiet = not (done.operations or done.kept_providers or proposal.faults_over)
-        if is_quiet and not proposal.problems:
+        if is_quiet and not (proposal.problems or proposal.merged.keeps_held):
             self._settled[proposal.root_uuid] = replace(proposal, settled=True)
         return changes(done.operations)
 
@@ -333,7 +334,8 @@ class NodePass:
             )
 
     def _grounds(self, target: PassTarget, base: ProviderTree, tree: ProviderTree) -> Grounds:
-        capabilities = self._driver.capabilities_as_traits()
+        # a copy: a driver may return the same mapping each time, and change it
+        capabilities = dict(self._driver.capabilities_as_traits())
         ledger, config_files = self._ledger.revision, self._merger.refresh()
         return Grounds(target, base, tree.snapshot(), capabilities, ledger, config_files)
 

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.transports.transport import Request
+from compute_agent.provider_config import directory as provider_config_directory
+from compute_agent.provider_config.merger import ProviderConfigMerger
+from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.passes import node_pass
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
@@ -20,6 +23,12 @@ meta: {schema_version: '1.0'}
 providers:
   - identification: {uuid: $COMPUTE_NODE}
     traits: {additional: [CUSTOM_RACK]}
+"""
+SHELVES = """
+meta: {schema_version: '1.0'}
+providers:
+  - identification: {uuid: $COMPUTE_NODE}
+    inventories: {additional: [CUSTOM_SHELF: {total: 4}]}
 """
 
 
@@ -51,6 +60,20 @@ def ask(node: Node, method: str, path: str, body: object = None) -> Any:
     answer = node.transport.send(Request(method, path, (1, 38), body))
     assert answer.status < 300, answer.text
     return answer.json
+
+
+def hold(node: Node, provider: str, resource_class: str) -> str:
+    """Let a consumer hold a unit, and return the path of its allocations."""
+    path = f"/allocations/{uuid.uuid4()}"
+    held = {
+        "allocations": {provider: {"resources": {resource_class: 1}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    ask(node, "PUT", path, held)
+    return path
 
 
 def test_a_quiet_pass_is_not_worked_out_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,20 +152,82 @@ def test_what_other_writers_do_is_kept_or_put_right(node: Node) -> None:
 def test_a_device_that_is_gone_stays_as_long_as_it_is_held(node: Node) -> None:
     tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
     (gpu,) = (uuid for uuid in tree.get_provider_uuids() if "VGPU" in tree.data(uuid).inventory)
-    consumer = str(uuid.uuid4())
-    held = {
-        "allocations": {gpu: {"resources": {"VGPU": 1}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    ask(node, "PUT", f"/allocations/{consumer}", held)
+    held = hold(node, gpu, "VGPU")
     node.driver.machine = replace(node.driver.machine, gpus=())
     pass_by(node, 4)
     kept = node.parts.report.get_provider_tree(node.uuid, fresh=True).data(gpu)
     assert kept.inventory["VGPU"]["total"] == 1
     assert node.driver.held(gpu) == {"VGPU": 1}
-    ask(node, "DELETE", f"/allocations/{consumer}")
+    ask(node, "DELETE", held)
     pass_by(node)
     assert not node.parts.report.get_provider_tree(node.uuid, fresh=True).exists(gpu)
+
+
+def test_a_class_that_left_the_files_stays_as_long_as_it_is_held(
+    node: Node, tmp_path: Path
+) -> None:
+    directory = tmp_path / "none"
+    directory.mkdir()
+    (directory / "shelves.yaml").write_text(SHELVES)
+    pass_by(node, 3)
+    held = hold(node, node.uuid, "CUSTOM_SHELF")
+    (directory / "shelves.yaml").unlink()
+    pass_by(node, 4)
+    inventories = f"/resource_providers/{node.uuid}/inventories"
+    assert "CUSTOM_SHELF" in ask(node, "GET", inventories)["inventories"]
+    ask(node, "DELETE", held)
+    pass_by(node)
+    assert "CUSTOM_SHELF" not in ask(node, "GET", inventories)["inventories"]
+
+
+def test_files_count_as_read_only_when_passes_merge_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merger = ProviderConfigMerger(tmp_path, Ledger(tmp_path, read_only=True))
+    merger.load()
+    during: list[int] = []
+
+    def slow_load(path: Path) -> Any:
+        during.append(merger.refresh())  # as the pass of another node
+        return load(path)
+
+    load = provider_config_directory.load
+    monkeypatch.setattr(provider_config_directory, "load", slow_load)
+    (tmp_path / "rack.yaml").write_text(ENTRY)
+    assert merger.refresh() not in during
+    assert len(during) == 1
+
+
+def test_a_driver_may_change_the_capabilities_that_it_returned(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capabilities = node.driver.capabilities_as_traits()
+    monkeypatch.setattr(node.driver, "capabilities_as_traits", lambda: capabilities)
+    node.parts.merger.load()
+    pass_by(node, 3)
+    capabilities["COMPUTE_RESCUE_BFV"] = True
+    pass_by(node)
+    assert "COMPUTE_RESCUE_BFV" in root(node).traits
+
+
+def test_a_fault_that_is_cleared_during_a_pass_is_confirmed_by_the_next(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = node.driver.machine.gpus
+    broken = tuple(replace(gpu, critical_xid=79) for gpu in gpus)
+    node.driver.machine = replace(node.driver.machine, gpus=broken)
+    pass_by(node, 3)
+    ledger = node.parts.ledger
+    (gpu,) = ledger.faults()
+
+    def clear_and_update(*arguments: Any) -> None:
+        ledger.change_faults(cleared=[gpu])
+        update(*arguments)
+
+    update = node.driver.update_provider_tree
+    monkeypatch.setattr(node.driver, "update_provider_tree", clear_and_update)
+    pass_by(node)
+    monkeypatch.undo()
+    assert ledger.faults() == {gpu: ""}
+    pass_by(node)
+    assert ledger.faults()[gpu]
