@@ -14,9 +14,10 @@ make of a simulated day; pages: the fleet in a browser; tracing: requests with t
 floors: claims and many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
-in one table at the end. With --quick that takes five minutes of a busy machine: fewer rows, and
-little data. What its load may have turned is left open there ("needs a quiet machine"): times of
-the clock, absolute CPU, and ratios up to twice their bound. Counts and memory are judged as ever.
+in one table at the end. With --quick that is meant to take five minutes: fewer rows, and little
+data. What the load of the machine may have turned is left open there ("needs a quiet machine"):
+times of the clock, absolute CPU, and ratios up to twice their bound. Counts and memory are judged
+as ever.
 
 The exit status is 1 where a row fails or could not be measured, otherwise 0.
 """
@@ -58,7 +59,7 @@ def main() -> None:
         prog="benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("what", nargs="*", choices=[*TABLED, *BENCHMARKS, []], metavar="WHAT")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the data, to try it out")
+    parser.add_argument("--quick", action="store_true", help="few rows and little data")
     parser.add_argument(
         "--rows",
         action="append",

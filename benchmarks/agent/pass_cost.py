@@ -116,11 +116,12 @@ def measure(
 
     ends = time.monotonic() + seconds
     is_undisturbed = False
-    while (left := ends - time.monotonic()) > 0:
+    while time.monotonic() < ends:
         cost.alone = min(cost.alone, meter.cost(_REQUESTS, ask).cpu_ms / 1000)
+        left = max(0.0, ends - time.monotonic())
         with undisturbed(server) if is_undisturbed else contextlib.nullcontext(True) as permitted:
             done, cpu = passes(), server.cpu_seconds()
-            time.sleep(max(0.0, min(turn, left, ends - time.monotonic())))
+            time.sleep(min(turn, left))
             done, cpu = passes() - done, server.cpu_seconds() - cpu
         # The last turn is a short one, in which a few passes say little.
         if left >= turn or not cost.turns:
