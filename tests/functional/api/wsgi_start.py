@@ -3,3 +3,7 @@
 
 def main() -> None:
     import placement_server.wsgi  # noqa: F401
+
+
+if __name__ == "__main__":
+    main()
