@@ -160,7 +160,8 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             self._complain("Give it more memory or tasks (TasksMax= of its unit)", error)
 
     def _serve(self, conn: Any) -> None:
-        # Not by a callback of the submission, which there is none of without a new thread.
+        # Not by a callback of the submission: one that starts no thread raises instead of returning
+        # what takes callbacks.
         served: Future[bool] = Future()
         try:
             served.set_result(self.handle(conn))
