@@ -16,6 +16,9 @@ USUAL = (
     b"GET /provider_trees/x?a=%20b HTTP/1.1\r\nHost: h\r\nX-Auth-Token: \tt \r\nAccept: */*\r\n\r\n"
 )
 
+#: One more than are allowed.
+SIX = (b"Host", b"Accept", b"Via", b"Origin", b"Referer", b"Prefer")
+
 CONFIG = Config()
 CONFIG.set("limit_request_line", 0)
 CONFIG.set("limit_request_field_size", 65_536)
@@ -46,8 +49,26 @@ values = st.one_of(
     st.text("ab \t\r\n:", max_size=6).map(str.encode),
 )
 fields = st.tuples(names, st.sampled_from([b":", b": ", b""]), values).map(b"".join)
-heads = st.tuples(lines, st.lists(fields, max_size=7)).map(
-    lambda head: b"\r\n".join([head[0], *head[1], b"", b"rest"])
+usual_fields = st.tuples(
+    st.sampled_from([b"Host", b"accept", b"X-Auth-Token", b"Connection", b"CONTENT-LENGTH"]),
+    st.sampled_from([b":", b": ", b": \t"]),
+    st.sampled_from([b"5", b"close", b"", b"a b", b"\xe9\xa0", b"x:y "]),
+)
+usual_heads = st.lists(usual_fields, max_size=5, unique_by=lambda field: field[0]).map(
+    lambda usual: b"\r\n".join([b"PUT /a?b=c HTTP/1.1", *map(b"".join, usual), b"", b"rest"])
+)
+heads = st.one_of(
+    st.tuples(lines, st.lists(fields, max_size=7)).map(
+        lambda head: b"\r\n".join([head[0], *head[1], b"", b"rest"])
+    ),
+    usual_heads,
+    st.tuples(
+        usual_heads,
+        st.integers(min_value=0, max_value=120),
+        st.sampled_from(
+            [b"\r", b"\n", b"\r\n", b" ", b"\t", b"\0", b"\x1f", b"\x7f", b"\x85", b":"]
+        ),
+    ).map(lambda changed: changed[0][: changed[1]] + changed[2] + changed[0][changed[1] :]),
 )
 
 
@@ -84,6 +105,12 @@ def reading(kind: type[Request], pieces: Iterator[bytes]) -> dict[str, object] |
 @example(head=b"GET / HTTP/1.1\r\nHost: a\r\r\n\r\n")
 @example(head=b"GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n")
 @example(head=b"GET / HTTP/1.1\r\nHost\r\n\r\n")
+@example(head=b"GET / HTTP/1.1\r\nHost : a\r\n\r\n")
+@example(head=b"GET / HTTP/1.1\r\nAccept: a\x7f\r\n\r\n")
+@example(head=b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n")
+@example(head=b"PUT / HTTP/1.1\r\nContent-Length: 4\r\ncontent-length: 0\r\n\r\nrest")
+@example(head=b"GET / HTTP/1.1\r\nVia: a\r\nAccept: a\r\nVia: b\r\n\r\n")
+@example(head=b"GET / HTTP/1.1\r\n" + b"".join(name + b": a\r\n" for name in SIX) + b"\r\n")
 @example(head=b"")
 def test_a_head_means_what_it_means_to_gunicorn(head: bytes) -> None:
     assert reading(LenientRequest, iter([head])) == reading(GunicornsReading, iter([head]))
