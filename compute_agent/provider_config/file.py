@@ -19,6 +19,7 @@ from compute_agent.provider_config.additions import (
 )
 from compute_agent.state.shapes import (
     NUMBER,
+    YAML_VALUE_ERRORS,
     Check,
     Shape,
     is_not,
@@ -142,8 +143,7 @@ def _parse(path: Path) -> Mapping[str, Any]:
         raise _unusable(path, f"it is not YAML{where}: {error.problem}") from error
     except yaml.YAMLError as error:
         raise _unusable(path, f"it is not YAML: {error}") from error
-    except (RecursionError, ValueError) as error:
-        # 2024-02-30, a number of 5,000 digits
+    except YAML_VALUE_ERRORS as error:
         raise _unusable(path, f"it has a value that cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise _unusable(path, "it has no meta section with a schema_version")

@@ -12,6 +12,7 @@ import yaml
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
+from compute_agent.state.shapes import YAML_VALUE_ERRORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def load(path: str) -> Aggregates:
     """
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, *YAML_VALUE_ERRORS) as error:
         raise InvalidConfiguration(
             f"Option [compute_scheduler]aggregate_source: {path} cannot be read: {error}"
         ) from error

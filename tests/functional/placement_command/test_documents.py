@@ -126,6 +126,11 @@ def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file:
         ),
         ("providers: [{name: a, inventories: {2001-01-01: 2}}]", 'the key is "2001-01-01"'),
         ("absent: 2024-02-30", "a value that cannot be read: day is out of range"),
+        ("absent: !!bool perhaps", "a value that cannot be read: 'perhaps'"),
+        (
+            "providers: [{name: a, inventories: {VCPU: {total: 4, reserved: 2024-02-03}}}]",
+            "a value that no request can have: Object of type date",
+        ),
         ("hosts: []", "hosts is not known"),
         ("providers: [{name: a}, {name: a}]", "more than once"),
         ("providers: [{name: a, parent: b}, {name: b, parent: a}]", "a circle: a -> b -> a"),
@@ -150,6 +155,10 @@ def test_a_file_that_cannot_be_used_changes_nothing(
         ("inventories: {a: {VCPU: many}}", "inventories.a.VCPU is"),
         ("inventories: {a: {inventories: {VCPU: many}}}", "inventories.a.inventories.VCPU is"),
         ("inventories: {}\nallocations: {c: {}}", "allocations.c.allocations is missing"),
+        (
+            "inventories: {}\nallocations: {c: {allocations: {a: {resources: &a {VCPU: *a}}}}}",
+            "a value that no request can have: Circular reference",
+        ),
         (
             "inventories: {}\nallocations: {c: {allocations: {a: 1}}}",
             "allocations.c.allocations.a is 1, not an object",

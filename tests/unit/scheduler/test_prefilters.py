@@ -190,6 +190,7 @@ def test_aggregates_are_read_from_a_file(tmp_path: Any) -> None:
         ("- uuid: rack1", "expected a uuid"),
         ("- [", "cannot be read"),
         ("- 2024-02-30", "cannot be read: day is out of range"),
+        ("- !!bool perhaps", "cannot be read: 'perhaps'"),
     ],
 )
 def test_a_file_of_aggregates_that_cannot_be_used_is_named(

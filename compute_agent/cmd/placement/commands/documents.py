@@ -21,6 +21,7 @@ from compute_agent.placement.connection import RESHAPE_TIMEOUT
 from compute_agent.state.shapes import (
     TEXT,
     WHOLE,
+    YAML_VALUE_ERRORS,
     Shape,
     anything,
     is_not,
@@ -265,9 +266,14 @@ def _document(file: str, shape: Shape) -> dict[str, Any]:
         raise BadInput(f"{file} cannot be read: {error}") from error
     except yaml.YAMLError as error:
         raise BadInput(f"{file} is not YAML: {error}") from error
-    except (RecursionError, ValueError) as error:
+    except YAML_VALUE_ERRORS as error:
         raise BadInput(f"{file} has a value that cannot be read: {error}") from error
     misfit = shape.misfit(document)
     if misfit is not None:
         raise BadInput(f"{file} is not {shape.words}: {misfit}.")
+    try:
+        json.dumps(document, allow_nan=False)
+    except (RecursionError, TypeError, ValueError) as error:
+        # its own request would fail on it, after those of earlier steps were sent
+        raise BadInput(f"{file} has a value that no request can have: {error}") from error
     return dict(document)
