@@ -1,6 +1,7 @@
 #!/bin/sh
 # Updates constraints.txt: the newest versions that go together, as pip resolves them today.
-# Run it, then `make test`, and commit the file only when the tests pass.
+# Run it with the oldest Python that is supported (Debian 12 has 3.11.2: pymdown-extensions 13 asks
+# for 3.11.5), then `make test`, and commit the file only when the tests pass.
 set -eu
 cd "$(dirname "$0")/.."
 venv=$(mktemp -d)
