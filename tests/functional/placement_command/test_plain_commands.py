@@ -274,11 +274,14 @@ def test_zsh_completes_commands_and_options_as_they_are_typed(
     )
     os.close(theirs)
 
+    terminal = select.poll()
+    terminal.register(ours, select.POLLIN)
+
     def typed(keys: str, shown: str, then: str = "") -> None:
         os.write(ours, keys.encode())
         seen = ""
         while shown not in seen or then not in seen.partition(shown)[2]:
-            assert select.select([ours], [], [], 60)[0], seen
+            assert terminal.poll(60_000), seen
             seen += os.read(ours, 65536).decode(errors="replace")
 
     try:
