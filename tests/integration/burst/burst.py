@@ -112,7 +112,8 @@ def run(
     fleet.all_heard()
     while True:
         before = len(outcome.placed)
-        claim_all(config, SHAPES, outcome, at_once=1)
+        # Equal requests share an explanation for a while, which another round may have outdated.
+        claim_all(config, SHAPES, outcome, at_once=1, project=f"round after {before}")
         if len(outcome.placed) == before:
             return outcome, trouble
 

@@ -69,7 +69,13 @@ def bus_of(config: Path) -> Iterator[Any]:
 
 
 def claim_all(
-    config: Path, shapes: Sequence[Shape], outcome: Outcome, *, at_once: int, progress: Any = None
+    config: Path,
+    shapes: Sequence[Shape],
+    outcome: Outcome,
+    *,
+    at_once: int,
+    project: str = "project",
+    progress: Any = None,
 ) -> None:
     """Claim for one instance of each shape, several at a time.
 
@@ -80,20 +86,21 @@ def claim_all(
         client = SchedulerClient(bus, timeout=_ANSWER_SECONDS, retry=0)
 
         def claim(shape: Shape) -> None:
-            _claim(client, shape, outcome)
+            _claim(client, shape, project, outcome)
             if progress is not None:
                 progress()
 
         list(pool.map(claim, shapes))
 
 
-def _claim(client: SchedulerClient, shape: Shape, outcome: Outcome) -> None:
+def _claim(client: SchedulerClient, shape: Shape, project: str, outcome: Outcome) -> None:
     instance = str(uuid.uuid4())
     deadline = time.monotonic() + _PATIENCE
     last = ""
     while time.monotonic() < deadline:
         try:
-            claim = client.call("claim", spec_obj=shape.spec(), instance_uuid=instance)
+            spec = shape.spec(project)
+            claim = client.call("claim", spec_obj=spec, instance_uuid=instance)
         except errors.NoValidHost as error:
             outcome.note_refused(shape, error.causes)
             return

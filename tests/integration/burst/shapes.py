@@ -30,8 +30,8 @@ class Shape:
     nodes: int = 0
     devices: Mapping[str, int] = field(default_factory=dict)
 
-    def spec(self) -> dict[str, Any]:
-        """Return the request specification."""
+    def spec(self, project: str) -> dict[str, Any]:
+        """Return the request specification of an instance of a project."""
         extra_specs: dict[str, str] = {}
         if self.nodes:
             extra_specs["hw:numa_nodes"] = str(self.nodes)
@@ -41,7 +41,7 @@ class Shape:
         if len(wanted) > 1:
             extra_specs["group_policy"] = "isolate"
         return {
-            "project_id": "project",
+            "project_id": project,
             "user_id": "user",
             "flavor": {
                 "vcpus": self.vcpus,
