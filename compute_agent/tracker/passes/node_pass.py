@@ -168,8 +168,7 @@ class NodePass:
             caveats = self._driver.caveats(target.name)
             grounds = self._grounds(target, base, wanted_tree)
             settled = self._settled.get(target.uuid)
-            is_usual = not (reshape or over)
-            if is_usual and settled is not None and settled.grounds == grounds:
+            if not (reshape or over) and settled is not None and settled.grounds == grounds:
                 return replace(settled, facts=facts, caveats=caveats)
             self._add_what_is_ours(base, wanted_tree, grounds)
             merged = self._merger.merge(base, wanted_tree, target.uuid)
