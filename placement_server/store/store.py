@@ -83,9 +83,11 @@ class Store:
             else None
         )
         self._clock = clock
-        self._known_owners = KnownOwners()
+        owners = self._known_owners = KnownOwners()
         for engine in self.all_engines():
-            event.listen(engine, "invalidate", self._forget_owners)
+            # A connection broke: a standby may take over that lacks the cached ids. SQLAlchemy holds
+            # a connection in use and its listeners: a method would hold the store for ever.
+            event.listen(engine, "invalidate", lambda *_: owners.forget())
         self._stretch: int | None = None
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
         # In memory there is one connection only, which readers share too.
@@ -128,10 +130,6 @@ class Store:
             store.close()
             raise
         return store
-
-    def _forget_owners(self, _connection: object, _record: object, _error: object) -> None:
-        """Forget cached ids when a connection breaks: a standby may take over that lacks them."""
-        self._known_owners.forget()
 
     def all_engines(self) -> tuple[Engine, ...]:
         """Return the engines that have connections of their own, for listeners to their events."""
