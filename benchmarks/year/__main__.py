@@ -2,6 +2,7 @@
 
 python -m benchmarks.year --database postgresql
 python -m benchmarks.year --scale 0.05 --no-bus
+python -m benchmarks.year --read year.jsonl
 
 A whole year: 10,000 passes of 50 agents, of which one is a process of its own; 250,000 claims and
 as many releases, searches and moves among them; 500 hosts that come and go, each with a trait, a
@@ -10,23 +11,51 @@ scheduler. All processes are restarted after 1/8, 1/4 and half of the time, and 
 prune` runs in each of the periods. Values are measured after each period; of those of the later
 part the slope is printed, by least squares and for a whole year, beside its bound. Ends with 1 when
 one is exceeded, or when `placement-manage audit` finds something.
+
+The samples are written to a file as they are taken. A year that SIGINT or SIGTERM ends stops its
+processes, prints the slopes since its last restart, and ends with 1; --read prints those of a file.
 """
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
-import time
+import traceback
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.year.series import Year
+from benchmarks.year import series
+from benchmarks.year.measures import BOUNDS
+from benchmarks.year.series import Sample, Year
 from benchmarks.year.year import Fleet, Plan
 from tests.fixtures.private_databases import KINDS, private_database
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
+
+
+class Interrupts:
+    """SIGINT and SIGTERM: the first raises KeyboardInterrupt, but not before everything has started
+    that would be left behind."""
+
+    def __init__(self) -> None:
+        self._may_raise = self._came = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def allow(self) -> None:
+        """Raise from now on, and for what has come so far."""
+        self._may_raise = True
+        if self._came:
+            raise KeyboardInterrupt
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        is_first, self._came = not self._came, True
+        if is_first and self._may_raise:
+            raise KeyboardInterrupt
 
 
 def main() -> int:
@@ -41,8 +70,14 @@ def main() -> int:
     parser.add_argument("--database", choices=KINDS, default="postgresql")
     parser.add_argument("--seed", default="1")
     parser.add_argument("--no-bus", action="store_true", help="without a scheduler and its broker")
+    parser.add_argument(
+        "--samples", type=Path, default=Path("year.jsonl"), help="the file to write"
+    )
+    parser.add_argument("--read", type=Path, metavar="FILE", help="only print the slopes of a file")
     options = parser.parse_args()
     console = Console(width=120)
+    if options.read:
+        return show(console, series.read(options.read, BOUNDS))
     missing = rabbitmq_missing()
     if missing and not options.no_bus:
         parser.error(f"{missing}; --no-bus does without")
@@ -54,6 +89,14 @@ def main() -> int:
         kept_seconds=max(5.0, 600 * min(1.0, options.scale / 4)),
         seed=options.seed,
     )
+    options.samples.write_text("")
+
+    def told(sample: Sample) -> None:
+        series.append(options.samples, sample)
+        print(line_of(sample), flush=True)
+
+    interrupts = Interrupts()
+    failed = False
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="year-")))
         directory.chmod(0o755)
@@ -64,32 +107,56 @@ def main() -> int:
             broker = RabbitMq(directory / "broker")
             stack.callback(broker.stop)
             broker.start()
-        fleet = Fleet(directory, database, plan, broker)
-        began = time.monotonic()
-        fleet.live(console.print)
-        console.print(f"{plan.scale:g} of a year in {time.monotonic() - began:.0f} s")
-        console.print(table_of(fleet.year))
+        fleet = Fleet(directory, database, plan, broker, told)
         try:
+            interrupts.allow()
+            fleet.live()
             console.print(f"placement-manage audit: {fleet.manage('audit').strip()}")
         except subprocess.CalledProcessError as error:
-            console.print(f"placement-manage audit ended with {error.returncode}: {error.stdout}")
-            return 1
-    broken = fleet.year.broken()
-    console.print(f"GROWS: {', '.join(broken)}" if broken else "nothing grows")
-    return bool(broken)
+            failed = True
+            console.print(f"{error}: {error.stdout}{error.stderr}")
+        except (Exception, KeyboardInterrupt):  # noqa: BLE001 - what was measured before is shown
+            failed = True
+            traceback.print_exc()
+        # while the processes of the last part end
+        grows = show(console, fleet.year)
+    return int(failed or grows)
 
 
-def table_of(year: Year) -> Table:
-    """The slopes beside their bounds."""
-    table = Table(title="After 63 %: mean, growth in a year by least squares, bound")
+def line_of(sample: Sample) -> str:
+    """What is told of a period while the year goes on."""
+    values = sample.values
+    cpu = ", ".join(f"{name} {seconds:.1f}" for name, seconds in sample.cpu.items())
+    return (
+        f"{sample.time:4.0%} in {sample.seconds:.0f} s: {sample.requests} requests, "
+        f"CPU s: {cpu}; server {values['server: MiB']:.1f} MiB, "
+        f"agent {values['agent: MiB']:.1f} MiB; {values['rows of changes']:.0f} changes, "
+        f"{values['rows of consumers']:.0f} consumers"
+    )
+
+
+def show(console: Console, year: Year) -> int:
+    """Print what a year cost and its slopes beside their bounds; 1 where one is exceeded."""
+    if not year.samples:
+        console.print("no samples")
+        return 1
+    seconds = sum(sample.seconds for sample in year.samples)
+    sent = sum(sample.requests for sample in year.samples)
+    console.print(f"{year.samples[-1].time:.0%} in {seconds:.0f} s without starts: {sent} requests")
+    for name, spent in year.cpu().items():
+        console.print(f"CPU of {name}: {spent:.0f} s, {1000 * spent / sent:.2f} ms a request")
+    table = Table(title="Warm since the last restart: mean, growth in a year, bound")
     for heading in ("value", "first", "last", "mean", "growth", "bound", ""):
         table.add_column(heading, justify="left" if heading == "value" else "right")
-    for series in year.judged():
-        first, last = series.judged[0][1], series.judged[-1][1]
-        numbers = (first, last, series.mean, series.growth, series.bound.of(series.mean))
+    for judged in year.judged():
+        first, last = judged.points[0][1], judged.points[-1][1]
+        numbers = (first, last, judged.mean, judged.growth, judged.bound.of(judged.mean))
         cells = [f"{number:,.2f}" for number in numbers]
-        table.add_row(series.name, *cells, "holds" if series.holds else "GROWS")
-    return table
+        table.add_row(judged.name, *cells, "holds" if judged.holds else "GROWS")
+    console.print(table)
+    broken = year.broken()
+    console.print(f"GROWS: {', '.join(broken)}" if broken else "nothing grows")
+    return bool(broken)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from benchmarks.parts.client import Client
 from benchmarks.parts.worlds import Loader, uuid_of
@@ -21,6 +21,9 @@ HOSTS: Final = 50
 SHAPED: Final = 4
 TRAITS: Final = ("COMPUTE_NODE", "OWNER_NOVA")
 _VGPUS: Final = 8
+
+Took: TypeAlias = dict[str, list[float]]
+"""Seconds that requests took, by their kind."""
 
 
 def owner(number: int) -> dict[str, Any]:
@@ -64,33 +67,39 @@ class Tenant:
     def connect(self, url: str) -> None:
         self._client = Client(url)
 
-    def act(self, claims: int, took: dict[str, list[float]]) -> None:
-        """Claim so many times, and release what was claimed longest ago."""
+    def act(self, claims: int, took: Took, stop: threading.Event) -> None:
+        """Claim so many times, and release what was claimed longest ago.
+
+        :param took: gets the seconds that each request took, by its kind.
+        :param stop: ends it early.
+        """
         assert self._client is not None
         for _ in range(claims):
+            if stop.is_set():
+                return
             self._done += 1
-            self._claim(took["claim"])
+            self._claim(took)
             if len(self._held) > self._most:
-                self._send(took["release"], "DELETE", f"/allocations/{self._held.popleft()}")
+                self._send(took, "release", "DELETE", f"/allocations/{self._held.popleft()}")
             if self._done % MOVE_EVERY == 0:
-                self._move()
+                self._move(took)
             if self._done % SEARCH_EVERY == 0:
                 query = "resources=VCPU:1,MEMORY_MB:512&required=COMPUTE_NODE&limit=10"
-                self._send(took["search"], "GET", f"/allocation_candidates?{query}")
+                self._send(took, "search", "GET", f"/allocation_candidates?{query}")
 
-    def _claim(self, took: list[float]) -> None:
+    def _claim(self, took: Took) -> None:
         consumer = str(uuid.UUID(int=self._dice.getrandbits(128), version=4))
         body = self._body(None)
-        self._send(took, "PUT", f"/allocations/{consumer}", body)
+        self._send(took, "claim", "PUT", f"/allocations/{consumer}", body)
         self._held.append(consumer)
 
-    def _move(self) -> None:
+    def _move(self, took: Took) -> None:
         """Put a claim on another host, as the end of a migration does."""
         consumer = self._dice.choice(self._held)
-        self._send([], "POST", "/allocations", {consumer: self._body(1)})
+        self._send(took, "move", "POST", "/allocations", {consumer: self._body(1)})
         # whose generation is another now
         self._held.remove(consumer)
-        self._send([], "DELETE", f"/allocations/{consumer}")
+        self._send(took, "release", "DELETE", f"/allocations/{consumer}")
 
     def _body(self, generation: int | None) -> dict[str, Any]:
         host = uuid_of(f"year-{self._dice.randrange(HOSTS)}")
@@ -102,11 +111,11 @@ class Tenant:
             **owner(project),
         }
 
-    def _send(self, took: list[float], method: str, path: str, body: object = None) -> None:
+    def _send(self, took: Took, kind: str, method: str, path: str, body: object = None) -> None:
         assert self._client is not None
         began = time.perf_counter()
         self._client.must(method, path, body)
-        took.append(time.perf_counter() - began)
+        took.setdefault(kind, []).append(time.perf_counter() - began)
 
 
 class Tenants:
@@ -114,20 +123,15 @@ class Tenants:
 
     def __init__(self, seed: str, held: int) -> None:
         self._tenants = [Tenant(seed, number, held // CLIENTS) for number in range(CLIENTS)]
-        self._lock = threading.Lock()
 
     def connect(self, url: str) -> None:
         for tenant in self._tenants:
             tenant.connect(url)
 
-    def act(self, claims: int) -> dict[str, list[float]]:
-        """Claim so many times, all together; return the seconds that each kind of request took."""
-        took: dict[str, list[float]] = {"claim": [], "release": [], "search": []}
+    def acts(self, claims: int) -> Iterator[Callable[[Took, threading.Event], None]]:
+        """Return what each has to do, at the same time, to claim so many times together."""
         share = max(1, claims // CLIENTS)
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            for done in [pool.submit(tenant.act, share, took) for tenant in self._tenants]:
-                done.result()
-        return took
+        return (partial(tenant.act, share) for tenant in self._tenants)
 
 
 class Operator:
@@ -137,9 +141,11 @@ class Operator:
         self._numbers: Iterator[int] = itertools.count()
         self._on_root = True
 
-    def act(self, url: str, hosts: int) -> None:
+    def act(self, url: str, hosts: int, stop: threading.Event) -> None:
         loader = Loader(url)
         for _ in range(hosts):
+            if stop.is_set():
+                return
             self._come_and_go(loader, next(self._numbers))
         for number in range(SHAPED):
             self._reshape(loader.client, number)

@@ -1,12 +1,17 @@
 """Values over a year, and how much they grow."""
 
+from __future__ import annotations
+
+import json
+import re
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Final
 
-JUDGED_FROM: Final = 0.63
-"""The part of the year after which growth counts: after the last restart everything is warm."""
+WARM_AFTER: Final = 0.26
+"""The part of the time since the last restart after which growth counts: all is warm by then."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Bound:
         return max(self.amount, self.share * abs(value))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Series:
     """One value at several times of the year.
 
@@ -29,40 +34,93 @@ class Series:
 
     name: str
     bound: Bound
-    points: list[tuple[float, float]] = field(default_factory=list)
-
-    @property
-    def judged(self) -> Sequence[tuple[float, float]]:
-        return [point for point in self.points if point[0] > JUDGED_FROM]
+    points: Sequence[tuple[float, float]]
 
     @property
     def growth(self) -> float:
-        """What is added in a year, by the least squares of the second half."""
-        times, values = zip(*self.judged, strict=True)
+        """What is added in a year, by least squares."""
+        times, values = zip(*self.points, strict=True)
         return statistics.linear_regression(times, values).slope
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(value for _, value in self.judged)
+        return statistics.fmean(value for _, value in self.points)
 
     @property
     def holds(self) -> bool:
         return self.growth <= self.bound.of(self.mean)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """What was measured after a period.
+
+    :ivar time: the part of the year that is over.
+    :ivar season: restarts before it.
+    :ivar seconds: how long the period took.
+    :ivar requests: sent by clients and simulated agents in the period.
+    :ivar cpu: CPU seconds in the period, by part.
+    :ivar values: what must not grow, by name.
+    """
+
+    time: float
+    season: int
+    seconds: float
+    requests: int
+    cpu: Mapping[str, float]
+    values: Mapping[str, float]
+
+
+@dataclass
 class Year:
-    """All series."""
+    """All samples.
 
-    def __init__(self) -> None:
-        self.series: dict[str, Series] = {}
+    :ivar bounds: of the values whose names match, the first that does.
+    """
 
-    def add(self, time: float, name: str, value: float, bound: Bound) -> None:
-        self.series.setdefault(name, Series(name, bound)).points.append((time, value))
+    bounds: Sequence[tuple[re.Pattern[str], Bound]]
+    samples: list[Sample] = field(default_factory=list)
 
     def judged(self) -> Iterator[Series]:
-        """Those with values enough for a slope."""
-        return (series for series in self.series.values() if len(series.judged) > 2)
+        """The series of warm processes, where they are long enough for a slope."""
+        points: dict[str, list[tuple[float, float]]] = {}
+        for sample in self._warm():
+            for name, value in sample.values.items():
+                points.setdefault(name, []).append((sample.time, value))
+        for name, late in points.items():
+            if len(late) > 2:
+                yield Series(name, self._bound_of(name), late)
 
     def broken(self) -> list[str]:
         """The series that grow more than they may."""
         return [series.name for series in self.judged() if not series.holds]
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds so far, by part."""
+        parts: dict[str, float] = {}
+        for sample in self.samples:
+            for name, seconds in sample.cpu.items():
+                parts[name] = parts.get(name, 0.0) + seconds
+        return parts
+
+    def _warm(self) -> Iterable[Sample]:
+        if not self.samples:
+            return []
+        last = self.samples[-1]
+        began = max((s.time for s in self.samples if s.season < last.season), default=0.0)
+        warm = began + WARM_AFTER * (last.time - began)
+        return [sample for sample in self.samples if sample.time > warm]
+
+    def _bound_of(self, name: str) -> Bound:
+        return next(bound for pattern, bound in self.bounds if pattern.search(name))
+
+
+def append(path: Path, sample: Sample) -> None:
+    """Add a sample to the file of a year, as a line of JSON."""
+    with path.open("a") as stream:
+        stream.write(json.dumps(asdict(sample)) + "\n")
+
+
+def read(path: Path, bounds: Sequence[tuple[re.Pattern[str], Bound]]) -> Year:
+    """Return the year of a file that :func:`append` wrote."""
+    return Year(bounds, [Sample(**json.loads(line)) for line in path.read_text().splitlines()])

@@ -1,4 +1,6 @@
-"""Rows of the tables of placement, and the room that they and their indexes take."""
+"""Rows of the tables of placement, the room that they and their indexes take, and their server."""
+
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -9,13 +11,12 @@ MIB = 2**20
 
 def rows(engine: sa.Engine) -> dict[str, int]:
     """The number of rows of each table."""
+    counts = [
+        sa.select(sa.func.count()).select_from(table).scalar_subquery().label(table.name)
+        for table in metadata.sorted_tables
+    ]
     with engine.connect() as connection:
-        return {
-            table.name: connection.execute(
-                sa.select(sa.func.count()).select_from(table)
-            ).scalar_one()
-            for table in metadata.sorted_tables
-        }
+        return dict(connection.execute(sa.select(*counts)).one()._mapping)
 
 
 def sizes(engine: sa.Engine) -> dict[str, float]:
@@ -30,6 +31,19 @@ def sizes(engine: sa.Engine) -> dict[str, float]:
         statement = _POSTGRESQL if engine.dialect.name == "postgresql" else _MYSQL
         tables, indexes = connection.exec_driver_sql(statement).one()
         return {"tables": float(tables) / MIB, "indexes": float(indexes) / MIB}
+
+
+def server_pid(engine: sa.Engine) -> int | None:
+    """The process of a database server on this machine; None for a file."""
+    if engine.dialect.name == "sqlite":
+        return None
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            data = Path(connection.exec_driver_sql("SHOW data_directory").scalar_one())
+            file = data / "postmaster.pid"
+        else:
+            file = Path(connection.exec_driver_sql("SELECT @@pid_file").scalar_one())
+    return int(file.read_text().split()[0])
 
 
 _POSTGRESQL = (
