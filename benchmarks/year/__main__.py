@@ -86,7 +86,7 @@ def main() -> int:
         options.scale,
         options.periods,
         (eighth, 2 * eighth, 4 * eighth),
-        kept_seconds=max(5.0, 600 * min(1.0, options.scale / 4)),
+        kept_seconds=min(60.0, max(20.0, 150 * options.scale)),
         seed=options.seed,
     )
     options.samples.write_text("")

@@ -167,12 +167,13 @@ class Fleet:
         self._traffic.clear()
         cpu = {name: spent - before[name] for name, spent in self._processes.cpu().items()}
         states = {"agent": self._directory / "daemon", "agents": self._directory / "agents"}
+        database = measures.database(self._engine)
         values = {
             **self._processes.values(),
             **measures.latencies(took),
             "server: CPU ms a request": 1000 * cpu["server"] / requests_sent,
-            **measures.index(server),
-            **measures.database(self._engine),
+            **measures.index(server, database["rows of resource_providers"]),
+            **database,
             **measures.files(states),
         }
         return Sample(now, season, time.monotonic() - began, requests_sent, cpu, values)

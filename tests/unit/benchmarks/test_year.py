@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from benchmarks.year.series import Bound, Series
+from benchmarks.year.series import Bound, Sample, Series, Year, append, read
+
+BOUNDS = ((re.compile("^rows of "), Bound(amount=9)), (re.compile(""), Bound()))
 
 
 def series(bound: Bound, *values: float) -> Series:
@@ -12,11 +17,43 @@ def series(bound: Bound, *values: float) -> Series:
     return Series("some", bound, points)
 
 
-def test_growth_is_what_the_later_part_of_a_year_would_add_to_a_whole_one() -> None:
-    steady = series(Bound(amount=1), 0, 20, 40, 60, 80, 100, 101, 102, 102, 101)
+def sample(time: float, season: int, **values: float) -> Sample:
+    return Sample(time, season, 1.0, 10, {"driver": 0.5, "server": time}, values)
+
+
+def test_growth_is_what_a_whole_year_would_add() -> None:
+    steady = series(Bound(amount=1), 100, 101, 101, 101, 100)
     assert steady.holds
     growing = series(Bound(amount=9), *range(10, 110, 10))
     assert growing.growth == pytest.approx(100)
     assert not growing.holds
     assert series(Bound(share=2), *range(10, 110, 10)).holds
     assert series(Bound(), *range(100, 0, -10)).holds
+
+
+def test_only_samples_of_processes_that_are_warm_count() -> None:
+    year = Year(BOUNDS)
+    for number in range(1, 17):
+        # grows in each season until the processes are warm
+        value = float(min(number % 8 or 8, 3))
+        year.samples.append(sample(number / 16, (number - 1) // 8, threads=value, seldom=1.0))
+    judged = {each.name: each for each in year.judged()}
+    assert [time for time, _ in judged["threads"].points] == [n / 16 for n in range(11, 17)]
+    assert year.broken() == []
+    # a year that was ended in its first season, before that
+    cold = Year(BOUNDS, year.samples[:4])
+    assert cold.broken() == ["threads"]
+
+
+def test_cpu_is_added_up_by_part() -> None:
+    year = Year(BOUNDS, [sample(0.25, 0), sample(0.5, 0)])
+    assert year.cpu() == {"driver": 1.0, "server": 0.75}
+
+
+def test_a_year_is_read_again_from_its_file(tmp_path: Path) -> None:
+    year = Year(BOUNDS, [sample(n / 4, 0, **{"rows of users": 10.0 * n}) for n in range(1, 5)])
+    for each in year.samples:
+        append(tmp_path / "year.jsonl", each)
+    again = read(tmp_path / "year.jsonl", BOUNDS)
+    assert again.samples == year.samples
+    assert again.broken() == ["rows of users"]
