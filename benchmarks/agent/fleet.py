@@ -3,7 +3,8 @@
 The agents are simulated in one process: each has its own report client, tracker, state directory
 and kept-alive connections, and the schedule a real one keeps. The server is a process of its own,
 with its database on PostgreSQL. Phases: all agents start at once on new hosts, restart at once,
-are left alone, lose placement, and get it back.
+are left alone, lose placement, and get it back. At the end their trees are asked for as often as
+those of 100,000 hosts would be.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.agent import pass_cost
+from benchmarks.agent import large_fleet, pass_cost
 from benchmarks.agent.quiet_phase import LATE, QuietPhase
 from benchmarks.agent.simulated_agents import PERIOD, Fleet, SimulatedAgent, Traffic
 from benchmarks.parts.postgresql import create_database, free_port, postgresql
@@ -45,14 +46,15 @@ class Lengths:
 
     steady: float
     outage: float
+    large: float
     children: int
 
 
 # A tree of 45 providers is written in 99 requests: as many agents' first start would take two cores
 # a quarter of an hour, and say what 13 requests each say.
-FULL = Lengths(600.0, 60.0, 4)
+FULL = Lengths(600.0, 60.0, 60.0, 4)
 # A quiet phase of a period and what a pass may be late: every agent must come in it.
-QUICK = Lengths(PERIOD + LATE, 20.0, 4)
+QUICK = Lengths(PERIOD + LATE, 20.0, 15.0, 4)
 
 
 @dataclass
@@ -160,6 +162,12 @@ def run(console: Console, directory: Path, lengths: Lengths, agents: int, seed: 
             observer.observe("back", server, _back(fleet))
             _judge_herd(observer.phases[-1], steady)
             fleet.stop()
+            roots = [host.uuid for host in hosts]
+            observer.observe(
+                f"at the rate of {large_fleet.HOSTS:,} hosts",
+                server,
+                _at_large_rate(server, roots, lengths.large),
+            )
     return observer.phases
 
 
@@ -195,7 +203,17 @@ def _steady(
             at_work,
             statistics.mean(late),
         )
-        return f"{quiet.note()}; {cost.note()}", quiet.holds and cost.holds
+        return f"{quiet.note()}; {cost.note()}", quiet.holds
+
+    return during
+
+
+def _at_large_rate(
+    server: Server, roots: Sequence[str], seconds: float
+) -> Callable[[], tuple[str, bool | None]]:
+    def during() -> tuple[str, bool | None]:
+        cost = large_fleet.measure(server, roots, seconds)
+        return cost.note(), cost.holds
 
     return during
 
@@ -221,7 +239,7 @@ def show(console: Console, seed: str, quick: bool, agents: int, steady: float | 
     """
     lengths = QUICK if quick else FULL
     if steady is not None:
-        lengths = Lengths(steady, lengths.outage, lengths.children)
+        lengths = replace(lengths, steady=steady)
     with tempfile.TemporaryDirectory(prefix="fleet-", dir="/tmp") as name:
         directory = Path(name)
         directory.chmod(0o755)
