@@ -5,9 +5,8 @@ that no other process interrupts, and requests of one client to a second server.
 part counts, as other work of the machine only ever adds to the CPU.
 
 A worker is not interrupted while its threads have real-time priority; that needs CAP_SYS_NICE.
-Nothing here is judged: where there are more agents than the server has connections, most passes
-come on a new one, and between two passes other work empties the caches. `large_fleet` measures what
-a server that is busy with 100,000 hosts needs.
+Nothing here is judged: between two passes the server has nothing to do, and other work empties the
+caches. `large_fleet` measures a server that is as busy as with 100,000 hosts.
 """
 
 from __future__ import annotations
