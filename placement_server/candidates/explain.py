@@ -95,14 +95,15 @@ class Explanation(Reporter):
 
     def lines(self) -> list[str]:
         """Return the explanation as sentences."""
-        lines = [f"{self.trees} trees of providers."]
+        lines = [f"{self.trees} tree(s) of providers."]
         for step in self.steps:
-            group = f"group {step.group!r}" if step.group != "root" else "roots"
+            named = {"": "", "root": " of the root"}
+            of_group = named.get(step.group, f" of group {step.group}")
             if step.providers is not None:
-                lines.append(f"{group}: {step.providers} providers left by {step.filter}.")
+                lines.append(f"{step.filter}{of_group}: leaves {step.providers} provider(s).")
             else:
-                lines.append(f"{group}: {step.trees_rejected} trees rejected by {step.filter}.")
-        lines.append(f"{self.trees_tried} trees passed all filters.")
+                lines.append(f"{step.filter}{of_group}: rejects {step.trees_rejected} tree(s).")
+        lines.append(f"{self.trees_tried} tree(s) passed all filters.")
         lines += [
             f"{count} of them have no combination ({reason}), for example {self.examples[reason]}."
             for reason, count in self.combinations_failed.most_common()

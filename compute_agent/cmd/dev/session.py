@@ -107,8 +107,7 @@ class DevRun:
             roots = [self._root(number) for number in range(1, self._options.hosts + 1)]
             trees = [self._tree(connection, root) for root in roots]
             self._show(Text.assemble("Placement API  ", (url, "bold")))
-            for number, tree in enumerate(trees):
-                self._print_tree(tree, is_short=number > 0)
+            self._print_trees(trees)
             self._show(Text.assemble("Pages to look at in a browser  ", (url + WEB_PATH, "bold")))
             self._check_interrupted()
             sample = sample_of(trees[0], most_of_a_cell=reported.name is not None)
@@ -232,7 +231,7 @@ class DevRun:
             finally:
                 released = [consumer for consumer in consumers if bus.placement.release(consumer)]
         self._show(Text(f"Released {released[0] if len(released) == 1 else 'all of them'}"))
-        self._print_tree(self._tree(connection, root), is_short=False)
+        self._print_tree(self._tree(connection, root), only_used=True)
 
     def _claim(self, bus: Bus, connection: Connection, sample: Sample, consumers: list[str]) -> str:
         """Make the claim for one more consumer, show it, and return the root of its host."""
@@ -269,9 +268,15 @@ class DevRun:
                 self._print(line)
         return bool(explained.hosts)
 
-    def _print_tree(self, tree: Sequence[ProviderLines], *, is_short: bool) -> None:
-        if is_short or self._options.machine:
-            self._console.print(short_tree(tree, bars=True))
+    def _print_trees(self, trees: Sequence[Sequence[ProviderLines]]) -> None:
+        """Print the tree of the first host, and name the others, which report the same machine."""
+        self._print_tree(trees[0])
+        if others := [tree[0].name for tree in trees[1:]]:
+            self._print(f"{' and '.join(others)} report the same machine")
+
+    def _print_tree(self, tree: Sequence[ProviderLines], *, only_used: bool = False) -> None:
+        if self._options.machine:
+            self._console.print(short_tree(tree, bars=True, only_used=only_used))
         else:
             self._console.print(provider_tree(tree))
 

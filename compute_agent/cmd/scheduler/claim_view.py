@@ -15,6 +15,7 @@ def claim_table(document: Mapping[str, Any]) -> Table:
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
     for heading in ("provider", "claimed", "for group"):
         table.add_column(heading, overflow="fold")
+    rows = []
     for uuid, entry in document["allocations"].items():
         amounts = " ".join(f"{name}={n}" for name, n in sorted(entry["resources"].items()))
         groups = sorted(
@@ -22,7 +23,9 @@ def claim_table(document: Mapping[str, Any]) -> Table:
             for suffix, uuids in document["mappings"].items()
             if uuid in uuids
         )
-        table.add_row(Text(entry["name"]), Text(amounts), Text(" ".join(groups)))
+        rows.append((" ".join(groups), entry["name"], amounts))
+    for of_groups, name, amounts in sorted(rows):
+        table.add_row(Text(name), Text(amounts), Text(of_groups))
     return table
 
 

@@ -23,6 +23,7 @@ from compute_agent.scheduler.explanation.constraints import constraints_of
 from compute_agent.scheduler.explanation.named_changes import named_changes
 from compute_agent.scheduler.explanation.room import (
     largest_that_fits,
+    most_for,
     most_on,
     plausible_amounts,
 )
@@ -247,8 +248,12 @@ class Attempt:
         if change.kind is not ChangeKind.AMOUNT:
             return Lack(self._text_of_lack(change), change.group)
         name, amount = change.name, change.before
-        most, total = most_on(host, name), host.free(name)
-        if change.group == UNSUFFIXED and total > most:
+        # of the providers that the rest of the request allows, where candidates name them
+        most = most_for(host, name, change.group or UNSUFFIXED) or most_on(host, name)
+        total = host.free(name)
+        if most >= amount:
+            free = f"{most} free, but not together with the rest of the request"
+        elif change.group == UNSUFFIXED and total > most:
             free = f"{total} free, at most {most} on one provider"
         else:
             free = f"{most} free"

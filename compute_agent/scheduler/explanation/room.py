@@ -34,6 +34,23 @@ def most_on(host: HostState, resource_class: str) -> int:
     )
 
 
+def most_for(host: HostState, resource_class: str, group: str) -> int:
+    """Return the largest free amount on a provider that serves a group in one of the candidates.
+
+    :returns: 0 where no candidate of the host takes this class for this group.
+    """
+    providers = {
+        uuid
+        for candidate in host.candidates
+        for uuid in candidate.mappings.get(group, ())
+        if candidate.amount(uuid, resource_class)
+    }
+    return max(
+        (host.providers[uuid].free(resource_class) for uuid in providers & host.providers.keys()),
+        default=0,
+    )
+
+
 def largest_that_fits(
     amounts: Sequence[int], fits: Callable[[int], Trial | None]
 ) -> tuple[int, Trial] | None:

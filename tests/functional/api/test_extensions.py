@@ -108,7 +108,7 @@ def test_an_explanation_tells_which_filter_left_nobody(api: Client) -> None:
     assert nobody in told["steps"]
     assert told["steps"][-1]["trees_rejected"] == 2
     assert told["trees_left"] == 0
-    assert "0 providers left by resources VGPU:1" in " ".join(told["sentences"])
+    assert "resources VGPU:1 of group _G: leaves 0 provider(s)" in " ".join(told["sentences"])
 
 
 def test_an_explanation_tells_why_combinations_fail_and_where(api: Client) -> None:

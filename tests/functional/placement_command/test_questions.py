@@ -96,6 +96,7 @@ def test_capacity_is_counted_in_all_in_each_zone_and_in_each_tree(zone: Zone) ->
         [zone.uuid, "6", "6"],
         [other.uuid, "1", "1"],
     ]
+    assert done(zone.capacity("VCPU=2")).lines[-1].split("  ")[-1].strip() == "VCPU (2 tree(s))"
     trees = done(zone.capacity("VCPU=2", "--trees", "-f", "value", "-c", "name", "-c", "at_least"))
     assert trees.lines == [f"{hosts[0]} 4", f"{hosts[1]} 2"]
     assert zone.capacity("VCPU=9").status == 1

@@ -81,6 +81,19 @@ def test_on_nested_hosts_the_whole_guest_is_what_is_lowered(hosts: Hosts, comman
     assert command("claim", *fitting).returncode == 0
 
 
+def test_what_is_free_is_counted_where_the_rest_of_the_request_fits(
+    hosts: Hosts, command: Command
+) -> None:
+    top = hosts.cloud.provider({}, "COMPUTE_NODE")
+    hosts.cloud.provider({"VCPU": 900}, "HW_NUMA_ROOT", parent=top)
+    cell = hosts.cloud.provider({"VCPU": 300}, "HW_NUMA_ROOT", parent=top)
+    hosts.cloud.provider({hosts.cloud.mark: 100}, parent=cell)
+    close = ("--group", f"GPU:{hosts.mark}", "--same-subtree", "CELL,GPU")
+    document = explained(command, "--group", "CELL:VCPU=600", *close)
+    [host] = document["causes"]["closest_hosts"]
+    assert [lack["text"] for lack in host["lacks"]] == ["VCPU: 600 asked, 300 free (group CELL)"]
+
+
 def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
     hosts: Hosts, command: Command
 ) -> None:

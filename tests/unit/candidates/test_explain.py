@@ -24,11 +24,11 @@ def told(query: str) -> Explanation:
 def test_the_filter_that_rejects_the_last_trees_is_named() -> None:
     explanation = told("resources=VCPU:4&required=CUSTOM_FAST")
     assert explanation.lines() == [
-        "3 trees of providers.",
-        "group '': 1 providers left by resources VCPU:4.",
-        "group '': 2 trees rejected by resources VCPU:4.",
-        "group '': 1 trees rejected by required CUSTOM_FAST.",
-        "0 trees passed all filters.",
+        "3 tree(s) of providers.",
+        "resources VCPU:4: leaves 1 provider(s).",
+        "resources VCPU:4: rejects 2 tree(s).",
+        "required CUSTOM_FAST: rejects 1 tree(s).",
+        "0 tree(s) passed all filters.",
     ]
 
 

@@ -90,9 +90,17 @@ def _capacity(namespace: argparse.Namespace) -> int:
         columns = ("root", "name", "at_least", "at_most")
         show_rows(namespace, columns, [[tree[name] for name in columns] for tree in trees], trees)
     else:
-        rows = [[zone, *(count[name] for name in _COUNTS)] for zone, count in counted.items()]
+        everywhere = "all" if namespace.format == "table" else None
+        rows = [[zone or everywhere, *_counts(namespace, count)] for zone, count in counted.items()]
         show_rows(namespace, ("in", *_COUNTS), rows, [{"in": z, **c} for z, c in counted.items()])
     return Exit.DONE if any(count["at_least"] for count in counted.values()) else Exit.NOTHING
+
+
+def _counts(namespace: argparse.Namespace, count: Mapping[str, Any]) -> list[Any]:
+    *amounts, limits = (count[name] for name in _COUNTS)
+    if namespace.format == "table":
+        limits = ", ".join(f"{name} ({trees} tree(s))" for name, trees in sorted(limits.items()))
+    return [*amounts, limits]
 
 
 def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
@@ -132,9 +140,7 @@ def _what_if(namespace: argparse.Namespace) -> int:
     changes = [_change(client, *change) for change in namespace.changes or ()]
     [now] = ask_what_if(client, [], question)
     [then] = ask_what_if(client, changes, question)
-    rows = [
-        (when, *(count[name] for name in _COUNTS)) for when, count in (("now", now), ("then", then))
-    ]
+    rows = [(when, *_counts(namespace, count)) for when, count in (("now", now), ("then", then))]
     show_rows(namespace, ("", *_COUNTS), rows, {"now": now, "then": then})
     return Exit.DONE
 
