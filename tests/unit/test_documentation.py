@@ -17,7 +17,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 OPTION = re.compile(r"\[([a-z_]+|DEFAULT)\](?!\()([a-z][a-z0-9_]*)\b")
 SECTION = re.compile(r"\[([\w-]+|(?:mdev|neutron_physnet)_<[a-z]+>)\]")
 ASSIGNMENT = re.compile(r"#?([a-z][a-z0-9_]*) ?= ?")
-TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(test_\w+))?")
+TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(?:[A-Z]\w+::)?(test_\w+))?")
 MODULE = re.compile(r"`([a-z_]+/[a-z_/]+)`")
 OTHER_SOFTWARE = {"local", "test", "Service", "Unit"}
 """Sections of files that are not ours."""
@@ -109,6 +109,14 @@ def test_each_sentence_of_the_threat_model_names_a_test():
     sentences = re.split(r"^- ", text, flags=re.MULTILINE)[1:]
     assert len(sentences) > 20
     assert [sentence for sentence in sentences if not TEST.search(sentence)] == []
+
+
+def test_each_defect_has_a_test():
+    text = (DOCS / "understand" / "defects.md").read_text()
+    rows = [row for row in re.findall(r"^\| (.+) \|$", text, re.MULTILINE) if "---" not in row]
+    defects = [row for row in rows if row != "what was wrong | test"]
+    assert len(defects) > 90
+    assert [row for row in defects if not any(name for _, name in TEST.findall(row))] == []
 
 
 def test_the_page_about_monitoring_has_every_alert():
