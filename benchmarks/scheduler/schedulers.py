@@ -137,7 +137,12 @@ class Schedulers:
             for process in self._processes.values():
                 process.terminate()
             for process in self._processes.values():
-                process.wait(_STOP_SECONDS)
+                try:
+                    process.wait(_STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    # its workers end when it is gone
+                    process.kill()
+                    process.wait()
 
     def measure(self, seconds: float) -> Round:
         """Claim for so long, several clients at once, each the next when it has an answer."""
@@ -216,14 +221,17 @@ class Schedulers:
                 target = oslo_messaging.Target(
                     topic=STATE_TOPIC, version=STATE_VERSION, server=name
                 )
-                client = oslo_messaging.get_rpc_client(bus, target, timeout=5)
+                client = oslo_messaging.get_rpc_client(bus, target)
                 give_up = time.monotonic() + _START_SECONDS
+                patience = 5.0
                 while True:
                     try:
                         # a call, whose answer shows that it was heard
-                        client.call({}, "compute_state", state=state)
+                        client.prepare(timeout=patience).call({}, "compute_state", state=state)
                         break
                     except oslo_messaging.MessagingTimeout:
+                        # on a machine with much else to do an answer may take longer
+                        patience = min(2 * patience, 60.0)
                         if process.poll() is None and time.monotonic() < give_up:
                             continue
                         log = (self.directory / name / "log").read_text()[-2000:]

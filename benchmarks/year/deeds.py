@@ -15,7 +15,7 @@ from benchmarks.parts.worlds import Loader, uuid_of
 
 CLIENTS: Final = 6
 SEARCH_EVERY: Final = 10
-MOVE_EVERY: Final = 50
+MOVE_EVERY: Final = 25
 NEW_PROJECT_EVERY: Final = 100
 HOSTS: Final = 50
 SHAPED: Final = 4

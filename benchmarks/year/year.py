@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from benchmarks.agent.simulated_agents import SimulatedAgent, Traffic
 from benchmarks.agent.soak import FAKE, Others, ask_for_pass, daemon
 from benchmarks.parts.postgresql import free_port
-from benchmarks.parts.servers import running, write_config
+from benchmarks.parts.servers import make_schema, running, write_config
 from benchmarks.parts.worlds import uuid_of
 from benchmarks.scheduler.schedulers import Schedulers
 from benchmarks.year import deeds, measures, tables
@@ -76,6 +76,7 @@ class Fleet:
         self._directory = directory
         self._plan = plan
         self._broker = broker
+        self._database = database
         self._engine = sa.create_engine(database, poolclass=sa.NullPool)
         self._told = told
         self._port = free_port()
@@ -98,7 +99,7 @@ class Fleet:
     def live(self) -> None:
         """Run the whole year."""
         logging.getLogger("compute_agent").setLevel(logging.CRITICAL)
-        self.manage("db", "sync")
+        make_schema(self._database)
         starts = (0, *self._plan.restarts)
         ends = (*self._plan.restarts, self._plan.periods)
         for season, (start, end) in enumerate(zip(starts, ends, strict=True)):

@@ -1,0 +1,1 @@
+"""A year of a fleet in small, as a test."""
