@@ -53,10 +53,10 @@ class Measured:
         decoded = orjson.loads(self.body)
         times = []
         for _ in range(20):
-            start = time.perf_counter()
+            start = time.process_time()
             orjson.dumps(decoded)
-            times.append(time.perf_counter() - start)
-        return 1000 * statistics.median(times)
+            times.append(time.process_time() - start)
+        return 1000 * min(times)
 
 
 Start = Callable[[], contextlib.AbstractContextManager[Server]]

@@ -1,5 +1,6 @@
 """Permutations of symmetric items: other placements of the same amounts, made without a search."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from placement_server.candidates.search.problem import Positions
@@ -12,33 +13,40 @@ def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Itera
 
     :param symmetric_items: sets of items that may be exchanged with each other.
     """
+    if not symmetric_items:
+        return iter(())
     return _permuted(symmetric_items, list(placement), 0, has_changed=False)
 
 
 def _permuted(
     symmetric_items: SymmetricItems, placed: list[int], at: int, *, has_changed: bool
 ) -> Iterator[Positions]:
-    if at == len(symmetric_items):
-        if has_changed:
-            yield tuple(placed)
-        return
     items = symmetric_items[at]
-    original = [placed[item] for item in items]
+    original = tuple([placed[item] for item in items])
+    is_last = at + 1 == len(symmetric_items)
     for arrangement in arrangements(original):
         for item, position in zip(items, arrangement, strict=True):
             placed[item] = position
-        yield from _permuted(
-            symmetric_items, placed, at + 1, has_changed=has_changed or arrangement != original
-        )
+        changed = has_changed or arrangement != original
+        if not is_last:
+            yield from _permuted(symmetric_items, placed, at + 1, has_changed=changed)
+        elif changed:
+            yield tuple(placed)
     for item, position in zip(items, original, strict=True):
         placed[item] = position
 
 
-def arrangements(positions: Sequence[int]) -> Iterator[list[int]]:
+def arrangements(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield the distinct orders of some positions, in lexical order."""
     current = sorted(positions)
+    if len(set(current)) == len(current):
+        return itertools.permutations(current)
+    return _distinct_arrangements(current)
+
+
+def _distinct_arrangements(current: list[int]) -> Iterator[tuple[int, ...]]:
     while True:
-        yield list(current)
+        yield tuple(current)
         pivot = len(current) - 2
         while pivot >= 0 and current[pivot] >= current[pivot + 1]:
             pivot -= 1

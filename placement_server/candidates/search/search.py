@@ -247,8 +247,10 @@ class Search:
 
     def _rounds(self, trees: list[tuple[TreeView, Series]], number: int) -> Iterator[Candidate]:
         every = list(dict.fromkeys(series for _tree, series in trees))
-        # Asking the few classes first spares a last round over the many trees.
-        while any(series.get(number) is not None for series in every):
+        # Asking the classes first, where they are few, spares a last round over the many trees.
+        while trees and (
+            len(every) == len(trees) or any(series.get(number) is not None for series in every)
+        ):
             remaining = []
             for pair in trees:
                 tree, series = pair
