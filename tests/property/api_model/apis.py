@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
-from placement_server.store.store import Store
+from tests.fixtures.memory_stores import memory_store
 from tests.functional.api.wsgi_client import Client
 
 
@@ -13,5 +13,5 @@ def new_api() -> Client:
     conf = new_config(config_files=[])
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("enforce_new_defaults", False, group="oslo_policy")
-    store = Store.open("sqlite://")
+    store = memory_store()
     return Client(build_app(conf, store), store)

@@ -5,8 +5,10 @@ The real WSGI application in process, on SQLite.
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,14 +26,16 @@ from tests.property.api_model.machine import Machine
 @pytest.fixture(scope="module")
 def api() -> Iterator[Client]:
     with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "placement.db"
         store = Store.open(
-            f"sqlite:///{Path(directory) / 'placement.db'}",
+            f"sqlite:///{path}",
             options=StoreOptions(sync_on_startup=True, sqlite_synchronous=False),
         )
         conf = new_config(config_files=[])
         conf.set_override("auth_strategy", "noauth2", group="api")
         conf.set_override("enforce_new_defaults", False, group="oslo_policy")
-        yield Client(build_app(conf, store), store)
+        with closing(sqlite3.connect(path, isolation_level=None)) as Machine.beside:
+            yield Client(build_app(conf, store), store)
         store.close()
 
 

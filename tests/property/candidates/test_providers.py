@@ -11,7 +11,7 @@ from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import providers
-from placement_server.store.store import Store
+from tests.fixtures.memory_stores import memory_store
 from tests.property.candidates.writes import AGGREGATES, ONE_WRITE, UUIDS, write
 
 TRAITS = ["MISC_SHARES_VIA_AGGREGATE", "HW_NUMA_ROOT"]
@@ -52,8 +52,7 @@ FILTERS = st.builds(
 def test_the_index_finds_the_providers_that_the_store_finds(
     writes: list[tuple[str, str, Any]], queries: list[ProviderFilters]
 ) -> None:
-    store = Store.open("sqlite://")
-    store.synchronise_standard_names()
+    store = memory_store()
     feed = Feed(store)
     feed.index()
     for kind, target, value in [*FIRST, *writes]:

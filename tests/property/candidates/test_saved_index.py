@@ -13,6 +13,7 @@ from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
+from tests.fixtures.memory_stores import memory_store
 from tests.property.candidates.writes import ONE_WRITE, UUIDS, Write, write
 
 BEGINNING: list[Write] = [
@@ -42,8 +43,7 @@ def do(store: Store, writes: list[Write]) -> None:
 def test_a_saved_index_and_the_feed_give_what_the_database_gives(
     before: list[Write], after: list[list[Write]]
 ) -> None:
-    store = Store.open("sqlite://")
-    store.synchronise_standard_names()
+    store = memory_store()
     do(store, BEGINNING)
     follower = Feed(store)
     follower.index()

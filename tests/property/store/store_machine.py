@@ -15,6 +15,7 @@ from placement_server.store.providers import inventories, providers
 from placement_server.store.records import ANY, InventoryRecord
 from placement_server.store.records import ConsumerWrite as Write
 from placement_server.store.store import Store
+from tests.fixtures.memory_stores import memory_store
 from tests.property.store.store_model import (
     CLASSES,
     CONSUMERS,
@@ -52,9 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def open_store(self) -> Store:
         """A store with nothing but the standard names."""
-        store = Store.open("sqlite://")
-        store.synchronise_standard_names()
-        return store
+        return memory_store()
 
     def teardown(self) -> None:
         self.store.close()

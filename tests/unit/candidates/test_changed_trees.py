@@ -29,7 +29,9 @@ MOST_TIMES = 5.0
 CONSTANT = 300_000
 
 
+@pytest.fixture(scope="module")
 def fleet() -> Index:
+    """Hosts that no test changes: changes are made to copies."""
     stock = {"VCPU": 64, "MEMORY_MB": 4096, "DISK_GB": 100}
     world = [Provider(host, inventory=stock, traits=("CUSTOM_A",)) for host in HOSTS]
     return writer_of([*world, Provider("gpus", inventory={"VGPU": 8})]).index
@@ -51,8 +53,8 @@ CHANGES: dict[str, list[Change]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_a_copy_holds_is_counted(name: str) -> None:
-    index, account = fleet(), Account()
+def test_what_a_copy_holds_is_counted(fleet: Index, name: str) -> None:
+    index, account = fleet, Account()
     gc.collect()
     tracemalloc.start()
     try:
@@ -68,14 +70,14 @@ def test_what_a_copy_holds_is_counted(name: str) -> None:
     assert held - CONSTANT <= account.held <= MOST_TIMES * held + CONSTANT
 
 
-def test_without_changes_there_is_no_copy() -> None:
-    index, account = fleet(), Account()
+def test_without_changes_there_is_no_copy(fleet: Index) -> None:
+    index, account = fleet, Account()
     assert supposed(index, [], account) is index
     assert account.held == 0
 
 
-def test_a_changed_host_has_new_slots_and_what_it_lacks_is_shared() -> None:
-    index = fleet()
+def test_a_changed_host_has_new_slots_and_what_it_lacks_is_shared(fleet: Index) -> None:
+    index = fleet
     copy = supposed(index, CHANGES["one host"], Account())
     slots = {host: (index.slot_of(host), copy.slot_of(host)) for host in HOSTS}
     assert {host for host, (old, new) in slots.items() if old != new} == {HOSTS[7]}

@@ -24,7 +24,7 @@ from placement_server.store.changes.lineage import Mark
 from placement_server.store.changes.snapshot import NameRows
 from placement_server.store.providers import inventories, providers
 from placement_server.store.records import InventoryRecord
-from placement_server.store.store import Store
+from tests.fixtures.memory_stores import memory_store
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, writer_of
 
 WORLD = [
@@ -273,8 +273,7 @@ class Site:
     """A database with one host, and a directory for its index."""
 
     def __init__(self, directory: Path) -> None:
-        self.store = Store.open("sqlite://")
-        self.store.synchronise_standard_names()
+        self.store = memory_store()
         self.host = "00000000-0000-4000-8000-000000000001"
         self.store.write(providers.create, uuid=self.host, name="host", parent_uuid=None)
         self.directory = directory

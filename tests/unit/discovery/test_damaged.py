@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,17 @@ damages = st.dictionaries(
 )
 
 
+@cache
+def real(path: str) -> str:
+    return os.path.realpath(path)
+
+
 def discovery_of(damage: dict[str, int | bytes]) -> Discovery:
     """The machine of two cells with some files unreadable (errno) or holding something else."""
-    at_fault = {os.path.realpath(TWO_CELLS / name): what for name, what in damage.items()}
+    at_fault = {real(str(TWO_CELLS / name)): what for name, what in damage.items()}
 
     def read(path: str, limit: int) -> bytes:
-        what = at_fault.get(os.path.realpath(path))
+        what = at_fault.get(real(path))
         if isinstance(what, int):
             raise OSError(what, os.strerror(what), path)
         return read_file(path, limit) if what is None else what[:limit]
