@@ -37,22 +37,44 @@ KINDS = ("nvidia-1", "nvidia-2", "nvidia-3")
 MODES = ("MIG", "mixed sizes", "one size", "not reported")
 NOTHING = MachineSize(cells=1, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=0)
 
+# Strategies that are made while drawing are looked through again for each example.
+NAMES = st.lists(st.sampled_from(KINDS), unique=True, min_size=1)
+NAME = st.sampled_from(KINDS)
+MODE = st.sampled_from(MODES)
+SIZE = st.sampled_from([4, 8, 16])
+STARTS = {
+    size: st.sets(st.sampled_from(range(0, 48 - size + 1, 4)), max_size=4) for size in (4, 8, 16)
+}
+KNOWN_SIZE = {size: st.sampled_from([None, size * 1024]) for size in (4, 8, 16)}
+MOST = st.sampled_from([None, 5, 3, 2, 1, 0])
+MOST_PER_GUEST = st.sampled_from([None, 0, 1, 2])
+PROFILE = st.sampled_from([9, 19])
+MOST_PROFILE = st.sampled_from([None, 1, 2])
+FUNCTIONS = st.sampled_from([0, 1, 3, 4, 5, 5])
+MADE = st.sampled_from([*[None] * 9, *KINDS])
+OFFERED = st.sampled_from([3, 3, 3, 1, 0])
+UP_TO_TWO, UP_TO_FOUR = st.integers(0, 2), st.integers(0, 4)
+PARTS = st.none() | st.lists(PROFILE, min_size=1, max_size=3).map(
+    lambda profiles: tuple(GpuInstance(i, 1, profile, i) for i, profile in enumerate(profiles))
+)
+CHOSEN_MOST = st.sampled_from([None, None, 1, 2])
+
 
 @st.composite
 def vgpu_types(draw: st.DrawFn, *, mig: bool) -> tuple[VgpuType, ...]:
     kinds = []
-    for name in draw(st.lists(st.sampled_from(KINDS), unique=True, min_size=1)):
-        size = draw(st.sampled_from([4, 8, 16]))
-        starts = draw(st.sets(st.sampled_from(range(0, 48 - size + 1, 4)), max_size=4))
+    for name in draw(NAMES):
+        size = draw(SIZE)
+        starts = draw(STARTS[size])
         kinds.append(
             VgpuType(
                 name,
                 name,
-                draw(st.sampled_from([None, size * 1024])),
-                draw(st.sampled_from([None, 5, 3, 2, 1, 0])),
-                draw(st.sampled_from([None, 0, 1, 2])),
-                draw(st.sampled_from([9, 19])) if mig else None,
-                draw(st.sampled_from([None, 1, 2])) if mig else None,
+                draw(KNOWN_SIZE[size]),
+                draw(MOST),
+                draw(MOST_PER_GUEST),
+                draw(PROFILE) if mig else None,
+                draw(MOST_PROFILE) if mig else None,
                 () if mig else tuple(sorted(starts)),
                 size,
             )
@@ -60,46 +82,42 @@ def vgpu_types(draw: st.DrawFn, *, mig: bool) -> tuple[VgpuType, ...]:
     return tuple(kinds)
 
 
+VGPU_TYPES = {mig: vgpu_types(mig=mig) for mig in (False, True)}
+
+
 @st.composite
 def gpus(draw: st.DrawFn, mode: str | None = None) -> PhysicalGpu:
-    mode = mode or draw(st.sampled_from(MODES))
+    mode = mode or draw(MODE)
     mig = mode == "MIG"
-    functions = draw(st.sampled_from([0, 1, 3, 4, 5, 5]))
+    functions = draw(FUNCTIONS)
     offers = [MdevType(name, 1) for name in KINDS]
     vfs = []
     for index in range(functions):
-        made = draw(st.sampled_from([*[None] * 9, *KINDS]))
+        made = draw(MADE)
         vfs.append(
             GpuVf(
                 pci_address(f"0000:84:01.{index}"),
                 index,
                 CellId(0),
-                () if made else tuple(offers[: draw(st.sampled_from([3, 3, 3, 1, 0]))]),
+                () if made else tuple(offers[: draw(OFFERED)]),
                 (Mdev(made, None),) if made else (),
             )
         )
     whole: dict[str, Any] = {}
     if not functions:
-        name = draw(st.sampled_from(KINDS))
+        name = draw(NAME)
         whole = {
-            "mdev_types": (MdevType(name, draw(st.integers(0, 4))),),
-            "mdevs": tuple(Mdev(name, f"u{i}") for i in range(draw(st.integers(0, 2)))),
+            "mdev_types": (MdevType(name, draw(UP_TO_FOUR)),),
+            "mdevs": tuple(Mdev(name, f"u{i}") for i in range(draw(UP_TO_TWO))),
         }
-    parts = draw(
-        st.none()
-        | st.lists(st.sampled_from([9, 19]), min_size=1, max_size=3).map(
-            lambda profiles: tuple(
-                GpuInstance(i, 1, profile, i) for i, profile in enumerate(profiles)
-            )
-        )
-    )
+    parts = draw(PARTS)
     return PhysicalGpu(
         ADDRESS,
         "10de",
         "2235",
         CellId(0),
         vfs=tuple(vfs),
-        vgpu_types=draw(vgpu_types(mig=mig)),
+        vgpu_types=draw(VGPU_TYPES[mig]),
         vgpu_sizes_mixed={"mixed sizes": True, "one size": False}.get(mode),
         gpu_instances=parts if mig else None,
         mig_enabled=mig,
@@ -111,13 +129,13 @@ def gpus(draw: st.DrawFn, mode: str | None = None) -> PhysicalGpu:
 def types(draw: st.DrawFn, gpu: PhysicalGpu) -> tuple[MdevTypeOptions, ...]:
     """Each function for one type, each type a class of its own."""
     addresses = [vf.address for vf in gpu.vfs] or [gpu.address]
-    owner = {address: draw(st.sampled_from(KINDS)) for address in addresses}
+    owner = {address: draw(NAME) for address in addresses}
     return tuple(
         MdevTypeOptions(
             name,
             tuple(a for a in addresses if owner[a] == name),
             f"CUSTOM_{name[-1]}",
-            draw(st.sampled_from([None, None, 1, 2])),
+            draw(CHOSEN_MOST),
         )
         for name in KINDS
         if name in owner.values()
@@ -208,7 +226,7 @@ def test_no_more_vgpus_are_counted_than_the_gpu_bears_and_no_fewer_than_exist(
 @given(st.data())
 def test_of_one_type_alone_as_many_are_counted_as_fit(data: st.DataObject) -> None:
     gpu = data.draw(gpus())
-    name = data.draw(st.sampled_from(KINDS))
+    name = data.draw(NAME)
     assume(not gpu.vgpu_sizes_mixed)
     assume(gpu.gpu_instances is None)
     assume(set(existing(gpu)) <= {name})
@@ -276,9 +294,7 @@ def test_slices_are_as_many_as_their_units_and_no_other(profiles: list[str]) -> 
 
 @st.composite
 def ports(draw: st.DrawFn) -> HostTopology:
-    size = replace(
-        NOTHING, nics=draw(st.integers(0, 2)), pfs_per_nic=2, vfs_per_pf=draw(st.integers(0, 4))
-    )
+    size = replace(NOTHING, nics=draw(UP_TO_TWO), pfs_per_nic=2, vfs_per_pf=draw(UP_TO_FOUR))
     facts = fake_topology("host1", size)
     nics = tuple(
         replace(

@@ -24,6 +24,8 @@ inventories = st.dictionaries(st.sampled_from(CLASSES), records)
 subsets = st.frozensets(st.sampled_from(TRAITS))
 aggregate_sets = st.frozensets(st.sampled_from(AGGREGATES))
 
+EDIT = st.sampled_from(["add", "remove", "move", "swap", "fill", "mark"])
+
 
 def full(record: dict) -> dict:
     ratio = record.get("allocation_ratio", 1.0)
@@ -51,14 +53,19 @@ def content(tree: ProviderTree) -> dict:
     }
 
 
+def _one_of(draw: st.DrawFn, uuids: list[str]) -> str:
+    # a strategy of integers is made once for each pair of bounds, others each time
+    return uuids[draw(st.integers(0, len(uuids) - 1))]
+
+
 @st.composite
 def edited(draw: st.DrawFn, tree: ProviderTree, edits: int) -> ProviderTree:
     """A copy of ``tree`` after some random legal edits, names being swapped about among them."""
     tree = tree.snapshot()
     for number in range(draw(st.integers(0, edits))):
         uuids = tree.get_provider_uuids()
-        one = draw(st.sampled_from(uuids))
-        match draw(st.sampled_from(["add", "remove", "move", "swap", "fill", "mark"])):
+        one = _one_of(draw, uuids)
+        match draw(EDIT):
             case "add":
                 key = f"{draw(st.integers(0, 7))}"
                 uuid = child_uuid(ROOT, key)
@@ -69,9 +76,9 @@ def edited(draw: st.DrawFn, tree: ProviderTree, edits: int) -> ProviderTree:
                 tree.remove(one)
             case "move" if one != ROOT:
                 targets = [u for u in uuids if u not in tree.get_provider_uuids(one)]
-                tree.move(one, draw(st.sampled_from(targets)))
+                tree.move(one, _one_of(draw, targets))
             case "swap":
-                other = draw(st.sampled_from(uuids))
+                other = _one_of(draw, uuids)
                 names = tree.data(one).name, tree.data(other).name
                 if one != other:
                     tree.rename(other, "nobody")
