@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from pathlib import Path
 from typing import Any
+
+from tests.data.kernel_formats import config_space, cpu_map, numbers, uevent
 
 X86_FLAGS = (
     "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat clflush mmx fxsr sse sse2 ht"
@@ -148,8 +149,8 @@ class MachineBuilder:
     def node(self, number: int, *, cpus: str, memory_kib: int, distance: str | None = None) -> None:
         here = f"devices/system/node/node{number}"
         self.sys(f"{here}/cpulist", cpus)
-        self.sys(f"{here}/cpumap", _cpu_map(cpus))
-        for cpu in _numbers(cpus):
+        self.sys(f"{here}/cpumap", cpu_map(cpus))
+        for cpu in numbers(cpus):
             self.link(f"{here}/cpu{cpu}", f"devices/system/cpu/cpu{cpu}")
         free = memory_kib // 2
         self.sys(
@@ -197,8 +198,8 @@ class MachineBuilder:
         self.sys(f"{here}/local_cpulist", local_cpulist)
         if numa_node is not None:
             self.sys(f"{here}/numa_node", numa_node)
-        self.sys(f"{here}/config", _config_space(vendor, product, class_code))
-        self.sys(f"{here}/uevent", _uevent(address, vendor, product, class_code, driver))
+        self.sys(f"{here}/config", config_space(vendor, product, class_code))
+        self.sys(f"{here}/uevent", uevent(address, vendor, product, class_code, driver))
         self.link(f"{here}/subsystem", "bus/pci")
         if driver is not None:
             self.link(f"{here}/driver", f"bus/pci/drivers/{driver}")
@@ -381,38 +382,3 @@ class MachineBuilder:
         if iommu_group is not None:
             self.link(f"{here}/iommu_group", f"kernel/iommu_groups/{iommu_group}")
             self.link(f"kernel/iommu_groups/{iommu_group}/devices/{uuid}", here)
-
-
-def _numbers(text: str) -> list[int]:
-    """Return the numbers of a list as the kernel writes it: 0-3,8."""
-    ranges = [part.split("-") for part in text.split(",") if part]
-    return [number for part in ranges for number in range(int(part[0]), int(part[-1]) + 1)]
-
-
-def _cpu_map(cpus: str) -> str:
-    """Return the mask of a list: words of 32 CPUs, the highest first."""
-    mask = sum(1 << cpu for cpu in _numbers(cpus))
-    words = max(1, (mask.bit_length() + 31) // 32)
-    return ",".join(f"{mask >> (32 * word) & 0xFFFFFFFF:08x}" for word in reversed(range(words)))
-
-
-def _config_space(vendor: str, product: str, class_code: str) -> bytes:
-    """The standard header; libvirt passes over a device without one."""
-    header = bytearray(64)
-    struct.pack_into("<HH", header, 0, int(vendor, 16), int(product, 16))
-    header[8] = 0x02
-    header[9:12] = int(class_code, 16).to_bytes(3, "little")
-    header[14] = 1 if class_code.startswith("0604") else 0
-    struct.pack_into("<HH", header, 44, int(vendor, 16), 1)
-    return bytes(header)
-
-
-def _uevent(address: str, vendor: str, product: str, class_code: str, driver: str | None) -> str:
-    lines = [] if driver is None else [f"DRIVER={driver}"]
-    lines += [
-        f"PCI_CLASS={int(class_code, 16):X}",
-        f"PCI_ID={vendor.upper()}:{product.upper()}",
-        f"PCI_SUBSYS_ID={vendor.upper()}:0001",
-        f"PCI_SLOT_NAME={address}",
-    ]
-    return "\n".join(lines)

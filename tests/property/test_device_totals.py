@@ -57,6 +57,7 @@ UP_TO_TWO, UP_TO_FOUR = st.integers(0, 2), st.integers(0, 4)
 PARTS = st.none() | st.lists(PROFILE, min_size=1, max_size=3).map(
     lambda profiles: tuple(GpuInstance(i, 1, profile, i) for i, profile in enumerate(profiles))
 )
+SPEED = st.sampled_from([None, 0, 10, 25000, 400000])
 CHOSEN_MOST = st.sampled_from([None, None, 1, 2])
 
 
@@ -299,7 +300,7 @@ def ports(draw: st.DrawFn) -> HostTopology:
     nics = tuple(
         replace(
             port,
-            speed_mbps=draw(st.sampled_from([None, 0, 10, 25000, 400000])),
+            speed_mbps=draw(SPEED),
             vfs=tuple(replace(vf, in_use_by_host=draw(st.booleans())) for vf in port.vfs),
         )
         for port in facts.nics

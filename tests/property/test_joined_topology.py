@@ -15,6 +15,10 @@ from tests.unit.discovery.libvirt.readings import cell, gpu, interface, mdev, pf
 
 BUSES = range(3)
 VFS = range(1, 4)
+NODE = st.sampled_from([None, 0, 1])
+CLASS_CODE = st.sampled_from(["020000", "030200", "010802"])
+NUMBERS = st.sets(st.sampled_from(VFS))
+CELLS = st.sampled_from([(), (0,), (0, 1)])
 
 
 @st.composite
@@ -24,19 +28,22 @@ def families(draw: st.DrawFn, bus: int) -> list[PciNodeDevice]:
     if draw(st.booleans()):
         return []
     if draw(st.booleans()):
-        return [gpu(address, draw(st.integers(0, 2)), node=draw(st.sampled_from([None, 0, 1])))]
-    class_code = draw(st.sampled_from(["020000", "030200", "010802"]))
-    numbers = draw(st.sets(st.sampled_from(VFS)))
+        return [gpu(address, draw(st.integers(0, 2)), node=draw(NODE))]
+    class_code = draw(CLASS_CODE)
+    numbers = draw(NUMBERS)
     whole, *vfs = pf(address, *(f"0000:{bus:02x}:00.{n}" for n in numbers), class_code=class_code)
     kept = [vf for vf in vfs if draw(st.integers(0, 3))]
     return kept if not draw(st.integers(0, 5)) else [whole, *kept]
 
 
+FAMILIES = [families(bus) for bus in BUSES]
+
+
 @st.composite
 def readings(draw: st.DrawFn) -> HypervisorReading:
     """Draw a look at a host of up to two cells, three cards and their interfaces and vGPUs."""
-    functions = [device for bus in BUSES for device in draw(families(bus))]
-    numbers = draw(st.sampled_from([(), (0,), (0, 1)]))
+    functions = [device for bus in BUSES for device in draw(FAMILIES[bus])]
+    numbers = draw(CELLS)
     cells = [cell(n, 2 * n, 2 * n + 1, memory_kib=draw(st.integers(0, 9))) for n in numbers]
     addresses = [device.address for device in functions]
     some = st.sets(st.sampled_from(addresses)) if addresses else st.just(set())

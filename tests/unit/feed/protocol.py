@@ -28,7 +28,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from placement_server.store.changes.cursor import Position
 
@@ -46,6 +46,8 @@ _PRESENT: Final = (COMMITTED, VOID)
 
 IDLE: Final = 0
 ENDED: Final = -1
+
+_Alike = TypeVar("_Alike")
 
 
 class Process(NamedTuple):
@@ -91,10 +93,13 @@ class State(NamedTuple):
 
     def canonical(self) -> State:
         """Return the state in which those that are alike stand in one order."""
-        return self._replace(
-            writers=tuple(sorted(self.writers)),
-            processes=tuple(sorted(self.processes, key=hash)),
-            clients=tuple(sorted(self.clients, key=hash)),
+        return State(
+            self.ids,
+            tuple(sorted(self.writers)),
+            _ordered(self.processes),
+            _ordered(self.clients),
+            self.prunings,
+            self.restarts,
         )
 
     def present(self, start: int) -> list[int]:
@@ -103,6 +108,12 @@ class State(NamedTuple):
 
     def becoming(self, number: int, what: str) -> State:
         return self._replace(ids=(*self.ids[: number - 1], what, *self.ids[number:]))
+
+
+@cache
+def _ordered(alike: tuple[_Alike, ...]) -> tuple[_Alike, ...]:
+    # the same objects for the same members, which are quick to compare
+    return tuple(sorted(alike, key=hash))
 
 
 @dataclass(frozen=True)
@@ -236,15 +247,25 @@ def _read(present: tuple[int, ...], known: Position | None) -> Position:
 def violation(state: State) -> str | None:
     """Return what must never be and is, None where all is well."""
     for client in state.clients:
-        if client.start is None:
-            continue
-        if list(client.seen) != sorted(set(client.seen)):
-            return f"a client was shown {client.seen}"
-        for number, what in enumerate(state.ids[: client.last], 1):
-            if what in _OPEN and number <= client.last:
-                return f"id {number} may still commit, and a client is at {client.last}"
-            if what in (COMMITTED, PRUNED) and client.start < number and number not in client.seen:
-                return f"a client at {client.last} has not seen {number}"
+        wrong = _violation(state.ids, client.start, client.last, client.seen)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+@cache
+def _violation(
+    ids: tuple[str, ...], start: int | None, last: int, seen: tuple[int, ...]
+) -> str | None:
+    if start is None:
+        return None
+    if list(seen) != sorted(set(seen)):
+        return f"a client was shown {seen}"
+    for number, what in enumerate(ids[:last], 1):
+        if what in _OPEN:
+            return f"id {number} may still commit, and a client is at {last}"
+        if what in (COMMITTED, PRUNED) and start < number and number not in seen:
+            return f"a client at {last} has not seen {number}"
     return None
 
 
@@ -264,6 +285,8 @@ class Explored:
 
 def explore(protocol: Protocol, first: State, most: int = 5_000_000) -> Explored:
     """Visit every state that can be reached, the nearest first; stop at a violation."""
+    for known in (_ordered, _violation):
+        known.cache_clear()
     start = first.canonical()
     came_from: dict[State, tuple[State, str] | None] = {start: None}
     waiting = [start]

@@ -3,7 +3,8 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -102,11 +103,25 @@ def _objects(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_what_is_accepted_quickly_fits_for_the_library(name: str, data: st.DataObject) -> None:
-    schema = ALL[name]
-    instance = data.draw(instances(schema))
-    if QUICK.of(schema)(instance):
-        # with a keyword that predicates do not know, the library alone is asked
-        SchemaByVersion({0: {**schema, "$comment": ""}}).check(instance, (1, 0))
+    instance = data.draw(instances_of(name))
+    if quick(name)(instance):
+        library(name).check(instance, (1, 0))
+
+
+@cache
+def instances_of(name: str) -> st.SearchStrategy[Any]:
+    return instances(ALL[name])
+
+
+@cache
+def quick(name: str) -> Callable[[Any], bool]:
+    return QUICK.of(ALL[name])
+
+
+@cache
+def library(name: str) -> SchemaByVersion:
+    """With a keyword that predicates do not know, the library alone is asked."""
+    return SchemaByVersion({0: {**ALL[name], "$comment": ""}})
 
 
 CLAIM = {
