@@ -39,6 +39,8 @@ class Child:
     ) -> None:
         self.name = name
         self.log = log
+        # an agent that is asked twice abandons its pass
+        self._asked_to_end = False
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
@@ -97,10 +99,16 @@ class Child:
         last = (errors or texts or [""])[-1]
         return _LOG_PREFIX.sub("", last).removeprefix(f"{self.name}: ")
 
+    def terminate(self) -> None:
+        """Ask it to end, without waiting."""
+        if not self._asked_to_end and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        self._asked_to_end = True
+
     def stop(self, seconds: float = 10.0) -> None:
         """End it with SIGTERM, and with SIGKILL after `seconds`."""
+        self.terminate()
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -31,6 +31,7 @@ from compute_agent.cmd.scheduler.claim_view import print_claim
 from compute_agent.cmd.scheduler.explanation_view import explanation_lines
 from compute_agent.cmd.trees.full_view import provider_tree
 from compute_agent.cmd.trees.view import short_tree
+from compute_agent.daemon import garbage_collection
 from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -302,6 +303,8 @@ class DevRun:
             f"Up, with state in {self._state.path}. The agent looks again every "
             f"{self._options.interval} s. Ctrl-C ends it."
         )
+        # otherwise Python walks all of it once more when this process ends, which delays a stop
+        garbage_collection.keep_what_is_loaded()
         while not self._stop.wait(_WATCH_SECONDS):
             for child in self._children:
                 child.check()
@@ -312,6 +315,9 @@ class DevRun:
             raise DevInterrupted("interrupted while starting")
 
     def _stop_children(self) -> None:
+        # all agents at the same time; placement-server, which was started first, ends after them
+        for agent in self._children[1:]:
+            agent.terminate()
         while self._children:
             self._children.pop().stop()
 
