@@ -51,7 +51,7 @@ list(application(environ, lambda status, headers, error=None: None))
 _AGENT: Final = """
 import compute_agent.cmd.agent.main
 from compute_agent.daemon import garbage_collection
-with garbage_collection.paused():
+with garbage_collection.pause():
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """
 # The first rule of a policy makes oslo.policy look through the entry points of all packages.

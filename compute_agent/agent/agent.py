@@ -103,9 +103,9 @@ class Agent:
         )
         self._auditor = parts.auditor(self._claims)
         if remedies is not None:
-            healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.healed)
-            self._auditor.on_drift = healing.found
-            self._nodes.departures.on_holders = lambda node, root, holders: healing.found(
+            healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.record_healed)
+            self._auditor.on_drift = healing.take_over
+            self._nodes.departures.on_holders = lambda node, root, holders: healing.take_over(
                 node, root, Drift(orphans=holders)
             )
         parts.board.on_answer = self._manager.watchdog
@@ -132,7 +132,7 @@ class Agent:
             signal.SIGHUP: self.request_reload,
             signal.SIGUSR2: self.commands.dump_state,
         }
-        with signals.handled(handlers):
+        with signals.handle(handlers):
             surfaces = self._surfaces()
             try:
                 self._open_bus()
@@ -194,7 +194,7 @@ class Agent:
             if result.exit_code is not None:
                 self._fatal(result)
                 return
-            self._schedule.finished(node, time.monotonic() + result.next_in)
+            self._schedule.finish(node, time.monotonic() + result.next_in)
             if self._stop.is_set():
                 return
         LOG.info("The start is complete: %s.", self._parts.board.start_summary())
@@ -335,7 +335,7 @@ class Agent:
             self._reload_now()
         # A node that is never ready must not keep the others from being asked; orders for it are
         # refused until its first pass has completed.
-        if self._rpc is not None and self.tracker.started():
+        if self._rpc is not None and self.tracker.started_nodes():
             self._rpc.start()
 
     def _tell_ready(self) -> None:

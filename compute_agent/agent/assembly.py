@@ -95,7 +95,7 @@ class AgentParts:
             self.options(),
             is_enabled=is_enabled,
             wait=wait,
-            on_registered=self.setup.registered,
+            on_registered=self.setup.record_first_pass,
             check_assigned=check_assigned,
             on_outcome=on_outcome,
             workers=self.conf.compute.update_resources_max_workers,
@@ -216,10 +216,10 @@ def build(
         on_request=lambda method, _path, status: board.count_request(method, status),
     )
 
-    def held(uuid: str) -> Mapping[str, int]:
+    def usage_of_provider(uuid: str) -> Mapping[str, int]:
         return usage_of(report, uuid)
 
-    driver.usage_source = held
+    driver.usage_source = usage_of_provider
     driver.holder_source = lambda uuid: holders_of(report, uuid)
     ledger = Ledger(state_path, read_only=read_only)
     if not read_only:
@@ -229,7 +229,7 @@ def build(
             if claim.instance == instance
             for unit in claim.units
         ]
-    merger = ProviderConfigMerger(provider_config_location(conf), ledger, held)
+    merger = ProviderConfigMerger(provider_config_location(conf), ledger, usage_of_provider)
     merger.load()
     setup = NodeSetup(
         driver,
@@ -255,7 +255,7 @@ def build(
         merger,
         device_faults.DeviceFaults(ledger, boot),
         read_only=read_only,
-        on_facts=shared_disk.measured if shared_disk else lambda _node, _facts: None,
+        on_facts=shared_disk.record_size if shared_disk else lambda _node, _facts: None,
         stage=board.stage,
         identity_file=setup.identity_file,
     )

@@ -116,15 +116,15 @@ class Availability:
         """Enable or disable, over restarts."""
         if enabled:
             self._failed = FailedBuilds()
-        self._become(ServiceState(enabled, "" if enabled else reason))
+        self._change_state(ServiceState(enabled, "" if enabled else reason))
 
     def hypervisor_is_away(self, why: str) -> None:
         """Disable the host, if it is enabled, until the hypervisor is back."""
-        self._become(after_cause(self.state(), f"{HYPERVISOR}: {why}"))
+        self._change_state(after_cause(self.state(), f"{HYPERVISOR}: {why}"))
 
     def hypervisor_is_back(self) -> None:
         """Enable the host, if it was disabled because the hypervisor was away."""
-        self._become(after_cure(self.state(), HYPERVISOR))
+        self._change_state(after_cure(self.state(), HYPERVISOR))
 
     def build_failed(self, instance: str, image: str, why: str) -> None:
         """Disable the host, if it is enabled, when too many builds failed in a row."""
@@ -133,7 +133,7 @@ class Availability:
         LOG.warning("The build of instance %s failed: %s", instance, why)
         if self._failed.speak_against_the_host(self._threshold()):
             count = len(self._failed.images)
-            self._become(
+            self._change_state(
                 after_cause(self.state(), f"{BUILDS}: {count} in a row, the last with: {why}")
             )
 
@@ -151,14 +151,14 @@ class Availability:
     def build_succeeded(self) -> None:
         """Forget the builds that failed, and enable the host if they had disabled it."""
         self._failed = FailedBuilds()
-        self._become(after_cure(self.state(), BUILDS))
+        self._change_state(after_cure(self.state(), BUILDS))
 
     def show(self) -> None:
         """Put the state into the status document."""
         state = self.state()
         self._board.set_availability(enabled=state.enabled, reason=state.reason)
 
-    def _become(self, state: ServiceState) -> None:
+    def _change_state(self, state: ServiceState) -> None:
         if state == self.state():
             return
         self._ledger.set_service_state(state)

@@ -95,10 +95,10 @@ class ChangeFollower:
             self._after = None
             return 0.0
         except errors.ChangesNotOffered as error:
-            return self._not_offered(error)
+            return self._pause_without_feed(error)
         except errors.PlacementError as error:
-            return self._failed(error)
-        self._recovered()
+            return self._pause_after_failure(error)
+        self._end_failures()
         is_first, self._after = self._after is None, changes.last
         changed_nodes = [node for node, root in nodes.items() if is_first or root in changes.roots]
         self._board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
@@ -108,7 +108,7 @@ class ChangeFollower:
         answered_early = not changed_nodes and self._clock() - begun < FIRST_PAUSE
         return FIRST_PAUSE if answered_early else 0.0
 
-    def _not_offered(self, error: errors.PlacementError) -> float:
+    def _pause_without_feed(self, error: errors.PlacementError) -> float:
         if self._board.feed().state is not FeedState.NOT_OFFERED:
             LOG.warning(
                 "Only periodic passes find changes in placement, [compute_agent]follow_changes has "
@@ -121,7 +121,7 @@ class ChangeFollower:
         self._board.feed_is(FeedState.NOT_OFFERED)
         return NOT_OFFERED_PAUSE
 
-    def _failed(self, error: errors.PlacementError) -> float:
+    def _pause_after_failure(self, error: errors.PlacementError) -> float:
         if not self._failures:
             LOG.warning("Only periodic passes find changes in placement for now: %s", error)
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures, 10))
@@ -130,7 +130,7 @@ class ChangeFollower:
         self._board.feed_is(FeedState.FAILING)
         return max(pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
 
-    def _recovered(self) -> None:
+    def _end_failures(self) -> None:
         if self._failures or self._board.feed().state is FeedState.NOT_OFFERED:
             LOG.info("Changes in placement are followed again.")
         self._failures = 0

@@ -100,7 +100,7 @@ class AgentCommands:
         :raises ComputeAgentError: it cannot be found out.
         """
         self._check_node(node)
-        return [describe(operation) for operation in self._tracker.planned(node)]
+        return [describe(operation) for operation in self._tracker.plan(node)]
 
     def list_instances(self, node: str | None = None) -> list[str]:
         """Return the uuids of all instances that run here, or were claimed to be built here.
@@ -152,7 +152,7 @@ class AgentCommands:
         """
         claim = self._claims.claim(claim_messages.request_from(spec, allocations, mappings))
         self._ask_for_a_pass("claim", claim.node)
-        return claim_messages.answer_of(claim, self._tracker.reported(claim.node)[0])
+        return claim_messages.answer_of(claim, self._tracker.reported_tree(claim.node)[0])
 
     def drop_claim(self, instance: str, error: str = "", image: str = "") -> bool:
         """Forget what an instance, or a migration, holds here.
@@ -227,7 +227,9 @@ class AgentCommands:
         try:
             facts = self._tracker.facts(node)
             announced |= {name: facts[name] for name in ANNOUNCED_FACTS if name in facts}
-            announced |= {name: _parsed(facts[name]) for name in PARSED_FACTS if facts.get(name)}
+            announced |= {
+                name: _parse_fact(facts[name]) for name in PARSED_FACTS if facts.get(name)
+            }
             if cells := self._claims.free_cells(node):
                 announced["cells"] = cells
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
@@ -270,8 +272,8 @@ class AgentCommands:
         self._wake()
 
     def _find_provider(self, name_or_uuid: str) -> tuple[str, ProviderData]:
-        for node in self._tracker.started():
-            tree, root = self._tracker.reported(node)
+        for node in self._tracker.started_nodes():
+            tree, root = self._tracker.reported_tree(node)
             if tree.exists(name_or_uuid):
                 data = tree.data(name_or_uuid)
                 if data.uuid in tree.get_provider_uuids(root):
@@ -290,6 +292,6 @@ class AgentCommands:
             )
 
 
-def _parsed(fact: Any) -> Any:
+def _parse_fact(fact: Any) -> Any:
     """Return a fact that drivers give as JSON, or as what that stands for."""
     return json.loads(fact) if isinstance(fact, str) else fact

@@ -168,12 +168,12 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        line = self._received()
+        line = self._receive_line()
         self.request.settimeout(self.server.read_timeout)
         if line:
             self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
 
-    def _received(self) -> bytes:
+    def _receive_line(self) -> bytes:
         """Return what the client sends, up to the end of the line or of the connection.
 
         :raises TimeoutError: it took too long.

@@ -63,7 +63,7 @@ class NodeList:
         self._state = decision.state
         self._on_outcome(kind, str(error or ""))
         if error is not None:
-            return self._failed(decision, kind, error)
+            return self._failure_result(decision, kind, error)
         self._take_in(nodes, first_due=now + self._rng.uniform(0.0, turn))
         return PassResult(completed=True, next_in=self._parts.options().period)
 
@@ -78,7 +78,7 @@ class NodeList:
         self._schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
         self.departures.settle(nodes)
 
-    def _failed(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
+    def _failure_result(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
         if kind is EventKind.PLACEMENT_UNAVAILABLE:
             self._parts.board.placement_is(up=False)
         if decision.log is not None:

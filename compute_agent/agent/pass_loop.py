@@ -82,18 +82,18 @@ class PassLoop:
         with ThreadPoolExecutor(self._workers + _WAITING, thread_name_prefix="pass") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
-                self._guarded(self._before_each)
+                self._log_failure_of(self._before_each)
                 if self._stopping.is_set():
                     return
                 for node, reasons in self._schedule.take_due():
                     LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
-                    pool.submit(self._one, node, reasons)
+                    pool.submit(self._run_node, node, reasons)
                 if not self._schedule.running():
                     self._feed()
                 wait = min(self._schedule.seconds_to_next(), self._longest_wait)
                 self._wake.wait(None if wait == NEVER else wait)
 
-    def _one(self, node: str, reasons: frozenset[str]) -> None:
+    def _run_node(self, node: str, reasons: frozenset[str]) -> None:
         result = PassResult(completed=False, next_in=60.0)
         try:
             result = self._run_pass(node, reasons)
@@ -102,10 +102,10 @@ class PassLoop:
         except Exception:
             LOG.exception("Node %s: the agent itself failed in a pass; again in 60 s.", node)
         finally:
-            self._schedule.finished(node, self._clock() + result.next_in)
+            self._schedule.finish(node, self._clock() + result.next_in)
             self._wake.set()
 
-    def _guarded(self, call: Callable[[], None]) -> None:
+    def _log_failure_of(self, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception:

@@ -43,7 +43,7 @@ class AgentEndpoint:
         import oslo_messaging
 
         self.target = oslo_messaging.Target(version=VERSION)
-        self._expected = oslo_messaging.ExpectedException
+        self._expected_exception = oslo_messaging.ExpectedException
         self._commands = commands
 
     def ping(self, _ctxt: Mapping[str, Any]) -> str:
@@ -105,7 +105,7 @@ class AgentEndpoint:
             return call()
         except errors.ComputeAgentError as error:
             # the caller gets it as it is; without this the bus would log it as a defect
-            raise self._expected() from error
+            raise self._expected_exception() from error
 
 
 class RpcServer:
@@ -145,12 +145,12 @@ class RpcServer:
             self._transport.cleanup()
 
     def _run(self) -> None:
-        self._server = self._joined()
+        self._server = self._start_server()
         while not self._stopping.is_set():
             self._announce()
             self._stopping.wait(self._interval)
 
-    def _joined(self) -> BusServer | None:
+    def _start_server(self) -> BusServer | None:
         """Begin to answer, as soon as the broker lets it; None where that is the end first."""
         is_refused = False
         while not self._stopping.is_set():

@@ -44,7 +44,7 @@ from compute_agent.claims.host_cells import cells_of
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
 from compute_agent.claims.occupancy import preferred_units, taken_units, used_cells
 from compute_agent.claims.request import ClaimRequest
-from compute_agent.claims.units import chosen, units_of
+from compute_agent.claims.units import choose_units, units_of
 from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.state.claim import Claim
 
@@ -104,9 +104,9 @@ class ClaimBook:
         :raises PlacementError: placement could not be asked.
         """
         node = self._node_of(request)
-        with self._tracker.held(node), self._report.tracing():
-            tree, root = self._tracker.reported(node)
-            allocated = self._allocated(request, tree, root)
+        with self._tracker.hold(node), self._report.tracing():
+            tree, root = self._tracker.reported_tree(node)
+            allocated = self._ensure_allocated(request, tree, root)
             try:
                 amounts = on_node(request, allocated.amounts, tree, root)
                 check_groups(request, allocated.amounts, tree)
@@ -155,7 +155,7 @@ class ClaimBook:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
-        tree, root = self._tracker.reported(node)
+        tree, root = self._tracker.reported_tree(node)
         claims = self.claims()
         here = [claim for claim in claims if claim.node == node]
         guests = running_guests.guests(self._driver, here)
@@ -168,7 +168,7 @@ class ClaimBook:
         :raises PlacementError: it could not be asked about instances that do not run here.
         """
         self.forget_stale(node)
-        tree, root = self._tracker.reported(node)
+        tree, root = self._tracker.reported_tree(node)
         there = units_of(tree, root)
         lost_units = [
             f"{unit.resource_class} {unit.name} of {claim.instance}"
@@ -196,7 +196,7 @@ class ClaimBook:
         guest_uuids = self._driver.list_instance_uuids() if claims else []
         stale_claims = self._held_by_nobody(claims, guest_uuids)
         if stale_claims and guest_uuids is None:
-            tree, root = self._tracker.reported(node)
+            tree, root = self._tracker.reported_tree(node)
             own = tree.get_provider_uuids(root)
             records = [
                 self._report.placement.allocations.get_allocs_for_consumer(claim.instance)
@@ -220,7 +220,7 @@ class ClaimBook:
             )
         return [claim.consumer for claim in stale_claims]
 
-    def unfounded(self, node: str) -> list[Claim]:
+    def claims_without_guest(self, node: str) -> list[Claim]:
         """Return the claims of a node that nobody holds, of instances not known to run here.
 
         A move gives the allocations of an instance to a migration that the host does not hear of:
@@ -262,8 +262,8 @@ class ClaimBook:
             return request.node
         if not request.amounts and len(nodes) == 1:
             return next(iter(nodes))
-        for name in self._tracker.started():
-            tree, root = self._tracker.reported(name)
+        for name in self._tracker.started_nodes():
+            tree, root = self._tracker.reported_tree(name)
             if request.amounts.keys() & set(tree.get_provider_uuids(root)):
                 return name
         raise errors.ComputeHostNotFound(
@@ -272,7 +272,7 @@ class ClaimBook:
             f"{told_of_waiting(self._tracker.in_startup())}"
         )
 
-    def _allocated(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
+    def _ensure_allocated(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
@@ -331,7 +331,7 @@ class ClaimBook:
             frozenset(known_claim.units) if known_claim is not None and not moving else frozenset()
         )
         taken_names = taken_units(self.claims(), request.instance, units, guests, moving=moving)
-        found_units, short = chosen(amounts, units, taken_names, own)
+        found_units, short = choose_units(amounts, units, taken_names, own)
         if short:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {node} cannot give {request.instance} what was allocated: "
@@ -344,7 +344,7 @@ class ClaimBook:
             others = used_cells(self._claims_on(node), cells, guests, but=but)
             use = CellOccupancy(cells, others, taken_names)
             places = choose_cells(request, amounts, tree, root, use, self._policy)
-            found_units, _short = chosen(
+            found_units, _short = choose_units(
                 amounts, units, taken_names, preferred_units(own, units, places)
             )
         claim = Claim(
@@ -374,7 +374,7 @@ class ClaimBook:
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
-        tree, root = self._tracker.reported(node)
+        tree, root = self._tracker.reported_tree(node)
         cells = cells_of(self._tracker.facts(node))
         if not cells or cell_providers(tree, root):
             return []

@@ -79,7 +79,7 @@ def choose_cells(
     needs = guest_needs(request.instance, request.spec, allocated, sizes)
     cell_of = cell_providers(tree, root)
     if cell_of:
-        return _nested(request, needs, amounts, tree, cell_of, use, policy)
+        return _cells_of_nested_layout(request, needs, amounts, tree, cell_of, use, policy)
     return _flat(request, needs, free_on_root(tree, root, use), policy)
 
 
@@ -118,7 +118,7 @@ def _flat(
     return cells
 
 
-def _nested(
+def _cells_of_nested_layout(
     request: ClaimRequest,
     needs: GuestNeeds,
     amounts: Amounts,

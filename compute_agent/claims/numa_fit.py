@@ -52,7 +52,7 @@ class HostNetworks:
         physnets = sorted(name for name, cells in self.physnets.items() if cell in cells)
         return {"physnets": physnets, "tunneled": cell in self.tunneled}
 
-    def reached(self, cells: Collection[int], needs: GuestNeeds) -> bool:
+    def are_near(self, cells: Collection[int], needs: GuestNeeds) -> bool:
         """Whether a guest on `cells` is near each of its networks that is near some cell."""
         near_cells = [self.physnets.get(name, frozenset()) for name in needs.physnets]
         near_cells += [self.tunneled] if needs.tunneled else []
@@ -74,7 +74,7 @@ def fit(
     """
     ordered = sorted(cells, key=lambda cell: (_room(cell) if packing else _less(cell), cell.id))
     for cells_of_nodes in _assignments(needs.nodes, ordered, bound or {}):
-        if networks.reached([claimed.cell for claimed in cells_of_nodes], needs):
+        if networks.are_near([claimed.cell for claimed in cells_of_nodes], needs):
             return cells_of_nodes
     return None
 
@@ -119,7 +119,7 @@ def _assignments(
     for index, cell in enumerate(cells):
         if bound.get(number, cell.id) != cell.id:
             continue
-        claimed = _placed(nodes[number], cell)
+        claimed = _place(nodes[number], cell)
         if claimed is None:
             continue
         later = cells[index + 1 :]
@@ -135,7 +135,7 @@ def _alike(nodes: Sequence[NodeNeed], number: int, bound: Mapping[int, int]) -> 
     return len(pair) == 2 and pair[0] == pair[1] and not bound.keys() & {number, number + 1}
 
 
-def _placed(node: NodeNeed, cell: FreeCell) -> ClaimedCell | None:
+def _place(node: NodeNeed, cell: FreeCell) -> ClaimedCell | None:
     """Return the node on the cell, None where the cell has no room for it."""
     # two vCPUs of one guest never share a CPU for long: there must be as many, overcommit or not
     if node.vcpus > min(cell.vcpus, len(cell.shared_cpus)) or node.pinned > len(cell.pinnable):

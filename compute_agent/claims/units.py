@@ -56,7 +56,7 @@ def holdings(
             if unit.name in (cpus if unit.resource_class == PCPU else others)
         }
         given_units = held_units.setdefault(instance, set())
-        given_units -= set(_replaced(given_units, seen_units))
+        given_units -= set(_replaced_units(given_units, seen_units))
         given_units |= seen_units
     taken_units = {unit for given_units in held_units.values() for unit in given_units}
     for instance, devices in sorted(guests.items()):
@@ -78,7 +78,7 @@ def is_visible(unit: AssignedUnit) -> bool:
     )
 
 
-def _replaced(
+def _replaced_units(
     given_units: Iterable[AssignedUnit], seen_units: Iterable[AssignedUnit]
 ) -> Iterator[AssignedUnit]:
     """Yield units that were given and in whose place the guest is seen to have others."""
@@ -92,7 +92,7 @@ def _replaced(
             yield unit
 
 
-def chosen(
+def choose_units(
     amounts: Amounts,
     units: frozenset[AssignedUnit],
     taken_units: frozenset[AssignedUnit],

@@ -29,7 +29,7 @@ def add_configuration_files(
     )
 
 
-def parsed(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
+def parse(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
     """Return the configuration of the files that a command line names.
 
     :param debug: log everything; `None`: as the option --debug has it.

@@ -67,7 +67,7 @@ def new_config(
     :raises InvalidConfiguration: a file that is missing, unreadable or does not parse, or a value
         of the wrong type; the message has the file, the option and the value.
     """
-    conf = registered()
+    conf = unparsed_config()
     _register_logging(conf)
     try:
         conf(
@@ -90,7 +90,7 @@ def new_config(
     return conf
 
 
-def registered() -> cfg.ConfigOpts:
+def unparsed_config() -> cfg.ConfigOpts:
     """Return a new `ConfigOpts` with every option registered and nothing parsed."""
     conf = cfg.ConfigOpts()
     for module in modules():

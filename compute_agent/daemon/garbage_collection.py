@@ -12,7 +12,7 @@ YOUNG: Final = 50_000
 
 
 @contextlib.contextmanager
-def paused() -> Iterator[None]:
+def pause() -> Iterator[None]:
     """Walk nothing while modules are imported, nearly all of which stays.
 
     It takes a quarter of the time of a start.

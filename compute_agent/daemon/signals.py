@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+def handle(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     """Call the handler of each signal that arrives, in a thread, until the block is left.
 
     To be used in the main thread. At the end the previous handlers are restored.

@@ -98,7 +98,7 @@ def _span(
         yield opened
 
 
-def carried() -> dict[str, str]:
+def context_to_send() -> dict[str, str]:
     """Return what makes the receiver of a request go on with this trace; empty when off."""
     carrier: dict[str, str] = {}
     if _tracer is not None:

@@ -69,7 +69,7 @@ class _Call:
         self.began = time.monotonic()
         self.wall = time.time()
 
-    def seen(self) -> HungCall:
+    def as_of_now(self) -> HungCall:
         return HungCall(self.owner.source, self.name, self.wall)
 
 
@@ -148,7 +148,7 @@ class BoundedCalls:
         now = time.monotonic()
         with self._condition:
             return tuple(
-                call.seen()
+                call.as_of_now()
                 for call in self._running
                 if call.given_up or now - call.began >= NOTICEABLE
             )
@@ -170,12 +170,12 @@ class BoundedCalls:
             while True:
                 hung_call = next((other for other in self._running if other.given_up), None)
                 if hung_call is not None:
-                    raise CallHangs(str(hung_call.seen()))
+                    raise CallHangs(str(hung_call.as_of_now()))
                 if not (self._one_at_a_time and self._running):
                     break
                 remaining_seconds = call.began + self._limit(timeout) - time.monotonic()
                 if remaining_seconds <= 0.0:
-                    raise CallHangs(str(next(iter(self._running)).seen()))
+                    raise CallHangs(str(next(iter(self._running)).as_of_now()))
                 self._condition.wait(remaining_seconds)
             self._running[call] = None
             call.step(call.name)
@@ -194,14 +194,14 @@ class BoundedCalls:
         """
         with self._condition:
             if call.given_up:
-                raise CallHangs(str(call.seen()))
+                raise CallHangs(str(call.as_of_now()))
             return call not in self._running
 
     def _give_up(self, call: _Call) -> None:
         with self._condition:
             if call in self._running and not call.given_up:
                 call.given_up = True
-                LOG.error("%s; it is not waited for any longer.", call.seen())
+                LOG.error("%s; it is not waited for any longer.", call.as_of_now())
                 self._condition.notify_all()
 
     def _work(self, inbox: SimpleQueue[_Call]) -> None:
@@ -225,7 +225,7 @@ class BoundedCalls:
             call.function = None
             self._end(call, inbox)
             if call.given_up:
-                self._returned(call)
+                self._log_late_return(call)
             del call
 
     def _end(self, call: _Call, inbox: SimpleQueue[_Call]) -> None:
@@ -239,7 +239,7 @@ class BoundedCalls:
                 self._condition.notify_all()
             _wake(call)
 
-    def _returned(self, call: _Call) -> None:
+    def _log_late_return(self, call: _Call) -> None:
         seconds = time.monotonic() - call.began
         LOG.info("%s: %s returned after %.0f s.", self.source, call.name, seconds)
         try:

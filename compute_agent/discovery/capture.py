@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent.discovery import pmem
-from compute_agent.discovery.disk import DiskSource, measured
+from compute_agent.discovery.disk import DiskSource, measure
 from compute_agent.discovery.errors import FactMalformed, FactUnreadable
 from compute_agent.discovery.facts import DiskStore, HostTopology, PmemNamespace
 from compute_agent.discovery.nvml.facts import NvmlGpu
@@ -106,8 +106,8 @@ def capture(
     for name in PROC_FILES:
         copy.tree(f"{procfs_root}/{name}", directory / "proc" / name, limit=1 << 22)
     reading = gpu_source.read() if gpu_source else None
-    found_disk, reason = measured(disk_source) if disk_source else (None, None)
-    namespaces, pmem_fault = pmem.listed() if with_pmem else (None, None)
+    found_disk, reason = measure(disk_source) if disk_source else (None, None)
+    namespaces, pmem_fault = pmem.list_namespaces() if with_pmem else (None, None)
     _write_description(
         directory,
         {

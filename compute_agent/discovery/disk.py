@@ -121,7 +121,7 @@ class CephPool:
         return DiskStore(f"pool {self.name}", size)
 
 
-def measured(source: DiskSource) -> tuple[DiskStore | None, str | None]:
+def measure(source: DiskSource) -> tuple[DiskStore | None, str | None]:
     """Return the store, or None and the reason with its remedy."""
     try:
         return source.measure(), None

@@ -31,7 +31,7 @@ def discover() -> tuple[PmemNamespace, ...]:
         raise FactMalformed(output, text, "a JSON list of namespaces") from error
 
 
-def listed() -> tuple[tuple[PmemNamespace, ...] | None, str | None]:
+def list_namespaces() -> tuple[tuple[PmemNamespace, ...] | None, str | None]:
     """Return the namespaces, or None and the reason."""
     try:
         return discover(), None

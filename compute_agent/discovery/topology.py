@@ -6,7 +6,7 @@ import socket
 from dataclasses import replace
 from typing import Protocol
 
-from compute_agent.discovery.disk import DiskSource, measured
+from compute_agent.discovery.disk import DiskSource, measure
 from compute_agent.discovery.facts import (
     CellId,
     HostTopology,
@@ -63,7 +63,7 @@ class Discovery:
         functions = pci.discover(machine, found_cells)
         ports = nics.discover(machine, functions, self._serials)
         reading = self._gpu_source.read() if self._gpu_source else NvmlReading()
-        found_disk, disk_fault = measured(disk_source) if disk_source else (None, None)
+        found_disk, disk_fault = measure(disk_source) if disk_source else (None, None)
         found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
         return HostTopology(
             hostname=hostname or machine.proc.optional_text(HOSTNAME) or socket.gethostname(),

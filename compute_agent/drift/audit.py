@@ -246,11 +246,11 @@ class Auditor:
                 # a migration is not an instance, and its instance has a claim of its own
                 unfounded = [
                     claim.instance
-                    for claim in (self._book.unfounded(name) if unlisted else ())
+                    for claim in (self._book.claims_without_guest(name) if unlisted else ())
                     if claim.consumer == claim.instance
                 ]
         except Exception as error:  # noqa: BLE001 - only an operator waits for a comparison
-            self._failed(name, error)
+            self._log_failure(name, error)
             return
         self._troubles.pop(name, None)
         with self._lock:
@@ -267,7 +267,7 @@ class Auditor:
             self._show(name, uuid, drift)
         self.on_drift(name, uuid, drift)
 
-    def healed(self, name: str, uuid: str, consumers: frozenset[str]) -> None:
+    def record_healed(self, name: str, uuid: str, consumers: frozenset[str]) -> None:
         """Record the consumers about which there is agreement again; from any thread."""
         with self._lock:
             if name in self._audits and self._board.node(name) is not None:
@@ -282,7 +282,7 @@ class Auditor:
             LOG.info("Node %s: no orphans are looked for: %s.", name, why)
         self._board.set_node(name, uuid, drift=drift.as_lists(), orphans_unknown=why)
 
-    def _failed(self, name: str, error: Exception) -> None:
+    def _log_failure(self, name: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
         trouble = type(error).__name__
         if self._troubles.get(name) != trouble:

@@ -97,7 +97,7 @@ class DriftHealing:
         self._thread: threading.Thread | None = None
         self._said: dict[tuple[str, str], str] = {}
 
-    def found(self, node: str, root: str, drift: Drift) -> None:
+    def take_over(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
         enabled = self._healed_kinds()
         work = _Work(
@@ -125,7 +125,7 @@ class DriftHealing:
                 while (next_ := self._next()) is not None:
                     self._treat(*next_, remedies)
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
-            self._failed("What audits found", error)
+            self._log_failure("What audits found", error)
         else:
             self._say("What audits found", "", "")
         finally:
@@ -143,15 +143,17 @@ class DriftHealing:
     def _treat(self, node: str, work: _Work, remedies: Remedies) -> None:
         healed: set[str] = set()
         if work.orphans:
-            healed |= self._ended(node, "orphans", remedies.delete_gone, work.root, work.orphans)
+            healed |= self._apply_remedy(
+                node, "orphans", remedies.delete_gone, work.root, work.orphans
+            )
         if work.missing_consumers:
-            healed |= self._ended(
+            healed |= self._apply_remedy(
                 node, "instances", remedies.allocate, node, work.missing_consumers
             )
         if healed:
             self._on_healed(node, work.root, frozenset(healed))
 
-    def _ended(
+    def _apply_remedy(
         self,
         node: str,
         what: str,
@@ -167,7 +169,7 @@ class DriftHealing:
                 if treated.end is End.HEALED:
                     healed.add(treated.consumer)
         except Exception as error:  # noqa: BLE001 - the other kind is treated anyway
-            self._failed(f"Node {node}: {what}", error)
+            self._log_failure(f"Node {node}: {what}", error)
         else:
             self._say(f"Node {node}: {what}", "", "")
         return healed
@@ -179,7 +181,7 @@ class DriftHealing:
             return
         LOG.log(treated.end.value, "Node %s: %s %s", node, treated.consumer, treated.detail)
 
-    def _failed(self, what: str, error: Exception) -> None:
+    def _log_failure(self, what: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
         if self._say(what, "", type(error).__name__):
             LOG.warning(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from compute_agent.placement.allocations.amounts import Amounts
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """Return a number of things: ``1 consumer``, ``2 consumers``."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 

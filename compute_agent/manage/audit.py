@@ -146,13 +146,13 @@ class Audit:
         judged = tuple(
             (
                 suspect,
-                self._confirmed(suspect, judge(suspect, listing, directory, self._options.min_age)),
+                self._confirm(suspect, judge(suspect, listing, directory, self._options.min_age)),
             )
             for suspect in suspects
         )
         return _Look(directory, listing, judged)
 
-    def _confirmed(self, consumer: Consumer, judgement: Judgement) -> Judgement:
+    def _confirm(self, consumer: Consumer, judgement: Judgement) -> Judgement:
         """Check an orphan by itself, since a list may lack an instance that exists."""
         if judgement.verdict is Verdict.ORPHAN and not self._source.is_gone(consumer.uuid):
             return Judgement(Verdict.EXISTS)

@@ -155,7 +155,7 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
     yield from _numa_nodes(topology, options)
     yield from _mdev_types(topology, options)
     if not isinstance(driver, LibvirtDriver) or driver.settings.is_local:
-        yield from _unmanaged(Machine(parts.conf.host.sysfs_root), layout)
+        yield from _unmanaged_devices(Machine(parts.conf.host.sysfs_root), layout)
 
 
 def _cpu_sets(
@@ -194,7 +194,7 @@ def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
             text = f"the NUMA node of {kind} {', '.join(silent)} is not known"
             cells: dict[str, int | str] = dict(override.items())
             cells.update(dict.fromkeys(silent, NODE))
-            setting = Setting(kind, numa_node_override.NAME, numa_node_override.written(cells))
+            setting = Setting(kind, numa_node_override.NAME, numa_node_override.value_of(cells))
             yield Diagnosis(Level.WARNING, "NUMA", text, setting)
 
 
@@ -216,7 +216,7 @@ def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
             yield Diagnosis(Level.WARNING, "mdev types", text, setting)
 
 
-def _unmanaged(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:
+def _unmanaged_devices(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:
     """Check that devices which nobody binds for a guest are bound to a driver that passes them."""
     for provider in layout.providers:
         for address in sorted(provider.unmanaged):

@@ -192,7 +192,7 @@ def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
 
     :raises errors.PlacementError: placement cannot be read.
     """
-    if placement.trees.offered:
+    if placement.trees.is_offered:
         try:
             tree = placement.trees.read(root, allocations=True)
         except errors.PlacementTooOld:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from compute_agent.drift.wording import counted
+from compute_agent.drift.wording import count_of
 from compute_agent.manage.hosts import CommandRefused
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
@@ -73,7 +73,7 @@ def roots(placement: PlacementApi, name: str | None = None) -> list[tuple[str, s
     :param name: part of the names that are wanted.
     :raises PlacementError: placement cannot be read.
     """
-    providers = placement.providers.listed("required=COMPUTE_NODE", "Listing the hosts")
+    providers = placement.providers.find("required=COMPUTE_NODE", "Listing the hosts")
     found_roots = [
         (str(provider["uuid"]), str(provider["name"]))
         for provider in providers
@@ -115,7 +115,7 @@ def consumers(
     return held_amounts
 
 
-def described(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> FleetHost:
+def describe(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> FleetHost:
     """Describe the host of one tree, whose root comes first.
 
     :param agents: None without a message bus.
@@ -225,7 +225,7 @@ def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> 
 def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[str]:
     broken = [provider.name for provider in tree if UNHEALTHY in provider.traits]
     if broken:
-        yield f"{counted(len(broken), 'broken device')}: {', '.join(broken)}"
+        yield f"{count_of(len(broken), 'broken device')}: {', '.join(broken)}"
     over = [
         f"{resource_class} of {provider.name} by {-line.free}"
         for provider in tree
@@ -242,4 +242,4 @@ def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[
     if last and last["outcome"] != EventKind.COMPLETED.value:
         yield f"the last pass of its agent: {last['outcome']}"
     if failures := int(node.get("build_failures") or 0):
-        yield counted(failures, "failed build")
+        yield count_of(failures, "failed build")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.drift.wording import counted
+from compute_agent.drift.wording import count_of
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
@@ -75,7 +75,7 @@ def delete_host(
     if allocations and not evacuated:
         raise CommandRefused(
             f"{_holders(allocations)} resources of host {name!r}: "
-            f"{listed(allocations)}. Move or delete them first, or add --evacuated if they run "
+            f"{first_few(allocations)}. Move or delete them first, or add --evacuated if they run "
             "elsewhere by now. Nothing was changed."
         )
     only_here = [
@@ -86,8 +86,8 @@ def delete_host(
     if only_here:
         raise CommandRefused(
             f"{_holders(only_here)} resources of host {name!r} and nowhere else, so "
-            f"they were not evacuated: {listed(only_here)}. Delete their allocations if they are "
-            "gone. Nothing was changed."
+            f"they were not evacuated: {first_few(only_here)}. Delete their allocations if they "
+            "are gone. Nothing was changed."
         )
     if why := running_agent(root):
         raise CommandRefused(
@@ -160,7 +160,7 @@ def adopt(
     return provider.name
 
 
-def listed(uuids: Iterable[str]) -> str:
+def first_few(uuids: Iterable[str]) -> str:
     """Return the first uuids, in order, as text."""
     ordered = sorted(uuids)
     return ", ".join(ordered[:SHOWN]) + (" and more" if len(ordered) > SHOWN else "")
@@ -168,4 +168,4 @@ def listed(uuids: Iterable[str]) -> str:
 
 def _holders(consumers: Sized) -> str:
     verb = "holds" if len(consumers) == 1 else "hold"
-    return f"{counted(len(consumers), 'consumer')} {verb}"
+    return f"{count_of(len(consumers), 'consumer')} {verb}"

@@ -47,7 +47,8 @@ def examine_hypervisor(driver: LibvirtDriver) -> Iterator[Diagnosis]:
         return
     text = (
         f"{uri} answers as {reading.hostname}: {reading.hypervisor} "
-        f"{_written(reading.hypervisor_version)}, libvirt {_written(reading.libvirt_version)}"
+        f"{_version_text(reading.hypervisor_version)}, "
+        f"libvirt {_version_text(reading.libvirt_version)}"
     )
     yield Diagnosis(Level.FINE, "libvirt", text)
     yield from _kind_of_guests(driver, reading)
@@ -233,5 +234,5 @@ def _group(gid: int) -> str:
         return str(gid)
 
 
-def _written(number: int) -> str:
+def _version_text(number: int) -> str:
     return ".".join(map(str, version(number)))

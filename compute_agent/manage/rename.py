@@ -38,7 +38,7 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
         raise CommandRefused(f"Host {old!r} has that name already. Nothing was changed.")
     root, tree = _tree_of(report, old, new)
     names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root)}
-    renamings = list(_in_order(names, identity.renamed(names, old, new)))
+    renamings = list(_in_order(names, identity.new_names(names, old, new)))
     _check_free(report, names, renamings)
     if dry_run:
         return renamings
@@ -63,7 +63,7 @@ def _tree_of(report: ReportClient, old: str, new: str) -> tuple[str, ProviderTre
     if root is not None and root.parent_uuid is None:
         tree = report.get_provider_tree(root.uuid)
         names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root.uuid)}
-        if identity.renamed(names, old, new):
+        if identity.new_names(names, old, new):
             return root.uuid, tree
         raise CommandRefused(
             f"Placement has no host {old!r}, and host {new!r} ({root.uuid}) has nothing that is "

@@ -135,7 +135,7 @@ class Candidates:
         query = [(name, value) for name, value in parameters if name != "limit"]
         path = "/candidate_explanation?" + urlencode([*query, ("limit", str(most))], safe=":,!")
         doing = "Asking why there are few allocation candidates or none"
-        body = self._extended(path, doing, response_schemas.EXPLANATION, version, extensions)
+        body = self._get_extension(path, doing, response_schemas.EXPLANATION, version, extensions)
         return None if body is None else Explanation(**_known_fields(Explanation, body))
 
     def capacity(
@@ -148,7 +148,7 @@ class Candidates:
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         doing = "Asking how many further claims would succeed"
-        body = self._counted("/capacity", parameters, doing, response_schemas.CAPACITY, version)
+        body = self._get_counts("/capacity", parameters, doing, response_schemas.CAPACITY, version)
         return None if body is None else Capacity(**_known_fields(Capacity, body))
 
     def fragmentation(
@@ -166,10 +166,10 @@ class Candidates:
         ]
         query += [("member_of", value) for value in member_of]
         doing = "Asking what is free and of what use it is"
-        body = self._counted("/fragmentation", query, doing, response_schemas.FRAGMENTATION)
+        body = self._get_counts("/fragmentation", query, doing, response_schemas.FRAGMENTATION)
         return None if body is None else Fragmentation(**_known_fields(Fragmentation, body))
 
-    def _counted(
+    def _get_counts(
         self,
         path: str,
         parameters: Iterable[tuple[str, str]],
@@ -180,9 +180,9 @@ class Candidates:
         if not self._connection.understands_extensions(CAPACITY):
             return None
         path = f"{path}?{urlencode(list(parameters), safe=':,!')}"
-        return self._extended(path, doing, shape, version, CAPACITY)
+        return self._get_extension(path, doing, shape, version, CAPACITY)
 
-    def _extended(
+    def _get_extension(
         self,
         path: str,
         doing: str,

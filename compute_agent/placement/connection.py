@@ -177,9 +177,9 @@ class Connection:
         if repeat is None:
             repeat = method != "POST"
         if extensions is None:
-            return self._sent(request, doing, repeat=repeat)
+            return self._exchange(request, doing, repeat=repeat)
         try:
-            response = self._sent(request, doing, repeat=repeat)
+            response = self._exchange(request, doing, repeat=repeat)
             if _is_unknown(path, response):
                 raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
         except errors.PlacementTooOld:
@@ -272,7 +272,7 @@ class Connection:
             refused = refusals.get(code, refused)
         raise responses.failure(refused, doing, method, path, response)
 
-    def _sent(self, request: Request, doing: str, *, repeat: bool) -> Response:
+    def _exchange(self, request: Request, doing: str, *, repeat: bool) -> Response:
         def attempt() -> Response:
             return self._once(request, doing)
 
@@ -309,7 +309,7 @@ class Connection:
             http__request__method=request.method,
             openstack__global_request_id=request.global_request_id or "",
         ) as span:
-            response = self.transport.send(replace(request, trace=tracing.carried()))
+            response = self.transport.send(replace(request, trace=tracing.context_to_send()))
             span.set_attribute("http.response.status_code", response.status)
             span.set_attribute("openstack.request_id", response.request_id or "")
             return response
@@ -355,7 +355,7 @@ class Connection:
         doing = "Asking placement for its versions"
         requested_version = "latest" if self._use_extensions else None
         request = Request("GET", "/", (1, 0), extensions=requested_version)
-        response = self._sent(request, doing, repeat=repeat)
+        response = self._exchange(request, doing, repeat=repeat)
         try:
             document = response.json["versions"][0]
             offered = OfferedVersions(

@@ -80,4 +80,4 @@ def members_of(placement: PlacementApi, aggregate: str) -> list[str]:
 
 
 def _list(placement: PlacementApi, query: str) -> list[Mapping[str, Any]]:
-    return placement.providers.listed(query, "Listing the resource providers")
+    return placement.providers.find(query, "Listing the resource providers")

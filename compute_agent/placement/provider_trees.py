@@ -49,7 +49,7 @@ class ProviderTrees:
         self._connection = connection
 
     @property
-    def offered(self) -> bool:
+    def is_offered(self) -> bool:
         """Whether placement announces these requests and they are to be used."""
         return self._connection.understands_extensions(SINCE)
 

@@ -54,9 +54,7 @@ class Providers:
         """All providers of the tree that ``uuid`` is a member of; empty when it is unknown."""
         return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
 
-    def listed(
-        self, query: str, doing: str, version: Microversion = BASE
-    ) -> list[Mapping[str, Any]]:
+    def find(self, query: str, doing: str, version: Microversion = BASE) -> list[Mapping[str, Any]]:
         """List the providers that a query finds, each with the root of its tree.
 
         :param query: quoted, without its question mark; empty: all.

@@ -184,17 +184,17 @@ USAGES: Final = Shape("amounts by resource class", object_of({"usages": AMOUNTS}
 TYPED_USAGES: Final = Shape("amounts by type of consumer", object_of({"usages": map_of(AMOUNTS)}))
 
 
-def claimed(candidates: int) -> Shape:
+def claim_of(candidates: int) -> Shape:
     """Return the shape of a successful claim with so many candidates."""
     return Shape(
         "a claim of one of the candidates",
-        object_of({"chosen": _position(candidates), "lost": list_of(_lost(candidates))}),
+        object_of({"chosen": _position(candidates), "lost": list_of(_lost_candidate(candidates))}),
     )
 
 
 def no_candidate_left(candidates: int) -> Shape:
     """Return the shape of the refusal of a claim with so many candidates."""
-    lost_candidates = list_of(_lost(candidates))
+    lost_candidates = list_of(_lost_candidate(candidates))
 
     def some(value: Any) -> str | None:
         return is_not(value, "a list of what was lost") if value == [] else lost_candidates(value)
@@ -204,7 +204,7 @@ def no_candidate_left(candidates: int) -> Shape:
     )
 
 
-def _lost(candidates: int) -> Check:
+def _lost_candidate(candidates: int) -> Check:
     known_fields = {"candidate": _position(candidates), "provider": TEXT}
     short = object_of({**known_fields, "resource_class": TEXT, "asked": WHOLE, "free": WHOLE})
     unsuitable = object_of({**known_fields, "reason": TEXT}, {"resource_class": TEXT})

@@ -94,12 +94,12 @@ class Retries:
         )
         return retrying(attempt)
 
-    def jittered(self, seconds: float, share: float) -> float:
+    def with_jitter(self, seconds: float, share: float) -> float:
         """``seconds`` more or less by up to ``share`` of them."""
         return seconds * self.random.uniform(1 - share, 1 + share)
 
     def _unavailable_wait(self, state: tenacity.RetryCallState) -> float:
-        planned = self.jittered(0.5 * 2 ** (state.attempt_number - 1), 0.25)
+        planned = self.with_jitter(0.5 * 2 ** (state.attempt_number - 1), 0.25)
         requested_wait = _retry_after(state.outcome.exception() if state.outcome else None)
         return max(planned, requested_wait or 0.0)
 

@@ -42,7 +42,7 @@ class Names:
             return frozenset(self._classes | self._refused_classes)
 
     @property
-    def refused(self) -> frozenset[str]:
+    def refused_names(self) -> frozenset[str]:
         """Names left out because placement does not take them."""
         with self._lock:
             return frozenset(self._refused_traits | self._refused_classes)

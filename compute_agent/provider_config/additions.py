@@ -252,6 +252,6 @@ def canonical_uuid(text: str) -> str:
     return str(uuidlib.UUID(text))
 
 
-def completed(record: Mapping[str, Any]) -> InventoryRecord:
+def complete(record: Mapping[str, Any]) -> InventoryRecord:
     """Return a record of a file, completed by placement's defaults."""
     return complete_record(record, operator_keys=())

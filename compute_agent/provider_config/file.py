@@ -15,7 +15,7 @@ from compute_agent.provider_config.additions import (
     ProviderConfig,
     ProviderConfigException,
     canonical_uuid,
-    completed,
+    complete,
 )
 from compute_agent.state.shapes import (
     NUMBER,
@@ -54,7 +54,7 @@ def _ratio(value: Any) -> str | None:
     return None if fits else is_not(value, "a number from 0 on")
 
 
-def _reserved(_value: Any) -> str:
+def _refuse_reserved(_value: Any) -> str:
     return " is a reserved key"
 
 
@@ -85,7 +85,7 @@ _RECORD: Final = object_of(
     },
     closed=True,
 )
-_SOURCE_FILE: Final = {"__source_file": _reserved}
+_SOURCE_FILE: Final = {"__source_file": _refuse_reserved}
 _PROVIDER: Final = object_of(
     {"identification": _identification},
     {
@@ -172,7 +172,7 @@ def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
         _check_custom(path, resource_class, "resource class")
         if resource_class in inventories:
             raise _unusable(path, f"it adds {resource_class} twice to one provider")
-        inventories[resource_class] = completed(record)
+        inventories[resource_class] = complete(record)
     traits = entry.get("traits", {}).get("additional", ())
     for trait in traits:
         _check_custom(path, trait, "trait")

@@ -39,7 +39,7 @@ class ProviderForest:
             copied._take(self)
         return copied
 
-    def become(self, other: Self) -> None:
+    def take_content_of(self, other: Self) -> None:
         """Take over the content of the other, which stays what it is."""
         with self._lock:
             self._take(other)

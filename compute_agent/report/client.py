@@ -95,7 +95,7 @@ class ReportClient:
         return self.placement.connection.ask_again()
 
     @property
-    def offered(self) -> OfferedVersions | None:
+    def offered_versions(self) -> OfferedVersions | None:
         """Versions from :meth:`connect`, `None` once placement could not be reached; no request."""
         return self.placement.connection.known_versions
 
@@ -119,13 +119,13 @@ class ReportClient:
 
     def written_elsewhere(self, root_uuid: str) -> None:
         """Record that another writer changed the tree: the next read takes in what is new."""
-        cache = self._caches.known(root_uuid)
+        cache = self._caches.get(root_uuid)
         if cache is not None:
             cache.written_elsewhere = True
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
         """Return the tree as last read or written, if it ever was; no request."""
-        cache = self._caches.known(root_uuid)
+        cache = self._caches.get(root_uuid)
         return cache.tree.snapshot() if cache is not None else None
 
     def get_provider_tree(self, root_uuid: str, *, fresh: bool = False) -> ProviderTree:
@@ -157,7 +157,7 @@ class ReportClient:
         tree = self.get_provider_tree(root_uuid, fresh=fresh)
         if tree.exists(root_uuid):
             return tree
-        if self.placement.trees.offered:
+        if self.placement.trees.is_offered:
             tree.new_root(name, root_uuid)
             return tree
         cache = self._caches.of(root_uuid)

@@ -93,8 +93,10 @@ def plan(
     ]
     if allocations is not None and (changes.inventories or emptied):
         moved = (*changes.inventories, *emptied)
-        involved = _involved(moved, allocations, original_allocations, base, wanted_tree)
-        operations.append(Reshape(moved, involved))
+        involved_consumers = _involved_consumers(
+            moved, allocations, original_allocations, base, wanted_tree
+        )
+        operations.append(Reshape(moved, involved_consumers))
     else:
         operations += _inventories(changes.inventories, emptied, bulk=bulk)
     operations += [
@@ -208,7 +210,7 @@ def _inventories(
     return list(order_inventories(all_changes))
 
 
-def _involved(
+def _involved_consumers(
     changes: Iterable[SetInventory],
     allocations: Mapping[str, Mapping[str, Any]],
     original: Mapping[str, Mapping[str, Any]] | None,
@@ -228,13 +230,13 @@ def _involved(
     classes = {rc for change in changes for rc in _changed_classes(change)}
     members = {*base.get_provider_uuids(), *wanted_tree.get_provider_uuids()}
 
-    def involved(record: Mapping[str, Any]) -> bool:
+    def is_involved(record: Mapping[str, Any]) -> bool:
         return any(
             provider in members and not classes.isdisjoint(resources)
             for provider, resources in of_record(record).items()
         )
 
-    return {c: record for c, record in allocations.items() if involved(record)}
+    return {c: record for c, record in allocations.items() if is_involved(record)}
 
 
 def _changed_classes(change: SetInventory) -> set[str]:

@@ -28,7 +28,7 @@ class TreeCaches:
         with self._lock:
             return self._caches.setdefault(root_uuid, TreeCache(root_uuid))
 
-    def known(self, root_uuid: str) -> TreeCache | None:
+    def get(self, root_uuid: str) -> TreeCache | None:
         """Return the cache of a tree if there is one."""
         with self._lock:
             return self._caches.get(root_uuid)

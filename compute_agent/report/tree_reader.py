@@ -79,7 +79,7 @@ class TreeReader:
             take_in(tree, uuid, aspect, content)
 
     def _read_either_way(self, cache: TreeCache, fresh: bool, due: bool) -> None:
-        if self._trees.offered:
+        if self._trees.is_offered:
             try:
                 self._read_whole(cache, fresh)
             except errors.PlacementTooOld:
@@ -209,7 +209,7 @@ class TreeReader:
     ) -> None:
         interval = self._interval()
         if interval and (refresh or cache.refresh_at is None):
-            wait = self._retries.jittered(interval, REFRESH_JITTER)
+            wait = self._retries.with_jitter(interval, REFRESH_JITTER)
             cache.refresh_at = self._retries.clock.monotonic() + wait
         cache.refreshes += refresh
         if tree is not cache.tree or etag != cache.etag:

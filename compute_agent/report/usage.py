@@ -22,7 +22,7 @@ def holders_in_tree(report: ReportClient, root_uuid: str) -> dict[str, dict[str,
 
     One request where placement shows a tree with its allocations, else one for each provider.
     """
-    tree = report.get_provider_tree(root_uuid, fresh=report.placement.trees.offered)
+    tree = report.get_provider_tree(root_uuid, fresh=report.placement.trees.is_offered)
     holders: dict[str, dict[str, dict[str, int]]] = {
         uuid: {}
         for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())

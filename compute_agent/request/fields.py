@@ -59,7 +59,7 @@ class Fields:
         value = self._value.get(field)
         return Fields({} if value is None else value, self.name(field))
 
-    def each(self, field: str) -> list[Fields]:
+    def objects(self, field: str) -> list[Fields]:
         """Return a list of objects."""
         return [
             Fields(item, f"{self.name(field)}[{index}]")

@@ -60,7 +60,7 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     written_groups = extra_specs.read(spec.flavor.extra_specs)
     request = replace(written_groups.request, limit=options.limit)
     sizes = _sizes(spec, written_groups)
-    group = _joined(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed))
+    group = _join_groups(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed))
     request = request.with_group(
         UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
     )
@@ -106,7 +106,7 @@ def _group_of(requested: RequestedGroup) -> RequestGroup:
     )
 
 
-def _joined(group: RequestGroup, other: RequestGroup) -> RequestGroup:
+def _join_groups(group: RequestGroup, other: RequestGroup) -> RequestGroup:
     return replace(
         group.adding(other.resources),
         required=group.required | other.required,

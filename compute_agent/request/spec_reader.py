@@ -49,12 +49,12 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
     for required in ("project_id", "user_id"):
         if not fields.text(required):
             raise InvalidRequest(required, body.get(required), "an id")
-    groups = [_requested_group(group) for group in fields.each("requested_resources")]
+    groups = [_requested_group(group) for group in fields.objects("requested_resources")]
     level = fields.fields("request_level_params")
     subtrees = {
         _subtree(level.name("same_subtree"), suffixes) for suffixes in level.list("same_subtree")
     }
-    for network in fields.each("requested_networks"):
+    for network in fields.objects("requested_networks"):
         request = network.fields("resource_request")
         if network.has("resource_request"):
             port_groups, together = groups_of_port(network.text("port_id"), request.as_mapping())
@@ -71,18 +71,18 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         ignore_hosts=fields.texts("ignore_hosts"),
         force_hosts=fields.texts("force_hosts"),
         force_nodes=fields.texts("force_nodes"),
-        retried_hosts=_retried(fields),
+        retried_hosts=_retried_hosts(fields),
         instance_group=_group(fields),
         guest_cells=tuple(
-            _guest_cell(cell) for cell in fields.fields("numa_topology").each("cells")
+            _guest_cell(cell) for cell in fields.fields("numa_topology").objects("cells")
         ),
         requested_groups=tuple(groups),
-        pci_requests=tuple(_pci_request(request) for request in fields.each("pci_requests")),
+        pci_requests=tuple(_pci_request(request) for request in fields.objects("pci_requests")),
         root_required=level.traits("root_required"),
         root_forbidden=level.traits("root_forbidden"),
         same_subtree=frozenset(subtrees),
         requested_networks=tuple(
-            _network(network) for network in fields.each("requested_networks")
+            _network(network) for network in fields.objects("requested_networks")
         ),
         scheduler_hints=_hints(fields.fields("scheduler_hints")),
         consumer_type=fields.text("consumer_type", "INSTANCE"),
@@ -129,7 +129,7 @@ def _guest_cell(fields: Fields) -> GuestCell:
     return GuestCell(len(shared), len(pinned), fields.number("memory"), fields.number("pagesize"))
 
 
-def _retried(fields: Fields) -> frozenset[str]:
+def _retried_hosts(fields: Fields) -> frozenset[str]:
     """Return the hosts tried before: names, or [host, node] pairs."""
     hosts = fields.fields("retry").list("hosts")
     return frozenset(str(host[-1] if isinstance(host, list | tuple) else host) for host in hosts)

@@ -310,14 +310,14 @@ def _alias(body: dict[str, Any]) -> PciAlias:
     )
     names = body.get("traits", "")
     trait_names = names.split(",") if isinstance(names, str) else names
-    traits = {_normalised(name, os_traits.get_traits()) for name in trait_names if name.strip()}
+    traits = {_normalise_name(name, os_traits.get_traits()) for name in trait_names if name.strip()}
     forbidden = set[str]()
     migratable = body.get("live_migratable")
     if migratable is not None:
         is_migratable = strutils.bool_from_string(migratable, strict=True)
         (traits if is_migratable else forbidden).add(HW_PCI_LIVE_MIGRATABLE)
     return PciAlias(
-        _normalised(str(resource_class), os_resource_classes.STANDARDS),
+        _normalise_name(str(resource_class), os_resource_classes.STANDARDS),
         frozenset(traits),
         _one_of(body, "numa_policy", _NUMA_POLICIES, "legacy"),
         frozenset(forbidden),
@@ -333,7 +333,7 @@ def _one_of(body: dict[str, Any], key: str, choices: Collection[str], default: s
     return value
 
 
-def _normalised(name: str, standard: Collection[str]) -> str:
+def _normalise_name(name: str, standard: Collection[str]) -> str:
     """Return a name as agents report it: upper case, and custom unless it is a standard one."""
     upper = re.sub(r"[^A-Z0-9_]", "_", name.strip().upper())
     return upper if upper in standard or upper.startswith("CUSTOM_") else f"CUSTOM_{upper}"

@@ -200,7 +200,7 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
     """
     return Causes(
         queries=tuple(
-            QueryCause(**{**query, "constraints": _each(ConstraintCause, query["constraints"])})
+            QueryCause(**{**query, "constraints": _parts(ConstraintCause, query["constraints"])})
             for query in body["queries"]
         ),
         filters=tuple(
@@ -208,15 +208,15 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
                 **{
                     **cause,
                     "names_left": tuple(cause["names_left"]),
-                    "rejected": _each(RejectedHost, cause["rejected"]),
+                    "rejected": _parts(RejectedHost, cause["rejected"]),
                 }
             )
             for cause in body["filters"]
         ),
-        claims_lost=_each(LostClaim, body["claims_lost"]),
+        claims_lost=_parts(LostClaim, body["claims_lost"]),
         notes=tuple(body["notes"]),
         closest_hosts=tuple(
-            ClosestHost(closest["host"], _each(Lack, closest["lacks"]))
+            ClosestHost(closest["host"], _parts(Lack, closest["lacks"]))
             for closest in body["closest_hosts"]
         ),
         fits_with=tuple(
@@ -228,5 +228,5 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
     )
 
 
-def _each(kind: type[Part], bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
+def _parts(kind: type[Part], bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
     return tuple(kind(**body) for body in bodies)

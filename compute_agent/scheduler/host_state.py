@@ -92,7 +92,7 @@ class HostState:
         providers = dict(self.providers)
         for uuid, resources in candidate.allocations.items():
             if uuid in providers:
-                providers[uuid] = _used(providers[uuid], resources)
+                providers[uuid] = _with_use(providers[uuid], resources)
         return replace(
             self,
             providers=providers,
@@ -147,7 +147,7 @@ def _identity(candidate: Candidate) -> tuple[object, ...]:
     return allocations, tuple(sorted(candidate.mappings.items()))
 
 
-def _used(provider: ProviderSummary, resources: Mapping[str, int]) -> ProviderSummary:
+def _with_use(provider: ProviderSummary, resources: Mapping[str, int]) -> ProviderSummary:
     used = dict(provider.used)
     for name, amount in resources.items():
         used[name] = used.get(name, 0) + amount

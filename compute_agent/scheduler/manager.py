@@ -118,7 +118,7 @@ class Scheduler:
             except NoValidHost as error:
                 causes = replace(error.causes, request_id=errand)
                 if self._explainer is not None:
-                    causes = self._explainer.explained(spec, causes)
+                    causes = self._explainer.add_explanation(spec, causes)
                 reason = " ".join([error.reason, *causes.closing()])
                 LOG.info(
                     "[%s] No valid host for %s: %s %s",
@@ -168,9 +168,9 @@ class Scheduler:
     def _place_together(
         self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
     ) -> tuple[list[PlacedInstance], list[HostState]]:
-        ordered = partial(self._ordered, members=found_hosts.members)
+        order_hosts = partial(self._order, members=found_hosts.members)
         together = ClaimsTogether(
-            self._placement, self._search, ordered, self._give_back, self._observer
+            self._placement, self._search, order_hosts, self._give_back, self._observer
         )
         return together.place(spec, instances, found_hosts)
 
@@ -221,7 +221,7 @@ class Scheduler:
         usable = [host for host in passed if host.candidates]
         members = found_hosts.members
         claim_order = ClaimOrder(
-            self._ordered(spec, usable, instance, members), self._options.candidates_per_host
+            self._order(spec, usable, instance, members), self._options.candidates_per_host
         )
         most = claims.at_once()
         while offers := claim_order.next(most):
@@ -236,7 +236,7 @@ class Scheduler:
                 spec, instance, offers, found_hosts, lost_claims, held_claims, claims
             )
             for position, refusal in sorted(answer.refusals.items()):
-                if claim_order.failed(offers[position], refusal):
+                if claim_order.record_refusal(offers[position], refusal):
                     self._note_lost_claim(offers[position], refusal, lost_claims)
             if answer.position is not None:
                 offer = offers[answer.position]
@@ -249,9 +249,9 @@ class Scheduler:
                     ]
                 self._lost_to_the_group(offer, others, lost_claims)
                 claim_order.leave_out(offer[0])
-                held_claims.lost(instance)
+                held_claims.record_refusal(instance)
                 continue
-            held_claims.lost(instance)
+            held_claims.record_refusal(instance)
             most = min(most * _GROWTH, _MOST) if most > 1 else 1
         causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
@@ -272,11 +272,11 @@ class Scheduler:
             return claims.claim(instance, candidates, spec, found_hosts.microversion)
         except AllocationUpdateFailed:
             # what the instance holds is the claim of another caller, not ours to give back
-            held_claims.lost(instance)
-            self._observer.claimed(ClaimOutcome.CONSUMER, again=bool(lost_claims))
+            held_claims.record_refusal(instance)
+            self._observer.on_claim(ClaimOutcome.CONSUMER, again=bool(lost_claims))
             raise
         except BaseException:
-            self._observer.claimed(ClaimOutcome.FAILED, again=bool(lost_claims))
+            self._observer.on_claim(ClaimOutcome.FAILED, again=bool(lost_claims))
             raise
 
     def _note_lost_claim(
@@ -284,7 +284,7 @@ class Scheduler:
     ) -> None:
         host, candidate = offer
         outcome = ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
-        self._observer.claimed(outcome, again=bool(lost_claims))
+        self._observer.on_claim(outcome, again=bool(lost_claims))
         lost_claims.append(lost_claim(host.name, candidate, refusal))
         LOG.info("A claim on host %s was refused. %s", host.name, lost_claims[-1].sentence())
 
@@ -306,7 +306,7 @@ class Scheduler:
         self, offer: Offer, others: frozenset[str], lost_claims: list[LostClaim]
     ) -> None:
         host, _ = offer
-        self._observer.claimed(ClaimOutcome.GROUP, again=bool(lost_claims))
+        self._observer.on_claim(ClaimOutcome.GROUP, again=bool(lost_claims))
         lost_claims.append(lost_to_the_group(host.name, others))
         LOG.info("A claim on host %s was taken back. %s", host.name, lost_claims[-1].sentence())
 
@@ -314,12 +314,12 @@ class Scheduler:
         self, instance: str, offer: Offer, lost_claims: Sequence[LostClaim], held_claims: HeldClaims
     ) -> PlacedInstance:
         host, candidate = offer
-        held_claims.won(instance, candidate)
-        self._observer.claimed(ClaimOutcome.WON, again=bool(lost_claims))
+        held_claims.record_success(instance, candidate)
+        self._observer.on_claim(ClaimOutcome.WON, again=bool(lost_claims))
         LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
         return PlacedInstance(host, candidate)
 
-    def _ordered(
+    def _order(
         self,
         spec: RequestSpec,
         hosts: Sequence[HostState],
@@ -345,7 +345,7 @@ class Scheduler:
         taken_hosts = {claimed.host.uuid for claimed in chosen_hosts}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken_hosts and host.candidates]
-        return self._ordered(spec, spare, instance, members)
+        return self._order(spec, spare, instance, members)
 
     def _of_cell(
         self, cell: str, spare: Sequence[HostState], members: GroupMembers

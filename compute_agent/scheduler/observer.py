@@ -44,14 +44,14 @@ class Observer:
         """Return what surrounds a call of the bus; its error passes through."""
         return nullcontext()
 
-    def searched(self, candidates: int) -> None:
+    def on_search(self, candidates: int) -> None:
         """Hear how many candidates a search got from placement."""
 
-    def filtered(self, causes: Sequence[FilterCause]) -> None:
+    def on_filtering(self, causes: Sequence[FilterCause]) -> None:
         """Hear what filters left."""
 
-    def claimed(self, outcome: ClaimOutcome, *, again: bool) -> None:
+    def on_claim(self, outcome: ClaimOutcome, *, again: bool) -> None:
         """Hear of a claim; `again`: others of the same instance were lost before."""
 
-    def moved(self, kind: str, state: MoveState) -> None:
+    def on_move(self, kind: str, state: MoveState) -> None:
         """Hear of a move."""

@@ -135,7 +135,7 @@ class PlacementClient:
         query = urlencode(list(parameters), safe=":,!")
         doing = "Counting the providers that a constraint leaves"
         try:
-            providers = self._placement.providers.listed(
+            providers = self._placement.providers.find(
                 query, doing, self._connection.newest(NEWEST)
             )
         except errors.ResourceProviderRetrievalFailed as error:
@@ -310,8 +310,8 @@ class PlacementClient:
 
     def _listed_roots(self) -> Roots:
         doing = "Listing the hosts"
-        hosts = self._placement.providers.listed(f"required={COMPUTE_NODE}", doing)
-        cells = self._placement.providers.listed(f"required={HW_NUMA_ROOT}", doing)
+        hosts = self._placement.providers.find(f"required={COMPUTE_NODE}", doing)
+        cells = self._placement.providers.find(f"required={HW_NUMA_ROOT}", doing)
         return (
             frozenset(host["root_provider_uuid"] for host in hosts),
             frozenset(cell["root_provider_uuid"] for cell in cells),

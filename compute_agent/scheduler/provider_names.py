@@ -34,7 +34,7 @@ class ProviderNames:
         names = self._kept_names(uuids)
         unknown = [uuid for uuid in uuids if uuid not in names]
         if len(unknown) > _ASKED_ONE_BY_ONE:
-            hosts = self._providers.listed(f"required={COMPUTE_NODE}", "Reading the names of hosts")
+            hosts = self._providers.find(f"required={COMPUTE_NODE}", "Reading the names of hosts")
             names |= self._keep(hosts)
             unknown = [uuid for uuid in unknown if uuid not in names]
         for uuid in unknown:

@@ -282,7 +282,7 @@ def decide_adoption(
     return Adoption(IdentityDecision.ADOPT, root.uuid)
 
 
-def renamed(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str, str]:
+def new_names(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str, str]:
     """Return new names for the providers whose names begin with the host's.
 
     :param names: uuid to name of every provider in the tree.

@@ -50,7 +50,7 @@ class Shape:
 
 def is_not(value: Any, expected: str) -> str:
     """Return a check's result for a value that is not as expected."""
-    return f" is {_shown(value)}, not {expected}"
+    return f" is {_value_text(value)}, not {expected}"
 
 
 def one_of(expected: str, *types: type) -> Check:
@@ -202,7 +202,7 @@ def _has_whole_characters(text: str) -> bool:
     return True
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     try:
         text = json.dumps(value, default=str)
     except RecursionError:
@@ -215,4 +215,4 @@ def _shown(value: Any) -> str:
 
 def _step(key: Any) -> str:
     is_plain = type(key) is str and _PLAIN_KEY.fullmatch(key)
-    return f".{key}" if is_plain else f"[{_shown(key)}]"
+    return f".{key}" if is_plain else f"[{_value_text(key)}]"

@@ -244,7 +244,7 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     """Return what to do after `event`, for a node in `state`."""
     kind = event.kind
     if kind is EventKind.COMPLETED:
-        return _completed(state)
+        return _after_completion(state)
     if kind is EventKind.RESHAPE_NEEDED and state.startup:
         return Decision(Action.RESHAPE, state, log=logging.INFO)
     if kind is EventKind.CONFLICT:
@@ -262,15 +262,15 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     if kind is EventKind.PLACEMENT_UNAUTHORIZED:
         return _after_refusal(state, event, limits)
     if kind is EventKind.COMPLETED_IN_PART:
-        return _lasting(Action.DONE, _settled(state), event)
+        return _lasting(Action.DONE, _settle(state), event)
     return _lasting(Action.NEXT_PERIOD, _pass_over(state), event)
 
 
-def _completed(state: NodeState) -> Decision:
-    return Decision(Action.DONE, replace(_settled(state), fault=None), ended_fault=state.fault)
+def _after_completion(state: NodeState) -> Decision:
+    return Decision(Action.DONE, replace(_settle(state), fault=None), ended_fault=state.fault)
 
 
-def _settled(state: NodeState) -> NodeState:
+def _settle(state: NodeState) -> NodeState:
     return replace(state, startup=False, reshape_pending=False, tries=0, attempts=0, rejoins=False)
 
 

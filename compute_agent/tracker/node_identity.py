@@ -103,7 +103,7 @@ class NodeSetup:
         """Whether the uuid of the node is an example: the first start makes another one."""
         return self._is_new and not self._write
 
-    def registered(self, uuid: str, name: str) -> None:
+    def record_first_pass(self, uuid: str, name: str) -> None:
         """Record the first completed pass of a node: from now on a lost identity is an error."""
         if self._write and not self._driver.several_nodes:
             identity.write_marker(self._state_path, Marker(uuid, name))

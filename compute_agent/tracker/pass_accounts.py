@@ -67,7 +67,7 @@ class PassAccounts:
         if completed:
             # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
             # the pass did not.
-            offered = self._report.offered
+            offered = self._report.offered_versions
             version = f"{offered.maximum[0]}.{offered.maximum[1]}" if offered else ""
             self._board.placement_is(up=True, max_version=version)
         elif decision.action is Action.BACK_OFF:

@@ -78,7 +78,7 @@ class PassSchedule:
                 turn.reasons = set()
         return due_nodes
 
-    def finished(self, node: str, next_due: float) -> None:
+    def finish(self, node: str, next_due: float) -> None:
         """Record the end of a pass; the next is due at `next_due`, or earlier if triggered."""
         with self._mutex:
             turn = self._turns.get(node)

@@ -145,22 +145,22 @@ class ResourceTracker:
         """Return the nodes whose first pass has not completed."""
         return [node.name for node in self._nodes.values() if node.state.startup]
 
-    def started(self) -> list[str]:
+    def started_nodes(self) -> list[str]:
         """Return the nodes whose first pass has completed."""
         return [node.name for node in self._nodes.values() if not node.state.startup]
 
     @contextmanager
-    def held(self, name: str) -> Iterator[None]:
+    def hold(self, name: str) -> Iterator[None]:
         """Hold what passes of the node and claims on it share.
 
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeNodeBusy: a pass of it does not end.
         """
-        with self._acquired(self._known_node(name).lock, name, self._patience):
+        with self._acquire(self._known_node(name).lock, name, self._patience):
             yield
 
     @contextmanager
-    def _acquired(self, lock: Holdable, name: str, patience: float | None) -> Iterator[None]:
+    def _acquire(self, lock: Holdable, name: str, patience: float | None) -> Iterator[None]:
         if not lock.acquire(timeout=patience):
             raise errors.ComputeNodeBusy(
                 f"Node {name} is busy: a pass or another order has not ended for {patience:g} s. "
@@ -171,7 +171,7 @@ class ResourceTracker:
         finally:
             lock.release()
 
-    def reported(self, name: str) -> tuple[ProviderTree, str]:
+    def reported_tree(self, name: str) -> tuple[ProviderTree, str]:
         """Return the tree of a node as it was last brought to placement, and the root's uuid.
 
         :raises ComputeHostNotFound: the node is not managed here any more.
@@ -212,7 +212,7 @@ class ResourceTracker:
             except errors.ReshapeNeeded:
                 return self._pass.propose(target, reshape=True)
 
-    def planned(self, name: str) -> list[Operation]:
+    def plan(self, name: str) -> list[Operation]:
         """Return the operations a pass would do now.
 
         :raises Exception: as a pass; nothing is decided about it.
@@ -252,7 +252,7 @@ class ResourceTracker:
             self._account(node, attempt, decision, error)
             if decision.action is Action.RETRY:
                 self._board.count_retry(conflict=True)
-                if self._wait(self._drawn(decision)):
+                if self._wait(self._draw_wait(decision)):
                     return PassResult(completed=False, next_in=NEVER)
                 continue
             return self._result(decision, error)
@@ -267,7 +267,7 @@ class ResourceTracker:
         """
         held_lock = InOrder(self._turns, node.lock)
         with (
-            self._acquired(InOrder(node.at_work, held_lock), node.name, patience),
+            self._acquire(InOrder(node.at_work, held_lock), node.name, patience),
             stepping_aside(Lent(held_lock)),
             self._pass.one_reading(node.name),
         ):
@@ -369,12 +369,12 @@ class ResourceTracker:
         if decision.action is Action.EXIT:
             return PassResult(False, NEVER, decision.exit_code, str(error))
         if decision.action is Action.BACK_OFF:
-            return PassResult(False, self._drawn(decision), message=str(error))
+            return PassResult(False, self._draw_wait(decision), message=str(error))
         if decision.action is Action.DONE:
             return PassResult(True, self._options.period)
         return PassResult(False, self._options.limits().period, message=str(error))
 
-    def _drawn(self, decision: Decision) -> float:
+    def _draw_wait(self, decision: Decision) -> float:
         return max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
 
     def _target(self, node: Node) -> PassTarget:

@@ -76,19 +76,19 @@ class SharedDisk:
         self._later = later or _in_a_thread
         self._rng = rng or random.Random()
         self._lock = threading.Lock()
-        self._measured: dict[str, int] = {}
-        self._planned = False
+        self._measured_totals: dict[str, int] = {}
+        self._is_planned = False
         self._seen_record: tuple[int, int | None] = (-1, None)
         """Generation and total of the provider when it was looked at last."""
         self._troubles: dict[str, str] = {}
 
-    def measured(self, node: str, facts: Mapping[str, Any]) -> None:
+    def record_size(self, node: str, facts: Mapping[str, Any]) -> None:
         """Take in what the driver reports of a node."""
-        self._measured[node] = int(facts["local_gb"])
+        self._measured_totals[node] = int(facts["local_gb"])
 
     def after_pass(self, node: str, root: str) -> None:
         """Plan a look at the provider if its total is not what this node measured; no request."""
-        provider = self._connected(root)
+        provider = self._connected_provider(root)
         if provider is None:
             self._trouble(
                 f"connection of {node}",
@@ -99,17 +99,17 @@ class SharedDisk:
             )
             return
         self._over(f"connection of {node}")
-        measured = self._measured.get(node, 0)
+        measured = self._measured_totals.get(node, 0)
         # nothing is measured where the pool is not mounted
         if not measured or not differs(measured, self._total(provider)):
             return
         with self._lock:
-            if self._planned:
+            if self._is_planned:
                 return
-            self._planned = True
+            self._is_planned = True
         self._later(self._rng.uniform(0.0, self._spread), lambda: self._look(node))
 
-    def _connected(self, root: str) -> ProviderData | None:
+    def _connected_provider(self, root: str) -> ProviderData | None:
         tree = self._report.known_tree(root)
         if tree is None or not tree.exists(root) or not tree.exists(self._uuid):
             return None
@@ -140,7 +140,7 @@ class SharedDisk:
             self._over("look")
         finally:
             with self._lock:
-                self._planned = False
+                self._is_planned = False
 
     def _bring_up_to_date(self, node: str) -> None:
         for _ in range(TRIES - 1):
@@ -153,7 +153,7 @@ class SharedDisk:
         self._write_if_it_differs(node)
 
     def _write_if_it_differs(self, node: str) -> None:
-        providers, measured = self._report.placement.providers, self._measured[node]
+        providers, measured = self._report.placement.providers, self._measured_totals[node]
         stored = providers.inventories(self._uuid, self._uuid)
         record = stored.content.get(DISK)
         total = _total_of(record)

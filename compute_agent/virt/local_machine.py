@@ -129,7 +129,7 @@ class LocalMachine:
     def _with_pmem(self, topology: HostTopology) -> HostTopology:
         if not self._conf.libvirt.pmem_namespaces:
             return topology
-        namespaces, fault = pmem.listed()
+        namespaces, fault = pmem.list_namespaces()
         return replace(topology, pmem=namespaces, pmem_fault=fault)
 
 

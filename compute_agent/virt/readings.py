@@ -57,10 +57,10 @@ class LastReadings:
         if known_reading is not reading or before != tree:
             self._edits.pop(nodename, None)
             return False
-        tree.become(after)
+        tree.take_content_of(after)
         return True
 
-    def edited(
+    def record_edit(
         self, nodename: str, reading: NodeReading, before: ProviderTree, after: ProviderTree
     ) -> None:
         """Take in an edit that followed from the reading alone."""

@@ -52,7 +52,7 @@ class TopologyDriver(ComputeDriver):
         self.options = layout_options(conf)
         self._sources: list[BoundedCalls] = []
         self._pass = ReadingsOfPass()
-        self._logged: dict[str, frozenset[str]] = {}
+        self._logged_problems: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
         self._before_reshape: dict[str, ProviderTree] = {}
@@ -73,7 +73,7 @@ class TopologyDriver(ComputeDriver):
         """Return the options, with those that are read again for each pass."""
         return self.options
 
-    def bounded(self, source: BoundedCalls) -> None:
+    def add_source(self, source: BoundedCalls) -> None:
         """Take in what bounds the calls to a source of the driver."""
         self._sources.append(source)
 
@@ -190,7 +190,7 @@ class TopologyDriver(ComputeDriver):
             ),
         )
         if allocations is None and not self._pass.asked:
-            self._last.edited(nodename, reading, before, provider_tree)
+            self._last.record_edit(nodename, reading, before, provider_tree)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         """As every driver; without devices for them ports are not managed remotely."""
@@ -346,8 +346,8 @@ class TopologyDriver(ComputeDriver):
         """Log sentences that were not true in the pass before."""
         for topic, sentences in topics.items():
             key = f"{nodename}/{topic}"
-            before = self._logged.get(key, frozenset())
-            self._logged[key] = sentences
+            before = self._logged_problems.get(key, frozenset())
+            self._logged_problems[key] = sentences
             log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
             for sentence in sorted(sentences - before):
                 log_it("%s", sentence)

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.claims.units import chosen, holdings
+from compute_agent.claims.units import choose_units, holdings
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 
@@ -69,7 +69,7 @@ def test_a_claim_succeeds_if_and_only_if_enough_is_free_and_takes_from_nobody(ha
         elif event == "claim" and instance not in held:
             taken = frozenset().union(*held.values())
             wanted = {PROVIDER[rc]: {rc: amount} for rc, amount in amounts.items()}
-            found, short = chosen(wanted, UNITS, taken)
+            found, short = choose_units(wanted, UNITS, taken)
             # the oracle only counts
             free = {rc: n - sum(u.resource_class == rc for u in taken) for rc, n in TOTALS.items()}
             assert bool(short) == any(amount > free[rc] for rc, amount in amounts.items())

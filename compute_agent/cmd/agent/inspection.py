@@ -57,7 +57,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
     )
     documents, planned = [], 0
     problems: list[Exception] = []
-    for name, uuid in chosen(parts.setup.nodes(), only).items():
+    for name, uuid in selected_nodes(parts.setup.nodes(), only).items():
         tracker.add_node(name, uuid)
         proposal = tracker.propose(name)
         problems.extend(proposal.problems)
@@ -98,7 +98,7 @@ def show(
     :raises ComputeAgentError: it cannot be read.
     """
     documents = []
-    for name, uuid in chosen(parts.setup.nodes(), only).items():
+    for name, uuid in selected_nodes(parts.setup.nodes(), only).items():
         tree = parts.report.get_provider_tree(uuid)
         usages = {
             provider: usage_of(parts.report, provider) for provider in tree.get_provider_uuids()
@@ -139,7 +139,7 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
     return Exit.FINE
 
 
-def chosen(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
+def selected_nodes(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
     """Return the selected nodes.
 
     :raises ComputeHostNotFound: no node has that name.

@@ -55,10 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(dev.run(arguments[1:]))
     files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
     namespace = _parser().parse_args([*others, *files])
-    return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
+    return program.run(PROGRAM, namespace, _exit_status_of, reader_may_leave=True)
 
 
-def _failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+def _exit_status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     return exit_of(error)
 
 
@@ -167,7 +167,7 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
 
-    conf = configuration_files.parsed(namespace)
+    conf = configuration_files.parse(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     directory = getattr(namespace, "from_capture", None)
     if directory is None:
@@ -190,7 +190,7 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 
 
 def _run(namespace: argparse.Namespace) -> int:
-    with garbage_collection.paused():
+    with garbage_collection.pause():
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent
         from compute_agent.cmd.agent import healing, logging_setup
@@ -198,7 +198,7 @@ def _run(namespace: argparse.Namespace) -> int:
         from compute_agent.daemon import tracing
         from compute_agent.placement.transports.keystone import KeystoneTransport
 
-    conf = configuration_files.parsed(namespace)
+    conf = configuration_files.parse(namespace)
     logging_setup.set_up_daemon(conf)
     logging_setup.log_start(conf)
     accepted.warn_of_set(conf)
@@ -211,7 +211,7 @@ def _run(namespace: argparse.Namespace) -> int:
         return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)
-        return program.end(PROGRAM, namespace, _failed, error)
+        return program.end(PROGRAM, namespace, _exit_status_of, error)
 
 
 def _plan(namespace: argparse.Namespace) -> int:
@@ -268,7 +268,7 @@ def _show(namespace: argparse.Namespace) -> int:
 def _diff(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import diff, logging_setup
 
-    conf = configuration_files.parsed(namespace)
+    conf = configuration_files.parse(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     return diff.run(conf, namespace.first, namespace.second, as_json=namespace.json)
 
@@ -291,13 +291,13 @@ def _report(namespace: argparse.Namespace) -> int:
 def _claims(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
-    return claims.show(configuration_files.parsed(namespace), as_json=namespace.json)
+    return claims.show(configuration_files.parse(namespace), as_json=namespace.json)
 
 
 def _drop_claim(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
-    return claims.drop(configuration_files.parsed(namespace), namespace.consumer)
+    return claims.drop(configuration_files.parse(namespace), namespace.consumer)
 
 
 def _enable(namespace: argparse.Namespace) -> int:
@@ -323,7 +323,7 @@ def _ask(namespace: argparse.Namespace, command: str, timeout: float, **argument
 
     from compute_agent.agent import local_socket
 
-    conf = configuration_files.parsed(namespace)
+    conf = configuration_files.parse(namespace)
     path = conf.compute_agent.status_socket
     if not path:
         raise local_socket.AgentNotRunning(
@@ -337,7 +337,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import doctor, logging_setup
 
     try:
-        conf = configuration_files.parsed(namespace)
+        conf = configuration_files.parse(namespace)
     except errors.InvalidConfiguration as error:
         return doctor.report_configuration(error, as_json=namespace.json)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
@@ -347,7 +347,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
 def _capture(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import capture
 
-    return capture.run(configuration_files.parsed(namespace), namespace.directory)
+    return capture.run(configuration_files.parse(namespace), namespace.directory)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def fake() -> ReportedMachine:
     return ReportedMachine(FAKE, {"DEFAULT": {"compute_driver": "fake.FakeNumaDriver"}})
 
 
-def shipped(name: str, directory: Path) -> ReportedMachine:
+def unpack(name: str, directory: Path) -> ReportedMachine:
     """Unpack a capture that the package has below a directory, and return that machine."""
     target = directory / name
     shutil.rmtree(target, ignore_errors=True)

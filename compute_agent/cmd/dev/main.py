@@ -35,10 +35,10 @@ def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     namespace = _parser().parse_args(argv)
     namespace.command, namespace.function = "dev", _run
-    return program.run("compute-agent", namespace, _failed, reader_may_leave=True)
+    return program.run("compute-agent", namespace, _exit_status_of, reader_may_leave=True)
 
 
-def _failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+def _exit_status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     from compute_agent.cmd.dev.errors import DevInterrupted
 
     return program.INTERRUPTED if isinstance(error, DevInterrupted) else FAILED
@@ -46,7 +46,7 @@ def _failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> 
 
 def _run(namespace: argparse.Namespace) -> int:
     stop = threading.Event()
-    with signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
+    with signals.handle({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
         return _session(namespace, stop)
 
 

@@ -84,7 +84,7 @@ class DevRun:
         """
         with ExitStack() as stack:
             self._state.prepare(self._options.hosts)
-            stack.enter_context(self._state.locked())
+            stack.enter_context(self._state.lock())
             # the agent goes first, so that it does not see placement vanish
             stack.callback(self._stop_children)
             url = self._start_placement()
@@ -141,9 +141,7 @@ class DevRun:
         name = self._options.machine
         if name is None:
             return ReportedMachine()
-        return (
-            machine.fake() if name == machine.FAKE else machine.shipped(name, self._state.machine)
-        )
+        return machine.fake() if name == machine.FAKE else machine.unpack(name, self._state.machine)
 
     def _start_agents(self, reported: ReportedMachine) -> None:
         what = "this machine" if reported.name is None else f"the machine {reported.name}"

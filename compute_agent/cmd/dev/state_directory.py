@@ -130,7 +130,7 @@ class StateDirectory:
             ) from error
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep every other run away from the directory.
 
         :raises DevFailed: another run uses it.

@@ -20,7 +20,7 @@ from compute_agent.cmd.manage.options import (
     transport,
 )
 from compute_agent.cmd.progress import ProgressBars, progress_bars
-from compute_agent.drift.wording import counted
+from compute_agent.drift.wording import count_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -92,7 +92,7 @@ def _sync(namespace: argparse.Namespace) -> int:
     report.connect()
     with progress_bars() as bars:
         hosts = {host for aggregate in aggregates for host in aggregate.hosts}
-        nodes = _announced(conf, hosts, bars)
+        nodes = _announced_nodes(conf, hosts, bars)
         result = AggregateSync(
             report,
             aggregates,
@@ -120,7 +120,7 @@ def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
     return source_of(conf).current().all
 
 
-def _announced(
+def _announced_nodes(
     conf: cfg.ConfigOpts, hosts: Collection[str], bars: ProgressBars
 ) -> Mapping[str, Collection[str]]:
     """Return the nodes by host; empty without a bus, where the only node has the host's name."""
@@ -131,7 +131,7 @@ def _announced(
     agents = AgentsOnBus(conf)
     try:
         bars.show("waiting for the agents to announce themselves")
-        return agents.announced(hosts)
+        return agents.announced_hosts(hosts)
     finally:
         agents.close()
 
@@ -181,6 +181,6 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         for aggregate in change.removed_aggregates:
             print(f"{change.host} ({change.provider}): {would}removed from {aggregate}")
     print(
-        f"{counted(result.hosts, 'host')}: {len(result.changes)} {would}changed, "
+        f"{count_of(result.hosts, 'host')}: {len(result.changes)} {would}changed, "
         f"{len(result.problems)} with problems"
     )

@@ -21,7 +21,7 @@ from compute_agent.cmd.manage.options import (
 from compute_agent.cmd.numbers import whole
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
-from compute_agent.drift.wording import counted
+from compute_agent.drift.wording import count_of
 
 if TYPE_CHECKING:
     from compute_agent.manage.audit import AuditResult
@@ -167,7 +167,7 @@ def _print(result: AuditResult) -> None:
     for finding in result.findings:
         print(f"{finding.what} {finding.uuid}: {finding.detail}")
     print(
-        f"{counted(result.consumers, 'consumer')}: {counted(len(result.orphans), 'orphan')}, "
+        f"{count_of(result.consumers, 'consumer')}: {count_of(len(result.orphans), 'orphan')}, "
         f"{len(deleted)} deleted, "
         f"{len(result.unjudged_consumers)} could not be judged, {result.young} too young"
     )

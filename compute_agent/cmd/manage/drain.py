@@ -23,7 +23,7 @@ from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration
 from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
-from compute_agent.drift.wording import counted, resources
+from compute_agent.drift.wording import count_of, resources
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -130,7 +130,7 @@ def _drain(namespace: argparse.Namespace) -> int:
             return _undo(namespace, placement, agents, host, heard)
         by, was_disabled = _disable(namespace, placement, agents, host, heard)
     left_out = _silent(placement, conf, uuid)
-    drained = _Drained(host, by, was_disabled, left_out, placement.trees.offered)
+    drained = _Drained(host, by, was_disabled, left_out, placement.trees.is_offered)
     place = partial(_moves, placement, drained, namespace.parameters)
     use = drain.use_of(placement, uuid)
     moves = place(use)
@@ -138,7 +138,7 @@ def _drain(namespace: argparse.Namespace) -> int:
         if not namespace.json:
             _print(drained, moves, is_dry_run=False)
             sys.stdout.flush()
-        moves = place(_watched(namespace, placement, drained, use))
+        moves = place(_watch(namespace, placement, drained, use))
         if not moves and not namespace.json:
             print(f"{host.name} is empty")
             return Exit.DONE
@@ -173,7 +173,7 @@ def _host(
 
     heard = None if agents is None else agents.nodes([uuid])
     known = None if heard is None else fleet.HeardAgents(heard)
-    return fleet.described(existing_tree(placement.connection, uuid), known), heard or {}
+    return fleet.describe(existing_tree(placement.connection, uuid), known), heard or {}
 
 
 def _disable(
@@ -288,7 +288,7 @@ def _name(placement: PlacementApi, uuid: str) -> str:
     return uuid if provider is None else str(provider["name"])
 
 
-def _watched(
+def _watch(
     namespace: argparse.Namespace,
     placement: PlacementApi,
     drained: _Drained,
@@ -320,7 +320,7 @@ def _watched(
         if use is not None and not use.is_disabled:
             raise CommandRefused(
                 f"Host {drained.host.name} was enabled while it was drained, by an operator or by "
-                f"its agent that came back; {counted(len(use.holders), 'consumer')} left. Repeat "
+                f"its agent that came back; {count_of(len(use.holders), 'consumer')} left. Repeat "
                 "the command to disable it again."
             )
     return use
@@ -330,7 +330,7 @@ def _print_difference(
     before: Sequence[Holder], after: Sequence[Holder], line: Callable[[str], None]
 ) -> None:
     was, remaining = {holder.consumer for holder in before}, {holder.consumer for holder in after}
-    left = counted(len(remaining), "consumer")
+    left = count_of(len(remaining), "consumer")
     for consumer in sorted(was - remaining):
         line(f"{consumer} has left; {left} left")
     for consumer in sorted(remaining - was):
@@ -376,7 +376,7 @@ def _print(drained: _Drained, moves: Sequence[ConsumerMove], *, is_dry_run: bool
         if stuck
         else "and there is room elsewhere"
     )
-    print(f"{counted(len(moves), 'consumer')} left, {fitting}. Move them with what runs them.")
+    print(f"{count_of(len(moves), 'consumer')} left, {fitting}. Move them with what runs them.")
     if host.agent == "silent":
         print("Its agent is silent: if the host is dead, they have to be evacuated.")
     if not drained.together:

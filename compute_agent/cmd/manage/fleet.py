@@ -124,7 +124,7 @@ def _show(namespace: argparse.Namespace) -> int:
     with agents_on_bus(conf) as agents:
         agents_heard = heard(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
-    host = fleet.described(tree, agents_heard)
+    host = fleet.describe(tree, agents_heard)
     consumers = fleet.consumers(placement, tree)
     if namespace.json:
         document = host_document(host) | {

@@ -251,7 +251,7 @@ def _print(
     counts = result.counts
     verb = "would be healed" if namespace.dry_run else "healed"
     troubled = sum(counts[State[trouble.name]] for trouble in TROUBLES)
-    looked_at = wording.counted(result.looked_at, "instance")
+    looked_at = wording.count_of(result.looked_at, "instance")
     print(
         f"{looked_at}: {counts[State.HEALED]} {verb}, {troubled} could not be, "
         f"{counts[State.SKIPPED]} left alone" + (", there are more to heal" if result.more else "")

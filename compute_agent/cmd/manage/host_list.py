@@ -18,7 +18,7 @@ from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration
 from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
-from compute_agent.drift.wording import counted
+from compute_agent.drift.wording import count_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -101,7 +101,7 @@ def _hosts(
     with progress_bars() as bars:
         progress = partial(bars.update, "reading the hosts")
         trees = fleet.trees(placement, roots, progress=progress)
-        return _chosen_hosts(namespace, [fleet.described(tree, known) for tree in trees])
+        return _chosen_hosts(namespace, [fleet.describe(tree, known) for tree in trees])
 
 
 def _chosen_hosts(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[FleetHost]:
@@ -175,7 +175,7 @@ class _Watch:
         known = None if self._agents is None else self._look(self._agents)
         roots = [uuid for uuid, _ in fleet.roots(self._placement, self._namespace.name)]
         trees = self._trees.current(roots)
-        hosts = [fleet.described(tree, known) for tree in trees]
+        hosts = [fleet.describe(tree, known) for tree in trees]
         return _chosen_hosts(self._namespace, hosts)
 
     def _look(self, agents: FollowedAgents) -> fleet.HeardAgents:
@@ -201,7 +201,8 @@ def _lines(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> Iterato
     agents = Counter(host.agent for host in hosts)
     parts = [f"{count} {agent}" for agent, count in sorted(agents.items())]
     disabled = sum(not host.is_enabled for host in hosts)
-    yield f"{_now()}  {counted(len(hosts), 'host')}: agents {', '.join(parts)}; {disabled} disabled"
+    fleet_size = count_of(len(hosts), "host")
+    yield f"{_now()}  {fleet_size}: agents {', '.join(parts)}; {disabled} disabled"
     console = new_console()
     with console.capture() as captured:
         console.print(_table(hosts, namespace.resource_class))

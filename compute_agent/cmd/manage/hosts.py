@@ -22,7 +22,7 @@ from compute_agent.cmd.manage.options import (
     transport,
     uuid_of,
 )
-from compute_agent.drift.wording import counted
+from compute_agent.drift.wording import count_of
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -202,9 +202,9 @@ def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
         print(f"{result.node}: nothing to do")
         return
     done = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
-    what = f"{counted(len(result.operations), 'operation')} {done}"
+    what = f"{count_of(len(result.operations), 'operation')} {done}"
     if result.reshaped:
-        what += f", a reshape with {counted(result.consumers, 'consumer')} rewritten"
+        what += f", a reshape with {count_of(result.consumers, 'consumer')} rewritten"
     print(f"{result.node}: {what}")
     for operation in result.operations:
         print(f"  {operation}")
@@ -246,7 +246,7 @@ def _delete_host(namespace: argparse.Namespace) -> int:
         print(json.dumps({"dry_run": namespace.dry_run, "host": asdict(host)}, indent=2))
     else:
         verb = "would be deleted" if namespace.dry_run else "deleted"
-        providers = counted(len(host.providers), "resource provider")
+        providers = count_of(len(host.providers), "resource provider")
         print(f"{host.name} ({host.uuid}): {providers} {verb}")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
 

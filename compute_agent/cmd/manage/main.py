@@ -36,10 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
     namespace = _parser().parse_args([*others, *files])
-    return program.run(PROGRAM, namespace, _failed)
+    return program.run(PROGRAM, namespace, _exit_status_of)
 
 
-def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     if isinstance(error, BadArgument):
         return Exit.BAD_ARGUMENTS
     return int(namespace.exit_of(error))

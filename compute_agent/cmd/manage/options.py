@@ -84,7 +84,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     """
     from compute_agent.cmd.agent import logging_setup
 
-    conf = configuration_files.parsed(namespace, debug=namespace.verbose)
+    conf = configuration_files.parse(namespace, debug=namespace.verbose)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
     logging_setup.set_up_command(conf, verbose=namespace.verbose)

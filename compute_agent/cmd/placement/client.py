@@ -114,7 +114,7 @@ def part_path(provider: Mapping[str, Any], part: str) -> str:
     return f"/resource_providers/{provider['uuid']}/{part}"
 
 
-def quoted(name: str) -> str:
+def path_segment(name: str) -> str:
     """Return a name as a segment of a path."""
     return quote(name, safe="")
 

@@ -52,10 +52,10 @@ def main(argv: Sequence[str] | None = None, transport: Transport | None = None) 
     files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
     namespace = build_parser().parse_args([*files, *others])
     namespace.transport = transport
-    return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
+    return program.run(PROGRAM, namespace, _exit_status_of, reader_may_leave=True)
 
 
-def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     del namespace
     return exit_of(error)
 

@@ -42,19 +42,19 @@ def read_json(file: str) -> dict[str, Any]:
     return body
 
 
-def assembled(
+def assemble(
     namespace: argparse.Namespace, *, chooses: bool = False
 ) -> tuple[Scheduler, PlacementClient, Mover]:
     """Return a scheduler made from the configuration, with its client and its mover.
 
-    :param chooses: see `assembled_parts`.
+    :param chooses: see `assemble_parts`.
     :raises InvalidConfiguration: the configuration cannot be used.
     """
-    parts = assembled_parts(namespace, chooses=chooses)
+    parts = assemble_parts(namespace, chooses=chooses)
     return parts.scheduler, parts.client, parts.mover
 
 
-def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> SchedulerParts:
+def assemble_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> SchedulerParts:
     """Return the parts of a scheduler made from the configuration.
 
     :param chooses: whether hosts will be chosen, which needs to know those that are alive.
@@ -63,7 +63,7 @@ def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> 
     from compute_agent.scheduler.assembly import parts_of
 
     log_errors(namespace)
-    conf = configuration_files.parsed(namespace)
+    conf = configuration_files.parse(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     announcements = _announcements(namespace, conf) if chooses else None

@@ -28,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _explain(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled_parts, read_json
+    from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
     from compute_agent.cmd.scheduler.explanation_view import print_explanation
     from compute_agent.request import spec_reader
 
@@ -36,7 +36,7 @@ def _explain(namespace: argparse.Namespace) -> int:
         spec = spec_reader.read_spec(read_json(namespace.spec))
     else:
         spec = claim_options.spec_of(namespace)
-    explained = assembled_parts(namespace, chooses=True).explainer.explain(spec)
+    explained = assemble_parts(namespace, chooses=True).explainer.explain(spec)
     hosts, causes = explained.hosts, explained.causes
     if namespace.json:
         print(json.dumps(explained.as_dict(), indent=2))

@@ -40,7 +40,7 @@ def _list(namespace: argparse.Namespace) -> int:
             "either uuids of consumers, --host or --project",
         )
     log_errors(namespace)
-    reader = Consumers(placement_transport(configuration_files.parsed(namespace)))
+    reader = Consumers(placement_transport(configuration_files.parse(namespace)))
     try:
         holdings = HoldingsReader(reader)
         if namespace.project:

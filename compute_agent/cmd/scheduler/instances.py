@@ -94,10 +94,10 @@ def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:
 
 
 def _life_cycle(namespace: argparse.Namespace, *, chooses: bool = False) -> LifeCycle:
-    from compute_agent.cmd.scheduler.configured import assembled_parts
+    from compute_agent.cmd.scheduler.configured import assemble_parts
     from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
-    return LifeCycle(assembled_parts(namespace, chooses=chooses))
+    return LifeCycle(assemble_parts(namespace, chooses=chooses))
 
 
 def _instance(namespace: argparse.Namespace) -> str:
@@ -107,12 +107,12 @@ def _instance(namespace: argparse.Namespace) -> str:
 
 
 def _reschedule(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled_parts, read_json
+    from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
     from compute_agent.request import spec_reader
     from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
     spec, instance = spec_reader.read_spec(read_json(namespace.file)), _instance(namespace)
-    parts = assembled_parts(namespace, chooses=True)
+    parts = assemble_parts(namespace, chooses=True)
     claim = LifeCycle(parts).reschedule(spec, instance, namespace.failed)
     print(json.dumps(claim_document(claim, parts.client), indent=2))
     return Exit.DONE

@@ -31,8 +31,8 @@ from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
 from compute_agent.cmd.scheduler.configured import (
-    assembled,
-    assembled_parts,
+    assemble,
+    assemble_parts,
     placement_transport,
     read_json,
 )
@@ -49,10 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
     files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
     namespace = _parser().parse_args([*files, *others])
-    return program.run(PROGRAM, namespace, _failed)
+    return program.run(PROGRAM, namespace, _exit_status_of)
 
 
-def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     from compute_agent.scheduler.errors import NoValidHost
 
     if isinstance(error, errors.PlacementUnavailable):
@@ -133,7 +133,7 @@ def _claim(namespace: argparse.Namespace) -> int:
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
-    parts = assembled_parts(namespace, chooses=True)
+    parts = assemble_parts(namespace, chooses=True)
     claim = LifeCycle(parts).claim(spec, consumer)
     document = claim_document(claim, parts.client)
     if namespace.json:
@@ -149,7 +149,7 @@ def _release(namespace: argparse.Namespace) -> int:
     from compute_agent.request.extra_specs import uuid_text
 
     consumer = uuid_text("CONSUMER", namespace.consumer)
-    _, client, _ = assembled(namespace)
+    _, client, _ = assemble(namespace)
     released = client.release(consumer)
     if namespace.json:
         print(json.dumps({"consumer": consumer, "released": released}))
@@ -171,7 +171,7 @@ def _select(namespace: argparse.Namespace) -> int:
     body = read_json(namespace.file)
     instances = spec_reader.instances_of(body)
     spec = spec_reader.read_spec(body)
-    scheduler, _, _ = assembled(namespace, chooses=True)
+    scheduler, _, _ = assemble(namespace, chooses=True)
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
     print(json.dumps([[host.as_dict() for host in hosts] for hosts in selections], indent=2))
     return Exit.DONE
@@ -185,7 +185,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
-    conf = configuration_files.parsed(namespace)
+    conf = configuration_files.parse(namespace)
     logs.set_up(conf, "compute-scheduler")
     if not namespace.worker:
         LOG.info(
@@ -232,7 +232,7 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.upgrade_view import print_status
     from compute_agent.scheduler.bus.running_scheduler import upgrade_status
 
-    status = upgrade_status(configuration_files.parsed(namespace))
+    status = upgrade_status(configuration_files.parse(namespace))
     if namespace.json:
         print(json.dumps(status, indent=2))
     else:

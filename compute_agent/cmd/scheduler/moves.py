@@ -50,12 +50,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     returned = steps.add_parser("returned", help="take a dead source's part when it is back")
     returned.add_argument("instance", metavar="UUID", help="of the instance")
     returned.add_argument("source", metavar="ROOT", help="uuid of the source's root provider")
-    returned.set_defaults(function=_returned)
+    returned.set_defaults(function=_record_returned_source)
     move.set_defaults(json=True)
 
 
 def _begin(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled_parts, read_json
+    from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
@@ -67,7 +67,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     instance = uuid_text("INSTANCE", namespace.instance)
     migration = uuid_text("--migration", namespace.migration) if namespace.migration else ""
     source = uuid_text("--source", namespace.source) if namespace.source else ""
-    begun = LifeCycle(assembled_parts(namespace, chooses=True)).begin_move(
+    begun = LifeCycle(assemble_parts(namespace, chooses=True)).begin_move(
         move_kind(namespace.kind),
         spec_reader.read_spec(body),
         instance,
@@ -85,39 +85,39 @@ def _begin(namespace: argparse.Namespace) -> int:
 
 
 def _finish(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled, read_json
+    from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
     move = move_of(body.get("move", body))
-    _, _, mover = assembled(namespace)
+    _, _, mover = assemble(namespace)
     mover.finish(move)
     print(json.dumps({"finished": move.instance}))
     return Exit.DONE
 
 
 def _revert(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled, read_json
+    from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
     move = move_of(body.get("move", body))
-    _, _, mover = assembled(namespace)
+    _, _, mover = assemble(namespace)
     mappings = {suffix: list(uuids) for suffix, uuids in mover.revert(move).items()}
     print(json.dumps({"reverted": move.instance, "mappings": mappings}))
     return Exit.DONE
 
 
-def _returned(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled
+def _record_returned_source(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assemble
     from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.request.extra_specs import uuid_text
 
     instance = uuid_text("INSTANCE", namespace.instance)
     source = uuid_text("ROOT", namespace.source)
-    _, _, mover = assembled(namespace)
+    _, _, mover = assemble(namespace)
     mover.source_returned(instance, source)
     print(json.dumps({"returned": source, "instance": instance}))
     return Exit.DONE

@@ -85,8 +85,8 @@ def _spec(words: ClaimWords, groups: dict[str, RequestGroup]) -> RequestSpec:
         project_id=words.project,
         user_id=words.user,
         flavor=Flavor(extra_specs={"group_policy": words.group_policy}),
-        unsuffixed=_requested("", unsuffixed),
-        requested_groups=tuple(_requested(suffix, group) for suffix, group in groups.items()),
+        unsuffixed=_requested_group("", unsuffixed),
+        requested_groups=tuple(_requested_group(suffix, group) for suffix, group in groups.items()),
         root_required=required,
         root_forbidden=forbidden,
         same_subtree=frozenset(
@@ -97,7 +97,7 @@ def _spec(words: ClaimWords, groups: dict[str, RequestGroup]) -> RequestSpec:
     )
 
 
-def _requested(suffix: str, group: RequestGroup) -> RequestedGroup:
+def _requested_group(suffix: str, group: RequestGroup) -> RequestedGroup:
     return RequestedGroup(
         requester_id=suffix,
         resources=group.resources,

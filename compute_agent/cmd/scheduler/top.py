@@ -69,7 +69,7 @@ def _top(namespace: argparse.Namespace) -> int:
 def _configured_url(namespace: argparse.Namespace) -> str:
     from compute_agent.errors import InvalidConfiguration
 
-    bind = configuration_files.parsed(
+    bind = configuration_files.parse(
         namespace, debug=namespace.debug
     ).compute_scheduler.metrics_bind
     if not bind:

@@ -67,14 +67,14 @@ def fold(
         children.setdefault(provider.parent, []).append(provider)
     [root] = children[None]
 
-    def grown(provider: ProviderLines) -> Branch | None:
+    def grow(provider: ProviderLines) -> Branch | None:
         siblings = sorted(children.get(provider.uuid, ()), key=lambda child: natural(child.name))
-        below = [branch for child in siblings if (branch := grown(child)) is not None]
+        below = [branch for child in siblings if (branch := grow(child)) is not None]
         if not below and not keep(provider) and provider is not root:
             return None
-        return Branch((provider,), tuple(below if apart else _folded(below, traits_matter)))
+        return Branch((provider,), tuple(below if apart else _fold_leaves(below, traits_matter)))
 
-    branch = grown(root)
+    branch = grow(root)
     assert branch is not None, "the root stays"
     return branch
 
@@ -97,7 +97,7 @@ def natural(name: str) -> list[tuple[int, str]]:
     ]
 
 
-def _folded(branches: Sequence[Branch], traits_matter: Collection[str]) -> list[Branch]:
+def _fold_leaves(branches: Sequence[Branch], traits_matter: Collection[str]) -> list[Branch]:
     """Put equal leaves together, each group where its first member is."""
     groups: dict[object, list[Branch]] = {}
     for branch in branches:

@@ -21,6 +21,6 @@ def option(help_text: str) -> cfg.Opt:
     )
 
 
-def written(cells: Mapping[str, int | str]) -> str:
+def value_of(cells: Mapping[str, int | str]) -> str:
     """Return the value that gives each address its cell."""
     return ",".join(f"{address}{_SEPARATOR}{cell}" for address, cell in sorted(cells.items()))

@@ -47,7 +47,9 @@ def parse(text: str) -> HostCapabilities:
     )
 
 
-def restricted(capabilities: HostCapabilities, online: tuple[CpuId, ...]) -> HostCapabilities:
+def restrict_to_online(
+    capabilities: HostCapabilities, online: tuple[CpuId, ...]
+) -> HostCapabilities:
     """Return the capabilities without CPUs that are offline: libvirt lists those of a cell too.
 
     :param online: empty = unknown, and all CPUs stay.

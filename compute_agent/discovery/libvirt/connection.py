@@ -54,10 +54,10 @@ class Keepalive:
 class Listener(Protocol):
     """Something that listens to events of whatever connection is open."""
 
-    def opened(self, connection: libvirt.virConnect) -> None:
+    def on_open(self, connection: libvirt.virConnect) -> None:
         """Register for events of a new connection, before the first call on it."""
 
-    def lost(self, reason: str) -> None:
+    def on_loss(self, reason: str) -> None:
         """Take in that the connection was lost, in the thread of libvirt's event loop.
 
         It must neither wait nor call libvirt.
@@ -114,7 +114,7 @@ class LibvirtConnection:
         import libvirt
 
         def ask() -> _Result:
-            connection = self._opened()
+            connection = self._ensure_open()
             try:
                 return function(connection)
             except libvirt.libvirtError as error:
@@ -126,7 +126,7 @@ class LibvirtConnection:
 
         try:
             if not self.is_open():
-                self.calls.run("open", self._opened, timeout=OPENING)
+                self.calls.run("open", self._ensure_open, timeout=OPENING)
             return self.calls.run(name, ask)
         except CallHangs as error:
             raise HypervisorUnreachable(str(error)) from error
@@ -153,7 +153,7 @@ class LibvirtConnection:
             if connection is not None:
                 self._let_go(connection)
 
-    def _opened(self) -> libvirt.virConnect:
+    def _ensure_open(self) -> libvirt.virConnect:
         """Return the connection, opened if necessary.
 
         :raises HypervisorUnreachable: it cannot be opened, or could not a moment ago.
@@ -188,10 +188,10 @@ class LibvirtConnection:
         self._back_off = 0.0
         self._try("keepalive", lambda: self._probe(connection))
         self._try(
-            "close callback", lambda: connection.registerCloseCallback(_lost, self._listeners)
+            "close callback", lambda: connection.registerCloseCallback(_on_loss, self._listeners)
         )
         for listener in self._listeners:
-            self._try("events", partial(listener.opened, connection))
+            self._try("events", partial(listener.on_open, connection))
         return connection
 
     def _probe(self, connection: libvirt.virConnect) -> None:
@@ -249,7 +249,7 @@ class _EventLoop:
 _prepare: Final = _EventLoop().begin
 
 
-def _lost(_connection: libvirt.virConnect, reason: int, listeners: list[Listener]) -> None:
+def _on_loss(_connection: libvirt.virConnect, reason: int, listeners: list[Listener]) -> None:
     """Pass on that a connection was lost, in the thread of the event loop."""
     import libvirt
 
@@ -259,7 +259,7 @@ def _lost(_connection: libvirt.virConnect, reason: int, listeners: list[Listener
         libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE: "the daemon does not answer",
     }
     for listener in tuple(listeners):
-        listener.lost(why.get(reason, f"reason {reason}"))
+        listener.on_loss(why.get(reason, f"reason {reason}"))
 
 
 def _is_lost(connection: libvirt.virConnect, error: libvirt.libvirtError) -> bool:

@@ -111,7 +111,7 @@ def features(document: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(by_policy[True]), frozenset(by_policy[False])
 
 
-def spelled(
+def spell_models(
     models: Sequence[str], known_names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the models as libvirt spells them, and those that it does not know.
@@ -146,7 +146,7 @@ def unfit_models(
     """
     if options.virt_type != "kvm" or not options.models:
         return ()
-    models, _unknown = spelled(options.models, known_models(connection, host.arch))
+    models, _unknown = spell_models(options.models, known_models(connection, host.arch))
     return tuple(model for model in models if _unfit(connection, host.arch, model))
 
 
@@ -175,7 +175,7 @@ def guest_features(
         names = frozenset(host.cpu_features)
     else:
         try:
-            names = _expanded(connection, options, host, domain_capabilities)
+            names = _expand_models(connection, options, host, domain_capabilities)
         except CallUnsupported as error:
             LOG.info("libvirt cannot expand CPU models, so guests' features are unknown: %s", error)
             return None
@@ -198,7 +198,7 @@ def _is_host_cpu(options: GuestCpuOptions, host: HostCapabilities) -> bool:
     return options.virt_type == "kvm" and effective_mode(options, host.arch) in HOST_MODES
 
 
-def _expanded(
+def _expand_models(
     connection: LibvirtConnection,
     options: GuestCpuOptions,
     host: HostCapabilities,
@@ -206,7 +206,7 @@ def _expanded(
 ) -> frozenset[str]:
     names: set[str] = set()
     if options.models:
-        models, unknown = spelled(options.models, known_models(connection, host.arch))
+        models, unknown = spell_models(options.models, known_models(connection, host.arch))
         if unknown:
             raise CallFailed("baselineCPU", f"libvirt does not know the CPU {', '.join(unknown)}")
         options = replace(options, models=models)

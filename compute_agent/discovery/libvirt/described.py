@@ -57,7 +57,7 @@ def describe(reading: HypervisorReading) -> HostTopology:
         nics=ports,
         nic_cards=cards(ports),
         gpus=tuple(_gpus(pci_devices, functions, _mdevs(reading.devices))),
-        memory_encryption=memory_encryption.described(reading),
+        memory_encryption=memory_encryption.describe(reading),
         warnings=reading.warnings,
     )
 

@@ -27,10 +27,12 @@ def parse(text: str) -> DomainCapabilities:
     arch, virt_type = root.findtext("arch"), root.findtext("domain")
     if not arch or not virt_type:
         raise FactMalformed(DOCUMENT, text, "elements arch and domain")
-    host_model = _supported(root, "cpu/mode[@name='host-model']")
-    tpm = _supported(root, "devices/tpm")
-    firmwares = _sorted(elements.values(root.find("os"), "firmware"))
-    security = _sorted(elements.values(_supported(root, "features/launchSecurity"), "sectype"))
+    host_model = _supported_element(root, "cpu/mode[@name='host-model']")
+    tpm = _supported_element(root, "devices/tpm")
+    firmwares = _sorted_names(elements.values(root.find("os"), "firmware"))
+    security = _sorted_names(
+        elements.values(_supported_element(root, "features/launchSecurity"), "sectype")
+    )
     return DomainCapabilities(
         arch=arch,
         machine=root.findtext("machine") or None,
@@ -38,26 +40,30 @@ def parse(text: str) -> DomainCapabilities:
         host_model_xml=_as_cpu(host_model, arch),
         firmwares=firmwares,
         secure_boot="efi" in firmwares
-        and "yes" in elements.values(_supported(root, "os/loader"), "secure"),
-        disk_buses=_sorted(elements.values(_supported(root, "devices/disk"), "bus")),
-        filesystems=_sorted(elements.values(_supported(root, "devices/filesystem"), "driverType")),
-        video_models=_sorted(elements.values(_supported(root, "devices/video"), "modelType")),
-        tpm_models=_sorted(elements.values(tpm, "model")),
-        tpm_backends=_sorted(elements.values(tpm, "backendModel")),
-        tpm_versions=_sorted(elements.values(tpm, "backendVersion")),
+        and "yes" in elements.values(_supported_element(root, "os/loader"), "secure"),
+        disk_buses=_sorted_names(elements.values(_supported_element(root, "devices/disk"), "bus")),
+        filesystems=_sorted_names(
+            elements.values(_supported_element(root, "devices/filesystem"), "driverType")
+        ),
+        video_models=_sorted_names(
+            elements.values(_supported_element(root, "devices/video"), "modelType")
+        ),
+        tpm_models=_sorted_names(elements.values(tpm, "model")),
+        tpm_backends=_sorted_names(elements.values(tpm, "backendModel")),
+        tpm_versions=_sorted_names(elements.values(tpm, "backendVersion")),
         launch_security=security,
         sev_guests=_guests(root, "maxGuests"),
         sev_es_guests=_guests(root, "maxESGuests"),
-        tdx="tdx" in security or elements.supported(root.find("features/tdx")),
+        tdx="tdx" in security or elements.is_supported(root.find("features/tdx")),
     )
 
 
-def _supported(root: Element, path: str) -> Element | None:
+def _supported_element(root: Element, path: str) -> Element | None:
     element = root.find(path)
-    return element if elements.supported(element) else None
+    return element if elements.is_supported(element) else None
 
 
-def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+def _sorted_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
@@ -71,6 +77,6 @@ def _as_cpu(host_model: Element | None, arch: str) -> str | None:
 
 
 def _guests(root: Element, name: str) -> int | None:
-    sev = _supported(root, "features/sev")
+    sev = _supported_element(root, "features/sev")
     text = None if sev is None else sev.findtext(name)
     return None if text is None else elements.number(text, f"{DOCUMENT}: sev {name}")

@@ -64,6 +64,6 @@ def values(parent: Element | None, enum: str) -> Iterator[str]:
             yield from (value.text.strip() for value in element.findall("value") if value.text)
 
 
-def supported(element: Element | None) -> bool:
+def is_supported(element: Element | None) -> bool:
     """Whether an element with the attribute `supported` is there and supported."""
     return element is not None and element.get("supported") == "yes"

@@ -95,7 +95,7 @@ class HypervisorEvents:
 
     # --- called by the connection ---------------------------------------------------------------
 
-    def opened(self, connection: libvirt.virConnect) -> None:
+    def on_open(self, connection: libvirt.virConnect) -> None:
         """Register for all events that this libvirt has."""
         if connection in self._registered:
             return
@@ -103,7 +103,7 @@ class HypervisorEvents:
         self._register_guests(connection)
         self._register_devices(connection)
 
-    def lost(self, reason: str) -> None:
+    def on_loss(self, reason: str) -> None:
         """Have another connection opened."""
         self._reason = reason
         self._wanted_events.set()
@@ -209,7 +209,7 @@ class HypervisorEvents:
             LOG.info("There is no connection to libvirt at %s: %s.", self._connection.uri, reason)
         while not self._stopping.is_set():
             try:
-                self._connection.call("register events", self.opened)
+                self._connection.call("register events", self.on_open)
             except DiscoveryError as error:
                 if not reported and time.monotonic() - since >= RESTART:
                     reported = True

@@ -62,10 +62,10 @@ class AbilityReader:
             self._kept_abilities = (basis, abilities)
         return self._kept_abilities[1]
 
-    def opened(self, connection: libvirt.virConnect) -> None:  # noqa: ARG002 (a listener's)
+    def on_open(self, connection: libvirt.virConnect) -> None:  # noqa: ARG002 (a listener's)
         self._connections += 1
 
-    def lost(self, reason: str) -> None:
+    def on_loss(self, reason: str) -> None:
         """Keep what was read until another connection is open."""
 
     def closing(self, connection: libvirt.virConnect) -> None:

@@ -47,7 +47,7 @@ def read(connection: LibvirtConnection) -> GuestReading:
     for handle in _handles(connection):
         uuid = str(handle.UUIDString())
         try:
-            guest = _described(connection, uuid, handle)
+            guest = _describe(connection, uuid, handle)
         except (CallFailed, FactMalformed) as error:
             unread[uuid] = str(error)
             continue
@@ -71,7 +71,7 @@ def read_one(connection: LibvirtConnection, uuid: str) -> Guest | None:
         if not _is_gone(error):
             raise
         return None
-    guest = _described(connection, uuid, handle)
+    guest = _describe(connection, uuid, handle)
     return None if guest is None else with_functions(guest, _devices_behind(connection, [guest]))
 
 
@@ -128,7 +128,7 @@ def _handles(connection: LibvirtConnection) -> list[libvirt.virDomain]:
     return sorted(handles, key=lambda handle: str(handle.UUIDString()))
 
 
-def _described(connection: LibvirtConnection, uuid: str, handle: libvirt.virDomain) -> Guest | None:
+def _describe(connection: LibvirtConnection, uuid: str, handle: libvirt.virDomain) -> Guest | None:
     try:
         xml = connection.call(f"XMLDesc of guest {uuid}", lambda _: str(handle.XMLDesc()))
     except CallFailed as error:

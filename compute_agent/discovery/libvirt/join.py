@@ -67,10 +67,10 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
 
 
 def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
-    functions = _joined(libvirt.pci_devices, sysfs.pci_devices, _function)
+    functions = _join_devices(libvirt.pci_devices, sysfs.pci_devices, _function)
     # a function that sysfs shows and takes neither for a port nor for a GPU is not one: lost GPUs
     shown = frozenset(device.address for device in sysfs.pci_devices)
-    ports = _joined(libvirt.nics, sysfs.nics, _port, shown)
+    ports = _join_devices(libvirt.nics, sysfs.nics, _port, shown)
     return replace(
         sysfs,
         hostname=libvirt.hostname,
@@ -83,8 +83,8 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         pci_devices=functions,
         nics=ports,
         nic_cards=cards(ports),
-        gpus=_each_once(_joined(libvirt.gpus, sysfs.gpus, _gpu, shown)),
-        memory_encryption=memory_encryption.joined(
+        gpus=_each_once(_join_devices(libvirt.gpus, sysfs.gpus, _gpu, shown)),
+        memory_encryption=memory_encryption.join(
             libvirt.memory_encryption, sysfs.memory_encryption
         ),
         warnings=_once((*sysfs.warnings, *libvirt.warnings, *_differences(libvirt, sysfs))),
@@ -127,7 +127,7 @@ def _cells(libvirt: HostTopology, sysfs: HostTopology) -> tuple[NumaCell, ...]:
 # -- devices ----------------------------------------------------------------------------------
 
 
-def _joined(
+def _join_devices(
     libvirt: tuple[_Device, ...],
     sysfs: tuple[_Device, ...],
     both: Callable[[_Device, _Device], _Device],
@@ -261,10 +261,10 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
     if not unknown:
         return host
 
-    def placed(device: _Placed) -> _Placed:
+    def without_unknown_cell(device: _Placed) -> _Placed:
         return device if device.numa_node in ids else replace(device, numa_node=None)
 
-    ports = tuple(placed(port) for port in host.nics)
+    ports = tuple(without_unknown_cell(port) for port in host.nics)
     sentences = (
         f"PCI device {address} names NUMA node {node}, which this host does not have; the device's"
         " cell is unknown"
@@ -272,11 +272,14 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
     )
     return replace(
         host,
-        pci_devices=tuple(placed(device) for device in host.pci_devices),
+        pci_devices=tuple(without_unknown_cell(device) for device in host.pci_devices),
         nics=ports,
         nic_cards=cards(ports),
         gpus=tuple(
-            replace(placed(gpu), vfs=tuple(placed(vf) for vf in gpu.vfs)) for gpu in host.gpus
+            replace(
+                without_unknown_cell(gpu), vfs=tuple(without_unknown_cell(vf) for vf in gpu.vfs)
+            )
+            for gpu in host.gpus
         ),
         warnings=_once((*host.warnings, *sentences)),
     )

@@ -20,7 +20,7 @@ _AMD_KINDS: Final = (
 )
 
 
-def described(reading: HypervisorReading) -> MemoryEncryption:
+def describe(reading: HypervisorReading) -> MemoryEncryption:
     """Return what libvirt reports of guests of the host's own architecture."""
     host_arch = reading.capabilities.arch
     domains = [domain for domain in reading.domain_capabilities if domain.arch == host_arch]
@@ -35,7 +35,7 @@ def described(reading: HypervisorReading) -> MemoryEncryption:
     )
 
 
-def joined(libvirt: MemoryEncryption, kernel: MemoryEncryption) -> MemoryEncryption:
+def join(libvirt: MemoryEncryption, kernel: MemoryEncryption) -> MemoryEncryption:
     """Return what both let guests have: numbers of libvirt, of TDX those of the kernel."""
     capacity = {**dict(kernel.capacity), **dict(libvirt.capacity)}
     return MemoryEncryption(

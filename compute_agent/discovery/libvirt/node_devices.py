@@ -217,8 +217,8 @@ def _net(name: str, root: Element, net: Element) -> NetNodeDevice:
     mac = _text(net, "address")
     features = {feature.get("name") for feature in net.iterfind("feature")}
     return NetNodeDevice(
-        interface=_required(net, "interface"),
-        parent=_required(root, "parent"),
+        interface=_required_text(net, "interface"),
+        parent=_required_text(root, "parent"),
         mac=None if mac is None else mac.lower(),
         speed_mbps=None if speed in NO_SPEED or speed < 0 else speed,
         features=tuple(sorted(feature for feature in features if feature)),
@@ -227,7 +227,7 @@ def _net(name: str, root: Element, net: Element) -> NetNodeDevice:
 
 
 def _mdev(name: str, root: Element, mdev: Element) -> MdevNodeDevice:
-    parent = _required(root, "parent")
+    parent = _required_text(root, "parent")
     kind = mdev.find("type")
     type_id = None if kind is None else kind.get("id")
     if not type_id:
@@ -247,7 +247,7 @@ def _mdev(name: str, root: Element, mdev: Element) -> MdevNodeDevice:
 
 def _vdpa(name: str, root: Element, vdpa: Element) -> VdpaNodeDevice:
     return VdpaNodeDevice(
-        name.removeprefix("vdpa_"), _required(root, "parent"), _text(vdpa, "chardev")
+        name.removeprefix("vdpa_"), _required_text(root, "parent"), _text(vdpa, "chardev")
     )
 
 
@@ -266,7 +266,7 @@ def _text(element: Element, path: str) -> str | None:
     return (element.findtext(path) or "").strip() or None
 
 
-def _required(element: Element, path: str) -> str:
+def _required_text(element: Element, path: str) -> str:
     text = _text(element, path)
     if text is None:
         raise ValueError(f"no {path}")
@@ -275,7 +275,7 @@ def _required(element: Element, path: str) -> str:
 
 def _own_address(pci: Element) -> PciAddress:
     domain, bus, slot, function = (
-        int(_required(pci, part)) for part in ("domain", "bus", "slot", "function")
+        int(_required_text(pci, part)) for part in ("domain", "bus", "slot", "function")
     )
     return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function}")
 
@@ -299,7 +299,7 @@ def _class(pci: Element) -> str | None:
 
 def _mdev_types(pci: Element) -> tuple[MdevType, ...]:
     types = [
-        MdevType(kind.get("id", ""), int(_required(kind, "availableInstances")))
+        MdevType(kind.get("id", ""), int(_required_text(kind, "availableInstances")))
         for kind in pci.iterfind("capability[@type='mdev_types']/type")
     ]
     return tuple(sorted(types, key=lambda kind: kind.id))

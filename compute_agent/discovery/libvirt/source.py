@@ -39,7 +39,7 @@ def read(
         memory_kib=connection.call("getInfo", lambda c: int(c.getInfo()[1]) * 1024),
         online_cpus=online_cpus,
         present_cpus=present_cpus,
-        capabilities=capabilities.restricted(host, online_cpus),
+        capabilities=capabilities.restrict_to_online(host, online_cpus),
         domain_capabilities=abilities.domain_capabilities,
         guest_features=abilities.features,
         guest_cpu_mode=abilities.cpu_mode,

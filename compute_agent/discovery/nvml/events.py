@@ -52,7 +52,7 @@ class XidWatch:
         if self._set is not None:
             self._nvml.ask("nvmlDeviceRegisterEvents", handle, self._types, self._set)
 
-    def broken(self) -> Iterator[tuple[PciAddress, int]]:
+    def broken_gpus(self) -> Iterator[tuple[PciAddress, int]]:
         """Yield the Xids that broke a GPU since the last call, with its address.
 
         Raises NvmlStale.

@@ -51,7 +51,7 @@ def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
 
 
 def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
-    gpu_fields = _known(NvmlGpu, recorded)
+    gpu_fields = _known_fields(NvmlGpu, recorded)
     instances, links = gpu_fields.get("gpu_instances"), gpu_fields.get("nvlinks")
     memory_cell, capability = gpu_fields.get("memory_cell"), gpu_fields.get("compute_capability")
     gpu_fields.update(
@@ -70,19 +70,19 @@ def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
 
 
 def _vgpu_type(recorded: Mapping[str, Any]) -> VgpuType:
-    type_fields = _known(VgpuType, recorded)
+    type_fields = _known_fields(VgpuType, recorded)
     return VgpuType(**{**type_fields, "placements": tuple(type_fields.get("placements") or ())})
 
 
 def _nvlink(recorded: Mapping[str, Any]) -> NvLink:
-    link = _known(NvLink, recorded)
+    link = _known_fields(NvLink, recorded)
     return NvLink(pci_address(link["remote"]), str(link["kind"]), int(link["links"]))
 
 
 def _all(kind: type[Fact], recorded: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:
-    return tuple(kind(**_known(kind, item)) for item in recorded or ())
+    return tuple(kind(**_known_fields(kind, item)) for item in recorded or ())
 
 
-def _known(kind: type[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a fact of this kind has of a record that another release may have written."""
     return {field.name: recorded[field.name] for field in fields(kind) if field.name in recorded}

@@ -46,14 +46,14 @@ class NvmlSource:
         self._load = binding
         self._nvml: Nvml | None = None
         self._warnings: list[str] = []
-        self._logged: str | None = None
+        self._logged_reason: str | None = None
         self._lasting: dict[str, tuple[_Modes, NvmlGpu]] = {}
         """What does not change about a GPU while NVML runs, by uuid (or address), and the modes
         in which it was read."""
         self._address_of_index: dict[int, PciAddress] = {}
         self._lost_gpus: set[PciAddress] = set()
         self._watch: XidWatch | None = None
-        self._broken: dict[PciAddress, int] = {}
+        self._broken_gpus: dict[PciAddress, int] = {}
 
     def read(self) -> NvmlReading:
         """Look at all GPUs. Never raises for a host without NVML: the reading is empty then."""
@@ -63,7 +63,7 @@ class NvmlSource:
         except NvmlUnavailable as reason:
             self._log_once(str(reason))
             return NvmlReading(lost_gpus=tuple(sorted(self._lost_gpus)))
-        self._logged = None
+        self._logged_reason = None
         return NvmlReading(
             gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
             warnings=tuple(dict.fromkeys(self._warnings)),
@@ -79,20 +79,20 @@ class NvmlSource:
 
     def forget(self, address: PciAddress) -> None:
         """Forget the Xid that a GPU reported, because the GPU works again."""
-        self._broken.pop(address, None)
+        self._broken_gpus.pop(address, None)
 
     def _log_once(self, reason: str) -> None:
-        if reason != self._logged:
+        if reason != self._logged_reason:
             LOG.info("No facts about GPUs from NVML: %s. Looking again on every pass.", reason)
-        self._logged = reason
+        self._logged_reason = reason
 
     def _read_restarting(self) -> list[NvmlGpu]:
         try:
-            return self._read_all(self._started())
+            return self._read_all(self._ensure_started())
         except NvmlStale:
             self.close()
         try:
-            return self._read_all(self._started())
+            return self._read_all(self._ensure_started())
         except NvmlStale as error:
             self.close()
             raise NvmlUnavailable(f"the driver goes away while it is asked ({error})") from error
@@ -100,7 +100,7 @@ class NvmlSource:
     def _warn(self, sentence: str) -> None:
         self._warnings.append(sentence)
 
-    def _started(self) -> Nvml:
+    def _ensure_started(self) -> Nvml:
         if self._nvml is None:
             self._nvml = Nvml(self._load(), self._warn)
             self._watch = XidWatch(self._nvml)
@@ -119,11 +119,11 @@ class NvmlSource:
                 self._lost_gpus.discard(gpu.address)
                 gpus.append(gpu)
         if self._watch is not None:
-            self._broken.update(self._watch.broken())
+            self._broken_gpus.update(self._watch.broken_gpus())
         if is_lost:
             # NVML keeps the handle of a lost GPU until it is started again
             self.close()
-        return [replace(gpu, critical_xid=self._broken.get(gpu.address)) for gpu in gpus]
+        return [replace(gpu, critical_xid=self._broken_gpus.get(gpu.address)) for gpu in gpus]
 
     def _note_lost(self, index: int) -> None:
         address = self._address_of_index.get(index)

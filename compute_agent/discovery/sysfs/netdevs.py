@@ -103,8 +103,8 @@ class HostUse:
         self._machine = machine
 
     @cached_property
-    def _addressed(self) -> frozenset[str]:
-        return addressed(self._machine)
+    def _names_with_address(self) -> frozenset[str]:
+        return names_with_address(self._machine)
 
     def of(self, name: str, here: str) -> bool:
         entries = self._machine.sys.names(here)
@@ -113,7 +113,7 @@ class HostUse:
         flags = self._machine.sys.optional_integer(f"{here}/{FLAGS}") or 0
         if not flags & UP:
             return False
-        return name in self._addressed or self._carries(entries)
+        return name in self._names_with_address or self._carries(entries)
 
     def _carries(self, entries: tuple[str, ...]) -> bool:
         for entry in entries:
@@ -123,7 +123,7 @@ class HostUse:
         return False
 
 
-def addressed(machine: Machine) -> frozenset[str]:
+def names_with_address(machine: Machine) -> frozenset[str]:
     """Interfaces that were given an IP address (not the link-local one of IPv6)."""
     routes = machine.proc.optional_text(ROUTES, PROC_LIMIT) or ""
     names = {words[0] for words in map(str.split, routes.splitlines()[1:]) if words}

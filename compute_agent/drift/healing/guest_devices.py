@@ -27,7 +27,7 @@ class GuestFacts:
     def allows(self, providers: Mapping[str, object]) -> bool:
         """Whether the guest can hold something of all these providers, given by uuid."""
         named = {uuid: name for name, uuid in self.uuids.items()}
-        return all(self._allowed(named[uuid]) for uuid in providers if uuid in named)
+        return all(self._is_allowed(named[uuid]) for uuid in providers if uuid in named)
 
     def of_cells(self, wanted: Mapping[str, int]) -> Amounts:
         """Return the CPUs and memory of `wanted` on the cells where the guest has them.
@@ -53,7 +53,7 @@ class GuestFacts:
             amounts.setdefault(memory, {})["MEMORY_MB"] = cell.memory_mib
         return amounts
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Where the guest is, for a message."""
         cells = [f"NUMA cell {cell.cell}" for cell in self.devices.cells]
         return ", ".join([*cells, *sorted(self._addresses)])
@@ -68,7 +68,7 @@ class GuestFacts:
             return names.cell_name(self.root, cell)
         return names.pages_name(self.root, cell, size)
 
-    def _allowed(self, name: str) -> bool:
+    def _is_allowed(self, name: str) -> bool:
         if names.is_cell(self.root, name):
             own = {names.cell_name(self.root, cell.cell) for cell in self.devices.cells}
             own |= {self._memory_name(cell.cell) for cell in self.devices.cells}

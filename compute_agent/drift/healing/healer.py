@@ -160,7 +160,7 @@ class Healer:
         record = self._report.placement.allocations.get_allocs_for_consumer(instance.uuid)
         held_amounts = of_record(record)
         here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
-        fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound.items()}
+        fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound_providers.items()}
         covered = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
         elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
         surplus = without_zeros(add(covered.surplus, elsewhere))

@@ -152,7 +152,7 @@ class Placing:
         if best.obstacles:
             return f"{begin}: {'; '.join(best.obstacles)}"
         if candidates and facts is not None:
-            return f"{begin} where the guest is ({facts.described()}): there is no room on those"
+            return f"{begin} where the guest is ({facts.describe()}): there is no room on those"
         if bound := sorted(set(fixed) & set(missing.groups)):
             named = ", ".join(f"{suffix} on {fixed[suffix]}" for suffix in bound)
             return f"{begin} where its ports are bound ({named})"

@@ -93,7 +93,7 @@ class OrphanRemedy:
                 )
             else:
                 judgement = judgement_from(root, consumer, listing, directory, min_age)
-                yield self._treated(consumer, judgement, source, listing)
+                yield self._treat(consumer, judgement, source, listing)
 
     def _not_judged(self, consumer: Consumer, min_age: float) -> str:
         """Why the source need not be asked about a consumer; empty where it must be."""
@@ -106,7 +106,7 @@ class OrphanRemedy:
             return "has allocations of an age that placement does not report: they are left alone"
         return "was written too recently to be judged" if consumer.age < min_age else ""
 
-    def _treated(
+    def _treat(
         self, consumer: Consumer, judgement: Judgement, source: InstanceSource, listing: Listing
     ) -> Treated:
         if judgement.verdict is Verdict.ORPHAN and not source.is_gone(consumer.uuid):
@@ -190,13 +190,13 @@ class MissingRemedy:
         """As the protocol has it."""
         for uuid in sorted(instances):
             try:
-                yield self._one(node, uuid)
+                yield self._allocate_for(node, uuid)
             except errors.PlacementUnavailable:
                 raise
             except errors.ComputeAgentError as error:
                 yield Treated(uuid, End.FAILED, f"gets no allocations: {error}")
 
-    def _one(self, node: str, uuid: str) -> Treated:
+    def _allocate_for(self, node: str, uuid: str) -> Treated:
         instance = next(self._catalogue.instances(uuid), None)
         if instance is None:
             reason = f"the source of instances ({self._catalogue.name}) does not know it"

@@ -84,7 +84,7 @@ class Heal:
         try:
             for instance in self._instances():
                 result.looked_at += 1
-                if not self._one(instance, result):
+                if not self._heal_instance(instance, result):
                     break
         except errors.ComputeAgentError as error:
             if not result.looked_at:
@@ -98,7 +98,7 @@ class Heal:
             )
         return result
 
-    def _one(self, instance: Instance, result: HealResult) -> bool:
+    def _heal_instance(self, instance: Instance, result: HealResult) -> bool:
         """Heal one instance; whether to go on."""
         bound = self._options.max_count
         full = bound is not None and result.counts[State.HEALED] >= bound

@@ -76,7 +76,7 @@ class AgentsOnBus:
         """
         return {host: frozenset(nodes) for host, nodes in self._reporting(roots).items()}
 
-    def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
+    def announced_hosts(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
         heard = self._collector.collect(lambda heard: set(hosts).issubset(heard), self.patience)
         return {host: frozenset(nodes) for host, nodes in heard.items()}

@@ -32,7 +32,7 @@ class Port:
     profile: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def bound(self) -> dict[str, str]:
+    def bound_providers(self) -> dict[str, str]:
         """Group to the provider that the binding profile names for it; empty where it names none.
 
         The profile holds one uuid where the port asks in the old form, and uuids by group id
@@ -159,7 +159,7 @@ def instance_of(body: Mapping[str, Any]) -> Instance:
         spec=read_spec(body),
         unsettled=unsettled,
         cell=fields.text("cell"),
-        ports=tuple(_port(port) for port in fields.each("ports")),
+        ports=tuple(_port(port) for port in fields.objects("ports")),
         devices=devices_of(body["devices"]) if fields.has("devices") else None,
     )
 
@@ -175,13 +175,13 @@ def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
         floating_cpus=tuple(int(cpu) for cpu in fields.list("floating_cpus")),
         cells=tuple(
             CellUse(cell.number("cell"), cell.number("vcpus"), cell.number("memory_mib"))
-            for cell in fields.each("cells")
+            for cell in fields.objects("cells")
         ),
         page_size_kib=fields.number("page_size_kib") or None,
         pci_addresses=tuple(pci_address(address) for address in fields.list("pci_addresses")),
         mdevs=tuple(
             MdevUse(mdev.text("uuid") or None, pci_address(mdev.text("parent")))
-            for mdev in fields.each("mdevs")
+            for mdev in fields.objects("mdevs")
         ),
         pmem=tuple(str(name) for name in fields.list("pmem")),
     )

@@ -138,7 +138,7 @@ class NovaSource:
         by_host: dict[str, set[str]] = {}
         for server in self._compute.servers():
             known_uuids.add(_text(server, "id"))
-            if not _unsettled(server, moving) and server[HOST] in roots:
+            if not _why_unsettled(server, moving) and server[HOST] in roots:
                 by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
         # one that ended in error is over as soon as its server is gone
         known_uuids |= {
@@ -191,7 +191,7 @@ class NovaCatalogue:
             yield self._instance(server, moving)
 
     def _instance(self, server: Mapping[str, Any], moving: set[str]) -> Instance:
-        unsettled = _unsettled(server, moving)
+        unsettled = _why_unsettled(server, moving)
         image = server.get("image") or {}
         properties = image.get("properties")
         if image and properties is None and not unsettled:
@@ -265,7 +265,7 @@ def _not_understood(name: str, entry: Mapping[str, Any]) -> ServiceUnusable:
     )
 
 
-def _unsettled(server: Mapping[str, Any], moving: set[str]) -> str:
+def _why_unsettled(server: Mapping[str, Any], moving: set[str]) -> str:
     """Why nothing is to be changed about a server now; empty where something may be."""
     if "flavor" not in server:
         return "Nova cannot show more of it: its cell is down"

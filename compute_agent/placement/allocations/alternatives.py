@@ -140,11 +140,11 @@ class Alternatives:
         response = repeating_races(self._connection, post, doing)
         number = len(body["candidates"])
         if response.status == 200:
-            claimed = _read(response, response_schemas.claimed(number), doing)
-            return AlternativeAnswer(claimed["chosen"], _lost(claimed["lost"]))
+            claimed = _read(response, response_schemas.claim_of(number), doing)
+            return AlternativeAnswer(claimed["chosen"], _lost_alternatives(claimed["lost"]))
         if responses.code_of(response) == NO_CANDIDATE_LEFT:
             refused = _read(response, response_schemas.no_candidate_left(number), doing)
-            return AlternativeAnswer(None, _lost(refused["errors"][0]["lost"]))
+            return AlternativeAnswer(None, _lost_alternatives(refused["errors"][0]["lost"]))
         if responses.is_consumer_conflict(response):
             current = self._allocations.get_allocs_for_consumer(consumer)
             if current["allocations"]:
@@ -176,7 +176,7 @@ def _candidate(allocation_request: Mapping[str, Any]) -> dict[str, Any]:
     return candidate
 
 
-def _lost(entries: Sequence[Mapping[str, Any]]) -> tuple[LostAlternative, ...]:
+def _lost_alternatives(entries: Sequence[Mapping[str, Any]]) -> tuple[LostAlternative, ...]:
     return tuple(
         LostAlternative(
             entry["candidate"],

@@ -45,7 +45,7 @@ class AllocationExchange:
         named = ", ".join(sorted(records))
         doing = f"Writing the allocations of consumers {named} together"
         version = self._version(records)
-        body = {consumer: _written(record, version) for consumer, record in records.items()}
+        body = {consumer: _body_of(record, version) for consumer, record in records.items()}
 
         def post() -> Response:
             return self._connection.call("POST", _PATH, doing, version=version, json=body)
@@ -97,7 +97,7 @@ def _after(record: Record) -> int:
     return int(record.get("consumer_generation") or 0) + 1
 
 
-def _written(record: Mapping[str, Any], version: Microversion) -> Record:
+def _body_of(record: Mapping[str, Any], version: Microversion) -> Record:
     keys = ["project_id", "user_id"]
     if version >= CONSUMER_TYPE:
         keys.append("consumer_type")

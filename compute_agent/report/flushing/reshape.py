@@ -35,16 +35,16 @@ class Reshaper:
         self._providers = providers
         self._reader = reader
         self._workers = workers
-        self.allowed = True
+        self.is_allowed = True
 
     def set_inventories(self, live: ProviderTree, changes: Sequence[SetInventory]) -> bool:
         """Replace many inventories at once; when false is returned, write them one by one.
 
         :raises errors.PlacementUnavailable: no answer; they may have been replaced.
         """
-        if not self.allowed:
+        if not self.is_allowed:
             return False
-        merged = self._merged(live, changes)
+        merged = self._merge(live, changes)
         if not merged:
             return True
         doing = f"Replacing {len(merged)} inventories at once"
@@ -54,7 +54,7 @@ class Reshaper:
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
-            self.allowed = False
+            self.is_allowed = False
             LOG.info("%s is not permitted: %s. They are written one by one.", doing, exc)
             return False
         except errors.PlacementUnavailable as exc:
@@ -88,7 +88,7 @@ class Reshaper:
         :raises errors.PlacementUnavailable: it did not happen as placement cannot answer, or its
             outcome is unknown; begin again from reading once placement is back.
         """
-        merged = self._merged(live, changes)
+        merged = self._merge(live, changes)
         if not merged:
             return
         before = {uuid: live.data(uuid).inventory for uuid in merged}
@@ -100,7 +100,7 @@ class Reshaper:
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
-            self.allowed = False
+            self.is_allowed = False
             raise errors.ReshapeFailed(
                 f"the placement user needs role service: {exc}", status=403, detail=exc.detail
             ) from exc
@@ -123,7 +123,7 @@ class Reshaper:
             str(refused), status=refused.status, code=refused.code, detail=refused.detail
         )
 
-    def _merged(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
+    def _merge(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
         """Return the wanted inventories, merged with changes by others, where they differ."""
         stale = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
         self._workers.results(

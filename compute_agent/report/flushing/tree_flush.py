@@ -46,13 +46,13 @@ class TreeFlush:
         self._names = names
         self._reader = reader
         self._retries = retries
-        self._allowed = True
+        self._is_allowed = True
         self._said: dict[str, str] = {}
 
     @property
     def possible(self) -> bool:
         """Whether placement takes whole trees from this user, as far as is known."""
-        return self._allowed and self._trees.offered
+        return self._is_allowed and self._trees.is_offered
 
     def run(self, cache: TreeCache, operations: Sequence[Operation], report: FlushReport) -> bool:
         """Carry out ``operations``; when false is returned, do so provider by provider.
@@ -74,21 +74,21 @@ class TreeFlush:
             return self._not_done(cache, error)
         except _BeyondTree as error:
             # one request cannot do it, so the reshape that begins again is not one request
-            self._allowed &= not _reshape_in(operations)
+            self._is_allowed &= not _reshape_in(operations)
             return self._not_done(cache, error)
         except errors.PlacementUnavailable as error:
             if error.status != 500 or _reshape_in(operations):
                 raise
-            return self._refused(cache, operations, error)
+            return self._fall_back(cache, operations, error)
         except errors.PlacementUnauthorized as error:
             if error.status != 403:
                 raise
-            self._allowed = False
-            return self._refused(cache, operations, error)
+            self._is_allowed = False
+            return self._fall_back(cache, operations, error)
         except errors.ResourceProviderUpdateFailed as error:
             if error.status == 409 and _reshape_in(operations):
                 self._raise_if_others_moved(cache, error)
-            return self._refused(cache, operations, error)
+            return self._fall_back(cache, operations, error)
         if isinstance(outcome, errors.ResourceProviderUpdateConflict):
             raise outcome
         _fill_in(report, operations, outcome)
@@ -175,7 +175,7 @@ class TreeFlush:
 
     def _learnt_names(self, change: TreeChange, detail: str) -> bool:
         """Return whether placement refuses a trait or a class of this change, now known."""
-        known_refused = self._names.refused
+        known_refused = self._names.refused_names
         self._names.ensure_traits(
             trait for traits in change.difference.traits for trait in traits.after - traits.before
         )
@@ -188,7 +188,7 @@ class TreeFlush:
         classes.update(NO_STANDARD_CLASS.findall(detail))
         for resource_class in sorted(classes):
             self._names.ensure_class(resource_class)
-        return self._names.refused != known_refused
+        return self._names.refused_names != known_refused
 
     def _raise_if_others_moved(
         self, cache: TreeCache, error: errors.ResourceProviderUpdateFailed
@@ -204,7 +204,7 @@ class TreeFlush:
                 str(error), status=error.status, code=error.code, detail=error.detail
             ) from error
 
-    def _refused(
+    def _fall_back(
         self, cache: TreeCache, operations: Sequence[Operation], error: errors.PlacementError
     ) -> bool:
         """Leave a plan to single writes, unless it is a reshape."""

@@ -40,7 +40,7 @@ class TreeWriter:
     @property
     def may_reshape(self) -> bool:
         """Whether placement has not refused the user a reshape yet."""
-        return self._reshaper.allowed
+        return self._reshaper.is_allowed
 
     @property
     def replaces_trees(self) -> bool:

@@ -27,7 +27,7 @@ from compute_agent.request import spec_reader
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.bus.rpc_calls import (
-    answered,
+    answer_of,
     answering,
     is_wrapped,
     request_id_of,
@@ -95,7 +95,7 @@ class SchedulerEndpoint:
                 request_id=request_id_of(ctxt),
             )
         wrapped = is_wrapped(spec_obj)
-        return [[answered(selection, wrapped=wrapped) for selection in per] for per in selections]
+        return [[answer_of(selection, wrapped=wrapped) for selection in per] for per in selections]
 
     def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents that are too old hold back; see `Fleet.status`."""
@@ -227,7 +227,7 @@ class SchedulerClient:
     ) -> list[list[dict[str, Any]]]:
         """Return the selections for `spec`; raises what the bus makes of the scheduler's error."""
         selections: list[list[dict[str, Any]]] = self._client.call(
-            tracing.carried(),
+            tracing.context_to_send(),
             "select_destinations",
             spec_obj=dict(spec),
             instance_uuids=list(instances),
@@ -236,4 +236,4 @@ class SchedulerClient:
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Return what any other method of the scheduler answers, as plain values."""
-        return self._client.call(tracing.carried(), method, **arguments)
+        return self._client.call(tracing.context_to_send(), method, **arguments)

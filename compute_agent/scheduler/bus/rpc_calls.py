@@ -52,23 +52,23 @@ def is_wrapped(spec_obj: Any) -> bool:
 
 
 def spec_of(spec_obj: Any) -> RequestSpec:
-    body = unwrapped(spec_obj)
+    body = unwrap(spec_obj)
     if not isinstance(body, Mapping):
         raise InvalidRequest("spec_obj", body, "an object with named fields")
     return spec_reader.read_spec(body)
 
 
-def unwrapped(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Return plain values for versioned objects, at every depth."""
     if isinstance(value, Mapping):
         inner = value.get(f"{OBJECT}data", value)
-        return {key: unwrapped(item) for key, item in inner.items()}
+        return {key: unwrap(item) for key, item in inner.items()}
     if isinstance(value, list | tuple):
-        return [unwrapped(item) for item in value]
+        return [unwrap(item) for item in value]
     return value
 
 
-def answered(selection: Selection, *, wrapped: bool) -> dict[str, Any]:
+def answer_of(selection: Selection, *, wrapped: bool) -> dict[str, Any]:
     """Return a selection as plain values, or as a versioned object where the question was one."""
     plain = selection.as_dict()
     if not wrapped:

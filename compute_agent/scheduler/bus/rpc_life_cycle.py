@@ -25,7 +25,7 @@ from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.bus.rpc_calls import (
-    answered,
+    answer_of,
     answering,
     is_wrapped,
     spec_of,
@@ -130,7 +130,7 @@ class LifeCycleEndpoint:
         wrapped = is_wrapped(spec_obj)
         return {
             "move": begun.move.as_dict(),
-            "selections": [answered(selection, wrapped=wrapped) for selection in begun.selections],
+            "selections": [answer_of(selection, wrapped=wrapped) for selection in begun.selections],
         }
 
     def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:

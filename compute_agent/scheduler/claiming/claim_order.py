@@ -28,7 +28,7 @@ class HostOrder:
         """Return the candidates to try next; none when the host is exhausted."""
         return self._remaining_candidates[: self._tries_left]
 
-    def failed(self, candidate: Candidate, refusal: ClaimRefusal) -> bool:
+    def record_refusal(self, candidate: Candidate, refusal: ClaimRefusal) -> bool:
         """Leave out what cannot be claimed either, after `candidate` was refused.
 
         :returns: False when it was left out already, after another of the same request.
@@ -61,10 +61,10 @@ class ClaimOrder:
             del self._hosts[0]
         return list(islice(self._offers(), most))
 
-    def failed(self, offer: Offer, refusal: ClaimRefusal) -> bool:
+    def record_refusal(self, offer: Offer, refusal: ClaimRefusal) -> bool:
         """See `HostOrder`."""
         host, candidate = offer
-        return self._order(host).failed(candidate, refusal)
+        return self._order(host).record_refusal(candidate, refusal)
 
     def leave_out(self, host: HostState) -> None:
         """Try no candidate of a host any more."""

@@ -60,7 +60,7 @@ class Journal:
         self._append({"id": identity, "entry": dict(entry)})
 
     @contextmanager
-    def begun(self, entry: Mapping[str, Any]) -> Iterator[str]:
+    def begin(self, entry: Mapping[str, Any]) -> Iterator[str]:
         """Write down an entry that nobody else works off until the block ends; yield its id.
 
         An entry that is still open after the block is for `taken_over`.
@@ -93,7 +93,7 @@ class Journal:
 
     def close(self, identity: str) -> None:
         """Mark an entry as done; once all are, the file is emptied."""
-        with self._locked() as file:
+        with self._lock() as file:
             self._write_line(file, {"id": identity, "done": True})
             self._lock_path(identity).unlink(missing_ok=True)
             if not _open_entries(file):
@@ -149,7 +149,7 @@ class Journal:
         return self.path.with_name(f"{self.path.name}.{identity}.lock")
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self._locked() as file:
+        with self._lock() as file:
             self._write_line(file, line)
 
     def _write_line(self, file: BinaryIO, line: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Journal:
         os.fsync(file.fileno())
 
     @contextmanager
-    def _locked(self) -> Iterator[BinaryIO]:
+    def _lock(self) -> Iterator[BinaryIO]:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -40,11 +40,11 @@ class HeldClaims:
         """Note a claim that is made next, of one of these candidates."""
         self._candidates[instance] = candidates
 
-    def won(self, instance: str, candidate: Candidate) -> None:
+    def record_success(self, instance: str, candidate: Candidate) -> None:
         """Note which candidate the claim last tried for an instance got."""
         self._candidates[instance] = [candidate]
 
-    def lost(self, instance: str) -> None:
+    def record_refusal(self, instance: str) -> None:
         """Note that the claim last tried for an instance was refused for sure."""
         del self._candidates[instance]
 

@@ -48,21 +48,21 @@ class PlacedInstance:
 class ClaimsTogether:
     """Places several instances of one request.
 
-    :param ordered: returns hosts in the order in which an instance tries them.
+    :param order_hosts: returns hosts in the order in which an instance tries them.
     """
 
     def __init__(
         self,
         placement: Placement,
         search: Search,
-        ordered: Ordered,
+        order_hosts: Ordered,
         give_back: GiveBack,
         observer: Observer,
     ) -> None:
         self._placement = placement
         self._give_back = give_back
         self._search = search
-        self._ordered = ordered
+        self._order_hosts = order_hosts
         self._observer = observer
 
     def place(
@@ -81,7 +81,7 @@ class ClaimsTogether:
             claimed = dict(zip(instances, placed, strict=True))
             refusal = self._claim(spec, claimed, bool(lost_claims))
             if refusal is None:
-                crowded = self._crowded(found_hosts.members, claimed)
+                crowded = self._crowded_hosts(found_hosts.members, claimed)
                 if not crowded:
                     self._won(claimed, bool(lost_claims))
                     return placed, hosts_after
@@ -119,7 +119,7 @@ class ClaimsTogether:
             if placed:
                 passed, dropped = self._search.run_filters_again(remaining_hosts, spec)
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(dropped))
-            usable = self._ordered(spec, [host for host in passed if host.candidates], instance)
+            usable = self._order_hosts(spec, [host for host in passed if host.candidates], instance)
             with_room = found_hosts.members.from_first_with_room(usable)
             if not with_room:
                 causes = causes.with_filter(found_hosts.members.cause(usable))
@@ -152,23 +152,23 @@ class ClaimsTogether:
         try:
             refusal = self._placement.exchange(wanted_holdings)
         except AllocationMoveFailed as error:
-            self._observer.claimed(ClaimOutcome.CONSUMER, again=again)
+            self._observer.on_claim(ClaimOutcome.CONSUMER, again=again)
             raise AllocationUpdateFailed(
                 f"One of the consumers {', '.join(placed)} holds allocations already, or another "
                 f"writer claims for it: nothing was claimed. {error}"
             ) from error
         except BaseException:
-            self._observer.claimed(ClaimOutcome.FAILED, again=again)
+            self._observer.on_claim(ClaimOutcome.FAILED, again=again)
             # it may have been carried out, and the caller does not get it
             self._return(placed)
             raise
         if refusal is not None:
             short = bool(refusal.resource_class)
             outcome = ClaimOutcome.SHORTAGE if short else ClaimOutcome.RACE
-            self._observer.claimed(outcome, again=again)
+            self._observer.on_claim(outcome, again=again)
         return refusal
 
-    def _crowded(
+    def _crowded_hosts(
         self, members: GroupMembers, placed: dict[str, PlacedInstance]
     ) -> list[CrowdedHost]:
         try:
@@ -181,7 +181,7 @@ class ClaimsTogether:
         self, placed: dict[str, PlacedInstance], crowded: Sequence[CrowdedHost], again: bool
     ) -> list[LostClaim]:
         self._return(placed)
-        self._observer.claimed(ClaimOutcome.GROUP, again=again)
+        self._observer.on_claim(ClaimOutcome.GROUP, again=again)
         lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded]
         LOG.info(
             "A claim for %d instances was taken back. %s", len(placed), lost_claims[0].sentence()
@@ -193,7 +193,7 @@ class ClaimsTogether:
 
     def _won(self, placed: dict[str, PlacedInstance], again: bool) -> None:
         for instance, place in placed.items():
-            self._observer.claimed(ClaimOutcome.WON, again=again)
+            self._observer.on_claim(ClaimOutcome.WON, again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
 
 

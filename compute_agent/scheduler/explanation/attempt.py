@@ -80,7 +80,7 @@ class Attempt:
 
     def causes(self) -> Causes:
         """Return the causes with all that was found out."""
-        queries = tuple(self._constrained())
+        queries = tuple(self._with_constraints())
         fitting = self._fitting()
         closest = sorted(self._closest.values(), key=lambda entry: (entry[0], entry[1].host))
         remark = ""
@@ -102,7 +102,7 @@ class Attempt:
             remark=remark,
         )
 
-    def _constrained(self) -> Iterator[QueryCause]:
+    def _with_constraints(self) -> Iterator[QueryCause]:
         for query in self.base.causes.queries:
             if query.candidates or not self._may_ask():
                 yield query
@@ -113,13 +113,13 @@ class Attempt:
 
     def _fitting(self) -> list[FittingChange]:
         singles = [*self._filter_changes(), *single_changes(self._request.request)]
-        fitting = list(self._tried(self._named_sets(singles)))
+        fitting = list(self._try_sets(self._named_sets(singles)))
         if not fitting:
-            fitting = list(self._tried((change,) for change in singles))
+            fitting = list(self._try_sets((change,) for change in singles))
         if not fitting:
-            fitting = list(self._tried(combinations(singles, 2), most=SHOWN_CHANGES))
+            fitting = list(self._try_sets(combinations(singles, 2), most=SHOWN_CHANGES))
         if not fitting:
-            fitting = list(self._tried((change,) for change in omissions(self._request.request)))
+            fitting = list(self._try_sets((change,) for change in omissions(self._request.request)))
         return sorted(fitting, key=lambda change: (len(change.changes), -change.hosts, change.text))
 
     def _filter_changes(self) -> Iterator[RequestChange]:
@@ -133,7 +133,7 @@ class Attempt:
                 self._questions_left -= 1
                 yield from named_changes(self._placement, query.query, singles)
 
-    def _tried(
+    def _try_sets(
         self, sets: Iterable[tuple[RequestChange, ...]], most: int | None = None
     ) -> Iterator[FittingChange]:
         tried_changes, fitting = set[frozenset[tuple[object, ...]]](), 0
@@ -160,9 +160,9 @@ class Attempt:
         for index, change in enumerate(changes):
             if change.kind is ChangeKind.AMOUNT and change.before > 1:
                 others = changes[:index], changes[index + 1 :]
-                change_found = self._raised(change, others, trial)
-                if change_found is not None:
-                    amount, trial = change_found
+                larger_change = self._raise_amount(change, others, trial)
+                if larger_change is not None:
+                    amount, trial = larger_change
                     changes = (*others[0], change.to(amount), *others[1])
         return changes, trial
 
@@ -174,7 +174,7 @@ class Attempt:
         least = tuple(change.to(min(change.after, 1)) for change in changes)
         return self._try(least) if least != changes else None
 
-    def _raised(
+    def _raise_amount(
         self,
         change: RequestChange,
         others: tuple[tuple[RequestChange, ...], tuple[RequestChange, ...]],

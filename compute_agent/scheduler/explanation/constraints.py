@@ -73,7 +73,7 @@ def listings_of(parameters: Parameters) -> Iterator[ConstraintListing]:
         for part in parts:
             clauses = before.setdefault(suffix, {}) if suffix else {}
             clauses.setdefault(kind, []).append(part)
-            yield ConstraintListing(suffix, f"{kind} {part}", _written(clauses))
+            yield ConstraintListing(suffix, f"{kind} {part}", _clause_texts(clauses))
 
 
 def _of_root(name: str, value: str) -> Iterator[ConstraintListing]:
@@ -88,7 +88,7 @@ def _resources_first(parameter: tuple[str, str]) -> int:
     return int(not parameter[0].startswith("resources"))
 
 
-def _written(clauses: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
+def _clause_texts(clauses: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
     written: list[tuple[str, str]] = []
     for kind, values in clauses.items():
         if kind in ("resources", "required"):

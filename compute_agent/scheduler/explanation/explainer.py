@@ -74,17 +74,17 @@ class Explainer:
         self._placement = placement
         self._search = search
         self._clock = clock
-        self._enabled = enabled
+        self._is_enabled = enabled
         self._lock = threading.Lock()
         self._kept_explanations: dict[str, tuple[float, Causes]] = {}
 
-    def explained(self, spec: RequestSpec, causes: Causes) -> Causes:
+    def add_explanation(self, spec: RequestSpec, causes: Causes) -> Causes:
         """Return the causes of a request that failed, with what would have made it fit.
 
         Equal requests share an explanation for a while, and while
         one is being made others go without: a full cloud must not be asked for ever more.
         """
-        if not self._enabled or is_rebuild(spec):
+        if not self._is_enabled or is_rebuild(spec):
             return causes
         key = repr(spec)
         if not self._lock.acquire(blocking=False):
@@ -115,7 +115,7 @@ class Explainer:
         """
         try:
             spec = self._search.with_group_hosts(spec)
-            request = self._search.asked(spec)
+            request = self._search.question_of(spec)
         except NoValidHost as error:
             return Explained(error.causes)
         attempt = Attempt(self._placement, self._search, spec, request, effort, self._clock)

@@ -33,7 +33,7 @@ class ComputeCapabilitiesFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether every capability asked for is there."""
         return all(
-            _satisfied(host, path, condition)
+            _satisfies(host, path, condition)
             for path, condition in _capabilities(spec.flavor.extra_specs)
         )
 
@@ -42,7 +42,7 @@ class ComputeCapabilitiesFilter(HostFilter):
         return ", ".join(
             f"{':'.join(path)} is not {condition}"
             for path, condition in _capabilities(spec.flavor.extra_specs)
-            if not _satisfied(host, path, condition)
+            if not _satisfies(host, path, condition)
         )
 
 
@@ -61,7 +61,7 @@ def _capabilities(extra_specs: Mapping[str, str]) -> list[tuple[list[str], str]]
     return conditions
 
 
-def _satisfied(host: HostState, path: list[str], condition: str) -> bool:
+def _satisfies(host: HostState, path: list[str], condition: str) -> bool:
     if len(path) == 1 and path[0] in _DERIVED:
         return matches(host.capacity(_DERIVED[path[0]]), condition)
     fact: Any = host.announcement.attributes if host.announcement else {}

@@ -56,7 +56,7 @@ class FollowedRoots:
         """
         with self._lock:
             try:
-                return self._followed()
+                return self._follow()
             except (ChangesNotOffered, PlacementTooOld) as error:
                 LOG.debug("The layouts of hosts are listed, not followed: %s", error)
             except ChangesPruned as error:
@@ -64,7 +64,7 @@ class FollowedRoots:
             self._after = None
             return self._listing()
 
-    def _followed(self) -> Roots:
+    def _follow(self) -> Roots:
         if self._after is not None:
             changes = self._feed.structure(self._after, (), 0)
             if not changes.more and len(changes.roots) <= MOST_READ:

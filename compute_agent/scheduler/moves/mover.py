@@ -96,17 +96,17 @@ class Mover:
         """
         self.recover()
         holding = self._placement.holding(instance)
-        move = self._prepared(kind, instance, holding, migration, mappings or {})
-        with self._journal.begun(entry_of(move, "claim")) as line:
+        move = self._prepare(kind, instance, holding, migration, mappings or {})
+        with self._journal.begin(entry_of(move, "claim")) as line:
             progress = Progress(self._placement, self._journal, line, move, holding)
             try:
                 begun = self._begin(progress, spec, alternates=alternates)
             except BaseException:
                 self._undo(progress)
-                self._observer.moved(kind, MoveState.NOT_BEGUN)
+                self._observer.on_move(kind, MoveState.NOT_BEGUN)
                 raise
             self._journal.close(line)
-        self._observer.moved(kind, MoveState.BEGUN)
+        self._observer.on_move(kind, MoveState.BEGUN)
         return begun
 
     def finish(self, move: Move) -> None:
@@ -126,7 +126,7 @@ class Mover:
                 "destination. Revert the move, or release both consumers if it was deleted."
             )
         self._carried_out(move, "confirm")
-        self._observer.moved(move.kind, MoveState.CONFIRMED)
+        self._observer.on_move(move.kind, MoveState.CONFIRMED)
 
     def revert(self, move: Move) -> Mapping[str, tuple[str, ...]]:
         """Give an instance back just what it held when its move began; return its mappings.
@@ -138,7 +138,7 @@ class Mover:
         """
         self.recover()
         self._carried_out(move, "revert")
-        self._observer.moved(move.kind, MoveState.REVERTED)
+        self._observer.on_move(move.kind, MoveState.REVERTED)
         return move.mappings
 
     def source_returned(self, instance: str, source_root: str) -> None:
@@ -150,7 +150,7 @@ class Mover:
         self.recover()
         move = Move(MoveKind.EVACUATE, instance, "", source_root, {})
         self._carried_out(move, "return")
-        self._observer.moved(move.kind, MoveState.SOURCE_RETURNED)
+        self._observer.on_move(move.kind, MoveState.SOURCE_RETURNED)
 
     def recover(self) -> None:
         """Finish or undo what the journal still has, of this process and of those that died.
@@ -185,12 +185,12 @@ class Mover:
                     )
                 else:
                     LOG.info("Step %s of the move of %s was completed", step, move.instance)
-                    self._observer.moved(move.kind, MoveState.RECOVERED)
+                    self._observer.on_move(move.kind, MoveState.RECOVERED)
                 self._journal.close(identity)
 
     # -- beginning ---------------------------------------------------------------------------
 
-    def _prepared(
+    def _prepare(
         self,
         kind: MoveKind,
         instance: str,
@@ -276,7 +276,7 @@ class Mover:
         # a journal that is found again after the instance went on must not repeat the step
         with suppress(PlacementUnavailable):
             entry["generation"] = _generation(self._placement.holding(move.instance))
-        with self._journal.begun(entry) as line:
+        with self._journal.begin(entry) as line:
             try:
                 self._do(move, step)
             except MoveRefused:

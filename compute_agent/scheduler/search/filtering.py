@@ -32,7 +32,7 @@ def run_filters(
                 len(hosts_before),
                 len(remaining_hosts),
                 tuple(host.name for host in remaining_hosts[:SHOWN_HOSTS]),
-                _rejected(host_filter, hosts_before, remaining_hosts, spec),
+                _rejected_hosts(host_filter, hosts_before, remaining_hosts, spec),
             )
         )
         LOG.debug(
@@ -83,7 +83,7 @@ def _in_cell(host: HostState, destination: Destination) -> bool:
     )
 
 
-def _rejected(
+def _rejected_hosts(
     host_filter: HostFilter,
     before: Sequence[HostState],
     remaining_hosts: Sequence[HostState],

@@ -44,7 +44,7 @@ def mappings_of(
     }
     # those with the least choice first, so that little is tried in vain
     suffixes.sort(key=lambda suffix: len(admitted[suffix]))
-    assigned = _assigned(request, suffixes, copy_of(held_amounts), admitted, set())
+    assigned = _assign(request, suffixes, copy_of(held_amounts), admitted, set())
     if assigned is None:
         return None
     mappings, rest = assigned
@@ -54,7 +54,7 @@ def mappings_of(
     return {**mappings, **({UNSUFFIXED: tuple(sorted(rest))} if rest else {})}
 
 
-def _assigned(
+def _assign(
     request: CandidateRequest,
     suffixes: Sequence[str],
     remaining_amounts: MutableAmounts,
@@ -80,7 +80,7 @@ def _assigned(
         if not covers(remaining_amounts, part):
             continue
         rest = without_zeros(subtract(remaining_amounts, part))
-        assigned = _assigned(request, others, rest, admitted, dead_ends)
+        assigned = _assign(request, others, rest, admitted, dead_ends)
         if assigned is not None:
             mappings, remaining = assigned
             return {suffix: (provider,), **mappings}, remaining

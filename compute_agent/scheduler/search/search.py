@@ -128,16 +128,16 @@ class Search:
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        request = self.asked(spec)
+        request = self.question_of(spec)
         answer, questions, version = self._inquiry.ask(spec, request.request)
-        lessened = carried.lessened(request.anywhere) if carried else None
-        if carried and lessened and not answer.candidates:
-            targeted = _targeted(spec, lessened, request.target)
+        reduced_request = carried.reduce(request.anywhere) if carried else None
+        if carried and reduced_request and not answer.candidates:
+            targeted = _restrict_to_target(spec, reduced_request, request.target)
             answer, more_questions, version = self._inquiry.ask(spec, targeted)
-            answer = carried.completed(answer, request.anywhere)
+            answer = carried.complete(answer, request.anywhere)
             questions.causes += more_questions.causes
-        self._observer.searched(len(answer.candidates))
-        admitted_hosts, excluded = self._admitted(spec, request, answer)
+        self._observer.on_search(len(answer.candidates))
+        admitted_hosts, excluded = self._admit(spec, request, answer)
         causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
         if not answer.candidates:
             causes = self.with_disabled_target(causes, request.target)
@@ -146,11 +146,11 @@ class Search:
                 LOG.warning(warning)
             return SearchResult(tuple(admitted_hosts), causes, version, request.members)
         passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
-        self._observer.filtered(dropped)
+        self._observer.on_filtering(dropped)
         causes = replace(causes, filters=causes.filters + tuple(dropped))
         return SearchResult(tuple(passed), causes, version, request.members)
 
-    def asked(self, spec: RequestSpec) -> Asked:
+    def question_of(self, spec: RequestSpec) -> Asked:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
 
         :raises InvalidRequest: the request is wrong in itself.
@@ -174,7 +174,9 @@ class Search:
             for host_filter in self._options.filters
         )
         members = GroupMembers(self._placement, spec, enforced=enforced)
-        return Asked(_targeted(spec, request, target), request, target, aggregates, members)
+        return Asked(
+            _restrict_to_target(spec, request, target), request, target, aggregates, members
+        )
 
     def with_disabled_target(self, causes: Causes, target: Target) -> Causes:
         """Return causes that name the one host that a request is for, where it is disabled."""
@@ -213,7 +215,7 @@ class Search:
         :raises PlacementError: placement cannot be asked, or refuses the changed question.
         """
         answer, questions, _ = self._inquiry.ask(spec, request.request)
-        admitted_hosts, excluded = self._admitted(spec, request, answer, skipped)
+        admitted_hosts, excluded = self._admit(spec, request, answer, skipped)
         filters = () if _is_forced(spec) else self._options.filters
         filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
         passed, dropped = run_filters(filters, admitted_hosts, spec)
@@ -226,7 +228,7 @@ class Search:
             causes = causes.with_filter(request.members.cause(passed))
         return Trial(tuple(admitted_hosts), tuple(with_room), causes)
 
-    def _admitted(
+    def _admit(
         self,
         spec: RequestSpec,
         request: Asked,
@@ -258,7 +260,7 @@ class Search:
             host_filter for host_filter in self._options.filters if host_filter.RUN_ON_REBUILD
         ]
         passed, dropped = run_filters(filters, [host], spec)
-        self._observer.filtered(dropped)
+        self._observer.on_filtering(dropped)
         if not passed:
             causes = Causes(filters=tuple(dropped))
             raise NoValidHost(f"{dropped[-1].name} dropped the instance's host.", causes)
@@ -287,7 +289,7 @@ class Search:
             if not host_filter.run_filter_once_per_request
         ]
         passed, dropped = run_filters(again, found_hosts, spec)
-        self._observer.filtered(dropped)
+        self._observer.on_filtering(dropped)
         return passed, dropped
 
     def _host_states(self, spec: RequestSpec, answer: Answer, request: Asked) -> list[HostState]:
@@ -352,7 +354,9 @@ class Search:
         return spec if _is_forced(spec) else with_hosts(self._placement, spec, instances)
 
 
-def _targeted(spec: RequestSpec, request: CandidateRequest, target: Target) -> CandidateRequest:
+def _restrict_to_target(
+    spec: RequestSpec, request: CandidateRequest, target: Target
+) -> CandidateRequest:
     if target.root is not None:
         request = layout_queries.on_target(request, target.root)
     return replace(request, limit=None) if sees_all_hosts(spec, target) else request

@@ -27,7 +27,7 @@ class Carried:
     amounts: Amounts = field(default_factory=dict)
     aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
-    def lessened(self, request: CandidateRequest) -> CandidateRequest | None:
+    def reduce(self, request: CandidateRequest) -> CandidateRequest | None:
         """Return the request for what is needed beyond what is held; None if that is all of it.
 
         Where nothing more is needed of a pool, the host must be one that the pool shares with.
@@ -46,7 +46,7 @@ class Carried:
         lessened = request.with_group(UNSUFFIXED, group.with_resources(remaining_amounts))
         return replace(lessened, root_member_of=frozenset(member_of))
 
-    def completed(self, answer: Answer, request: CandidateRequest) -> Answer:
+    def complete(self, answer: Answer, request: CandidateRequest) -> Answer:
         """Return the answer to the lessened request with all that `request` asks for."""
         wanted_amounts = request.group(UNSUFFIXED).resources
         completed = [self._complete(candidate, wanted_amounts) for candidate in answer.candidates]

@@ -97,7 +97,7 @@ def _eligible(
     """Whether a cell may give a part of the guest, whatever it has left."""
     if HW_NUMA_ROOT not in cell.traits or not _has_traits(cell, probe.group(CELL_GROUP)):
         return False
-    if probe.group_policy == "isolate" and cell.uuid in _isolated(candidate):
+    if probe.group_policy == "isolate" and cell.uuid in _isolated_providers(candidate):
         return False
     beside = probe.group(TRAIT_GROUP)
     return beside.empty or any(
@@ -113,7 +113,7 @@ def _has_traits(provider: ProviderSummary, group: RequestGroup) -> bool:
     return any_of_each and not group.forbidden & provider.traits
 
 
-def _isolated(candidate: Candidate) -> set[str]:
+def _isolated_providers(candidate: Candidate) -> set[str]:
     """Return the providers that groups other than the guest's have for themselves."""
     suffixes = candidate.mappings.keys() - {UNSUFFIXED, CELL_GROUP}
     return {uuid for suffix in suffixes for uuid in candidate.mappings[suffix]}

@@ -24,7 +24,7 @@ class Calls(Observer):
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._running: dict[int, tuple[str, float]] = {}
-        self._moved = False
+        self._has_moved = False
 
     @contextmanager
     def answering(self, method: str) -> Iterator[None]:
@@ -37,20 +37,20 @@ class Calls(Observer):
         finally:
             with self._lock:
                 del self._running[number]
-                self._moved = True
+                self._has_moved = True
 
-    def progressed(self) -> None:
+    def record_progress(self) -> None:
         """Note that something a call waited for has happened."""
         with self._lock:
-            self._moved = True
+            self._has_moved = True
 
-    def seen(self, *, placement_up: bool, oldest_announcement: float) -> None:
+    def on_upkeep(self, *, placement_up: bool, oldest_announcement: float) -> None:
         """Hear, from time to time, of what calls depend on; ages in seconds."""
 
     def move_on(self) -> bool:
         """Return whether calls have moved on since this was last asked, or none is in progress."""
         with self._lock:
-            moved, self._moved = self._moved, False
+            moved, self._has_moved = self._has_moved, False
             return moved or not self._running
 
     def in_progress(self) -> list[dict[str, Any]]:

@@ -61,8 +61,8 @@ class SchedulerLife:
         self._conf = conf
         self._manager = manager or ServiceManager()
         self._calls = calls or Calls()
-        self._placement = WatchedTransport(placement, self._calls.progressed)
-        self._stopped = threading.Event()
+        self._placement = WatchedTransport(placement, self._calls.record_progress)
+        self._stopping = threading.Event()
         self._bus_settled = threading.Event()
         self._serving = threading.Event()
         self._failure: Exception | None = None
@@ -90,7 +90,7 @@ class SchedulerLife:
             signal.SIGHUP: self._reload,
             signal.SIGUSR2: self._dump_state,
         }
-        with signals.handled(handlers):
+        with signals.handle(handlers):
             for work in (self._join_the_bus, self._upkeep, self._watchdog):
                 threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
             if not self._bus_settled.wait(BUS_SECONDS):
@@ -101,9 +101,9 @@ class SchedulerLife:
                 )
             garbage_collection.keep_what_is_loaded()
             garbage_collection.expect_large_answers()
-            if not self._stopped.is_set():
+            if not self._stopping.is_set():
                 self._manager.ready(self._status())
-            self._stopped.wait()
+            self._stopping.wait()
             self._stop_serving()
         if self._failure is not None:
             raise self._failure
@@ -112,7 +112,7 @@ class SchedulerLife:
     def stop(self) -> None:
         """End: calls in progress are answered first."""
         self._manager.stopping()
-        self._stopped.set()
+        self._stopping.set()
         self._bus_settled.set()
 
     # -- work beside the calls -------------------------------------------------------------------
@@ -146,7 +146,7 @@ class SchedulerLife:
                     UPKEEP_SECONDS,
                     error,
                 )
-            if self._stopped.wait(UPKEEP_SECONDS):
+            if self._stopping.wait(UPKEEP_SECONDS):
                 return
 
     def _keep_up(self) -> None:
@@ -159,7 +159,7 @@ class SchedulerLife:
         if answers:
             self._service.parts.recover()
         ages = self._announcement_ages(only_existing=answers)
-        self._calls.seen(placement_up=answers, oldest_announcement=max(ages, default=0.0))
+        self._calls.on_upkeep(placement_up=answers, oldest_announcement=max(ages, default=0.0))
 
     def _announcement_ages(self, *, only_existing: bool) -> list[float]:
         """Return the seconds since each host was last heard.
@@ -187,7 +187,7 @@ class SchedulerLife:
         watchdog_seconds = self._manager.watchdog_seconds
         if watchdog_seconds is None:
             return
-        while not self._stopped.wait(watchdog_seconds / 3.0):
+        while not self._stopping.wait(watchdog_seconds / 3.0):
             if self._calls.move_on():
                 self._manager.watchdog()
 
@@ -219,7 +219,7 @@ class SchedulerLife:
         }
 
     def _asked_to_stop(self) -> None:
-        if self._stopped.is_set():
+        if self._stopping.is_set():
             LOG.warning("Asked to stop a second time: calls in progress are abandoned")
             signals.exit_at_once(0)
         self.stop()

@@ -139,26 +139,26 @@ class CountedCalls(Calls):
             self._seconds.labels(method).observe(time.monotonic() - began)
             self._requests.labels(method, result_of(failure)).inc()
 
-    def searched(self, candidates: int) -> None:
+    def on_search(self, candidates: int) -> None:
         """See `Observer`."""
         self._candidates.observe(candidates)
 
-    def filtered(self, causes: Sequence[FilterCause]) -> None:
+    def on_filtering(self, causes: Sequence[FilterCause]) -> None:
         """See `Observer`."""
         for cause in causes:
             self._rejected.labels(cause.name).inc(cause.hosts_before - cause.hosts_left)
 
-    def claimed(self, outcome: ClaimOutcome, *, again: bool) -> None:
+    def on_claim(self, outcome: ClaimOutcome, *, again: bool) -> None:
         """See `Observer`."""
         self._claims.labels(str(outcome)).inc()
         if again:
             self._retries.inc()
 
-    def moved(self, kind: str, state: MoveState) -> None:
+    def on_move(self, kind: str, state: MoveState) -> None:
         """See `Observer`."""
         self._moves.labels(kind, str(state)).inc()
 
-    def seen(self, *, placement_up: bool, oldest_announcement: float) -> None:
+    def on_upkeep(self, *, placement_up: bool, oldest_announcement: float) -> None:
         """See `Calls`."""
         self._placement_up.set(int(placement_up))
         self._oldest.set(oldest_announcement)

@@ -47,7 +47,7 @@ def of_this_process(conf: cfg.ConfigOpts) -> Iterator[Calls]:
         return
     registry = _registry(conf)
     calls = CountedCalls(registry)
-    with _served(bind, registry):
+    with _serve(bind, registry):
         yield calls
 
 
@@ -71,7 +71,7 @@ def of_workers(
     with tempfile.TemporaryDirectory(prefix="compute-scheduler-metrics-") as directory:
         registry = _registry(conf)
         MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
-        with _served(bind, registry):
+        with _serve(bind, registry):
             yield (
                 {DIRECTORY_VARIABLE: directory},
                 lambda pid: mark_process_dead(  # type: ignore[no-untyped-call]
@@ -89,7 +89,7 @@ def _registry(conf: cfg.ConfigOpts) -> CollectorRegistry:
 
 
 @contextmanager
-def _served(bind: str, registry: CollectorRegistry) -> Iterator[None]:
+def _serve(bind: str, registry: CollectorRegistry) -> Iterator[None]:
     server = MetricsServer(OPTION, bind, registry)
     server.start()
     try:

@@ -72,8 +72,8 @@ class Workers:
         self._running: list[_Worker] = []
         self._notices = WorkerNotices()
         self._ready: set[int] = set()
-        self._served: set[int] = set()
-        self._fed: set[int] = set()
+        self._pids_once_ready: set[int] = set()
+        self._pids_heard_of: set[int] = set()
         self._statuses: dict[int, str] = {}
 
     def run(self) -> int:
@@ -84,7 +84,7 @@ class Workers:
 
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
         threading.Thread(target=self._hear, name="notices", daemon=True).start()
-        with signals.handled({number: tell(number) for number in numbers}):
+        with signals.handle({number: tell(number) for number in numbers}):
             try:
                 for _ in range(self._count):
                     self._start()
@@ -96,11 +96,11 @@ class Workers:
         while True:
             event = self._events.get()
             if isinstance(event, _Ended):
-                status = self._ended(event.worker)
+                status = self._handle_end(event.worker)
                 if status is not None:
                     return status
             elif isinstance(event, Notice):
-                self._notified(event)
+                self._handle_notice(event)
             elif event in (signal.SIGHUP, signal.SIGUSR2):
                 if event is signal.SIGHUP:
                     self._manager.reloading()
@@ -114,7 +114,7 @@ class Workers:
         while True:
             self._events.put(self._notices.receive())
 
-    def _notified(self, notice: Notice) -> None:
+    def _handle_notice(self, notice: Notice) -> None:
         pids = {worker.process.pid for worker in self._running}
         if notice.pid not in pids:
             # of a worker that has ended since, or of another process that found the socket
@@ -122,14 +122,14 @@ class Workers:
         values = notice.values
         self._statuses[notice.pid] = values.get("STATUS", self._statuses.get(notice.pid, ""))
         if "WATCHDOG" in values:
-            self._fed.add(notice.pid)
-            if self._fed >= pids:
-                self._fed.clear()
+            self._pids_heard_of.add(notice.pid)
+            if self._pids_heard_of >= pids:
+                self._pids_heard_of.clear()
                 self._manager.watchdog()
         all_were_ready = self._ready >= pids
         if "READY" in values:
             self._ready.add(notice.pid)
-            self._served.add(notice.pid)
+            self._pids_once_ready.add(notice.pid)
         if self._ready >= pids and not all_were_ready:
             self._manager.ready(self._status())
         elif "STATUS" in values:
@@ -140,14 +140,14 @@ class Workers:
         different = sorted(set(filter(None, self._statuses.values())))
         return f"{len(self._running)} workers: {' / '.join(different)}"
 
-    def _ended(self, worker: _Worker) -> int | None:
+    def _handle_end(self, worker: _Worker) -> int | None:
         self._running.remove(worker)
         self._ready.discard(worker.process.pid)
         self._statuses.pop(worker.process.pid, None)
         self._on_end(worker.process.pid)
         status = worker.process.returncode
-        was_ready = worker.process.pid in self._served
-        self._served.discard(worker.process.pid)
+        was_ready = worker.process.pid in self._pids_once_ready
+        self._pids_once_ready.discard(worker.process.pid)
         if self._clock() - worker.since < SETTLED_SECONDS or (status > 0 and not was_ready):
             LOG.error(
                 "Worker %d ended with status %d before it could serve; all workers are stopped. "

@@ -31,7 +31,7 @@ class HostWeigher:
     default_multiplier = 1.0
     options = WeigherOptions()
 
-    def configured(self, options: WeigherOptions) -> Self:
+    def with_options(self, options: WeigherOptions) -> Self:
         """Return this weigher with options."""
         self.options = options
         return self

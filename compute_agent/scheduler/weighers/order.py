@@ -72,7 +72,7 @@ def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[H
                 f"or the path of a class; these come with the scheduler: "
                 f"{', '.join(weigher_class.__name__ for weigher_class in BUILT_IN)}."
             ) from error
-    return tuple(weigher.configured(options or WeigherOptions()) for weigher in weighers)
+    return tuple(weigher.with_options(options or WeigherOptions()) for weigher in weighers)
 
 
 def weights(
@@ -86,7 +86,7 @@ def weights(
     for weigher in weighers:
         if not weigher.concerns(spec):
             continue
-        scaled = normalised([weigher.weigh(host, spec) for host in hosts])
+        scaled = normalise([weigher.weigh(host, spec) for host in hosts])
         if not any(scaled):
             continue
         default = options.multipliers.get(weigher.option, weigher.default_multiplier)
@@ -96,7 +96,7 @@ def weights(
     return total
 
 
-def normalised(raw: Sequence[float]) -> list[float]:
+def normalise(raw: Sequence[float]) -> list[float]:
     """Return `raw` scaled to 0..1; all equal gives all 0, so that they do not count."""
     low, high = min(raw, default=0.0), max(raw, default=0.0)
     if low == high:

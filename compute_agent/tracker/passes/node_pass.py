@@ -172,7 +172,7 @@ class NodePass:
                 return replace(settled, facts=facts, caveats=caveats)
             self._add_what_is_ours(base, wanted_tree, grounds)
             merged = self._merger.merge(base, wanted_tree, target.uuid)
-            problems = [*merged.problems, *self._normalised(wanted_tree, target)]
+            problems = [*merged.problems, *self._normalise(wanted_tree, target)]
         if before is not None and allocations is not None:
             reshape_check.check(base, wanted_tree, before, allocations, target.uuid)
         return Proposal(
@@ -304,7 +304,7 @@ class NodePass:
             known_as,
             target.name,
         )
-        for uuid, name in identity.renamed(names, known_as, target.name).items():
+        for uuid, name in identity.new_names(names, known_as, target.name).items():
             wanted_tree.rename(uuid, name)
 
     def _ask_driver(
@@ -357,7 +357,7 @@ class NodePass:
             owned=made | kept_uuids | {target.uuid},
         )
 
-    def _normalised(self, wanted_tree: ProviderTree, target: PassTarget) -> list[Exception]:
+    def _normalise(self, wanted_tree: ProviderTree, target: PassTarget) -> list[Exception]:
         own = [
             uuid
             for uuid in wanted_tree.get_provider_uuids(target.uuid)

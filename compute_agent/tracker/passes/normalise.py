@@ -47,14 +47,12 @@ def normalise(tree: ProviderTree, uuids: Iterable[str]) -> list[Corrected]:
             if record["total"] > 0
         }
         for resource_class, record in inventory.items():
-            corrections.extend(_corrected(provider.name, resource_class, record))
+            corrections.extend(_correct(provider.name, resource_class, record))
         tree.update_inventory(uuid, inventory)
     return corrections
 
 
-def _corrected(
-    provider: str, resource_class: str, record: dict[str, int | float]
-) -> list[Corrected]:
+def _correct(provider: str, resource_class: str, record: dict[str, int | float]) -> list[Corrected]:
     corrections = []
     total = record["total"]
     if total > MAX_INT:

@@ -73,7 +73,7 @@ class Exchanges:
                 links.append(frozenset({old, *here}))
             elif _is_of_devices(old):
                 links.append(frozenset({old, *anywhere}))
-        return cls(_joined(links), going, coming, newly_counted)
+        return cls(_unite(links), going, coming, newly_counted)
 
     def faults(self, was: Amounts, now: Amounts) -> Iterator[tuple[str, int, int]]:
         """Yield class, units before and units after, of every class that lost or gained units.
@@ -115,7 +115,7 @@ def _is_of_devices(resource_class: str) -> bool:
     return resource_class == _DEVICE_CLASS or resource_class.startswith(CUSTOM_PREFIX)
 
 
-def _joined(links: Collection[frozenset[str]]) -> tuple[frozenset[str], ...]:
+def _unite(links: Collection[frozenset[str]]) -> tuple[frozenset[str], ...]:
     """Unite sets that have something in common; of the result no two have."""
     groups: list[frozenset[str]] = []
     for link in links:

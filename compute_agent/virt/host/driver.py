@@ -30,7 +30,7 @@ class HostDriver(TopologyDriver):
         self.hypervisor_version = kernel_version(platform.release())
         self._nodename: str = conf.DEFAULT.host
         self._machine = LocalMachine(conf)
-        self.bounded(self._machine.calls)
+        self.add_source(self._machine.calls)
 
     def init_host(self, host: str) -> None:
         try:

@@ -154,7 +154,7 @@ def _write(
     inventory: dict[str, InventoryRecord] = {}
     is_broken = UNHEALTHY in provider.traits | wanted_provider.traits
     for resource_class, record in wanted_provider.inventory.items():
-        stored = _stored(provider, resource_class, wanted_provider)
+        stored = _stored_record(provider, resource_class, wanted_provider)
         ratio = ratios.of(resource_class, record, stored)
         inventory[resource_class] = _record(
             provider, resource_class, record, stored, ratio, held_units, is_broken=is_broken
@@ -190,7 +190,7 @@ def _write(
     ]
 
 
-def _stored(
+def _stored_record(
     provider: ProviderData, resource_class: str, wanted_provider: WantedProvider
 ) -> InventoryRecord | None:
     """Return what placement has of a class, perhaps under another name (see `reshape.renames`)."""

@@ -53,12 +53,12 @@ def parse_pmem_namespaces(entries: Iterable[str]) -> tuple[PmemLabel, ...]:
     :raises InvalidConfiguration: an entry of another form, or a label or namespace named twice.
     """
     labels = tuple(_label(entry) for entry in entries)
-    if twice := _repeated(label.resource_class for label in labels):
+    if twice := _repeats(label.resource_class for label in labels):
         raise errors.InvalidConfiguration(
             f"{_OPTION} has labels of class {', '.join(twice)} twice. Write all namespaces of a "
             "label in one entry, as 128G:ns0|ns1; labels differ by letters and digits only."
         )
-    if twice := _repeated(name for label in labels for name in label.namespaces):
+    if twice := _repeats(name for label in labels for name in label.namespaces):
         raise errors.InvalidConfiguration(
             f"{_OPTION} has the namespaces {', '.join(twice)} twice. Only one guest can have one: "
             "leave each in one place."
@@ -105,7 +105,7 @@ def lay_out_pmem(topology: HostTopology, labels: tuple[PmemLabel, ...]) -> PmemL
     return PmemLayout(inventory, units, tuple(faults))
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
+def _repeats(names: Iterable[str]) -> list[str]:
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors, extras
-from compute_agent.discovery.disk import measured
+from compute_agent.discovery.disk import measure
 from compute_agent.discovery.errors import DiscoveryError, HypervisorUnreachable
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
@@ -58,12 +58,12 @@ class LibvirtDriver(TopologyDriver):
         self.connection = LibvirtConnection(
             self.settings.uri, timeout=float(conf.compute_agent.call_timeout)
         )
-        self.bounded(self.connection.calls)
+        self.add_source(self.connection.calls)
         self._ability_reader = AbilityReader(self.connection, self.settings.guest_cpu)
         self._last_reading: HypervisorReading | None = None
         self._machine = LocalMachine(conf) if self.settings.is_local else None
         if self._machine is not None:
-            self.bounded(self._machine.calls)
+            self.add_source(self._machine.calls)
         self._disk = disk_seen_from_elsewhere(conf)
         self._events: HypervisorEvents | None = None
         self._nodename: str | None = None
@@ -138,7 +138,7 @@ class LibvirtDriver(TopologyDriver):
         reading = self.hypervisor()
         if self._machine is not None:
             return replace(join(reading, self._machine.read(nodename)), hostname=nodename)
-        disk, disk_fault = measured(self._disk)
+        disk, disk_fault = measure(self._disk)
         topology = join(reading, None)
         return replace(
             topology,

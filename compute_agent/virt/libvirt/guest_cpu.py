@@ -93,7 +93,7 @@ def check_guest_cpu(
 
 def _check_models(connection: LibvirtConnection, options: GuestCpuOptions, arch: str) -> None:
     known_names = cpu_features.known_models(connection, arch)
-    _models, unknown = cpu_features.spelled(options.models, known_names)
+    _models, unknown = cpu_features.spell_models(options.models, known_names)
     if unknown:
         raise errors.InvalidConfiguration(
             f"[libvirt]cpu_models names {', '.join(unknown)}, which libvirt does not know for "

@@ -34,7 +34,7 @@ def check_versions(reading: HypervisorReading) -> None:
     if reading.hypervisor == "QEMU":
         installed.append(("QEMU", version(reading.hypervisor_version), OLDEST_QEMU))
     faults = [
-        f"{name} {_written(actual)} is older than {_written(oldest)}"
+        f"{name} {_version_text(actual)} is older than {_version_text(oldest)}"
         for name, actual, oldest in installed
         if actual < oldest
     ]
@@ -46,5 +46,5 @@ def check_versions(reading: HypervisorReading) -> None:
         )
 
 
-def _written(numbers: tuple[int, int, int]) -> str:
+def _version_text(numbers: tuple[int, int, int]) -> str:
     return ".".join(map(str, numbers))

@@ -13,7 +13,14 @@ from compute_agent.virt.driver import Allocations, InstanceDevices
 from compute_agent.virt.layout.adoption import is_cell
 from compute_agent.virt.layout.application import Ratios
 from compute_agent.virt.layout.compute_resources import cell_key, pages_key
-from compute_agent.virt.reshape.moves import DevicesOf, Situation, Unit, held, shift, used
+from compute_agent.virt.reshape.moves import (
+    DevicesOf,
+    Situation,
+    Unit,
+    held_amount,
+    shift,
+    used_amount,
+)
 from compute_agent.virt.reshape.packing import Amounts, Demand, Misfit, pack
 
 LOG = log.getLogger(__name__)
@@ -75,14 +82,14 @@ def _dedicate(situation: Situation, allocations: Allocations, devices_of: Device
     """Turn VCPU into PCPU for guests that have CPUs of their own and hold no PCPU yet."""
     providers = [situation.identities.root, *_cell_uuids(situation)]
     for consumer, record in sorted(allocations.items()):
-        if any(held(record, Unit(uuid, "PCPU")) for uuid in providers):
+        if any(held_amount(record, Unit(uuid, "PCPU")) for uuid in providers):
             continue
-        if not any(held(record, Unit(uuid, "VCPU")) for uuid in providers):
+        if not any(held_amount(record, Unit(uuid, "VCPU")) for uuid in providers):
             continue
         devices = devices_of(consumer)
         cpus_left = len(devices.pinned_cpus) if devices else 0
         for uuid in providers:
-            amount = min(cpus_left, held(record, Unit(uuid, "VCPU")))
+            amount = min(cpus_left, held_amount(record, Unit(uuid, "VCPU")))
             shift(record, Unit(uuid, "VCPU"), Unit(uuid, "PCPU"), amount)
             cpus_left -= amount
 
@@ -93,7 +100,7 @@ def _cells_to_root(situation: Situation, allocations: Allocations) -> None:
         for _consumer, record in sorted(allocations.items()):
             for resource_class in CELL_CLASSES:
                 source = Unit(uuid, resource_class)
-                shift(record, source, Unit(root_uuid, resource_class), held(record, source))
+                shift(record, source, Unit(root_uuid, resource_class), held_amount(record, source))
 
 
 def _root_to_cells(
@@ -172,7 +179,7 @@ class _Pools:
         """Return steps that are free, by cell and kind."""
         room: dict[int, dict[str, int]] = {cell: {} for cell in self._cells}
         for (cell, kind), (unit, step) in self._targets.items():
-            free = self._capacity(unit) - used(allocations, unit)
+            free = self._capacity(unit) - used_amount(allocations, unit)
             room[cell][kind] = max(free, 0) // step
         return room
 
@@ -181,7 +188,7 @@ class _Pools:
     ) -> Demand | None:
         """Return what a consumer holds of the root and where its guest has it; None = nothing."""
         root_uuid = self._situation.identities.root
-        amounts = {rc: held(record, Unit(root_uuid, rc)) for rc in CELL_CLASSES}
+        amounts = {rc: held_amount(record, Unit(root_uuid, rc)) for rc in CELL_CLASSES}
         amounts = {rc: amount for rc, amount in amounts.items() if amount}
         if not amounts:
             return None

@@ -24,10 +24,10 @@ from compute_agent.virt.reshape.moves import (
     DevicesOf,
     Situation,
     Unit,
-    held,
+    held_amount,
     move_all,
     shift,
-    used,
+    used_amount,
 )
 
 LOG = log.getLogger(__name__)
@@ -164,7 +164,7 @@ def _whole_to_vfs(
     vfs = view.wanted_vfs(gpu)
     units = {address: view.unit(wanted_provider) for address, wanted_provider in vfs.items()}
     free = {
-        address: vfs[address].inventory[unit.resource_class].total - used(allocations, unit)
+        address: vfs[address].inventory[unit.resource_class].total - used_amount(allocations, unit)
         for address, unit in units.items()
     }
     sources = [Unit(uuid, rc) for uuid in wholes for rc in sorted(view.classes)]
@@ -172,22 +172,22 @@ def _whole_to_vfs(
         (consumer, record, source)
         for consumer, record in sorted(allocations.items())
         for source in sources
-        if held(record, source)
+        if held_amount(record, source)
     ]
     unknown: list[tuple[str, dict[str, Any], Unit]] = []
     for consumer, record, source in holders:
         for parent in _parents(consumer, devices_of):
-            if parent in units and held(record, source):
+            if parent in units and held_amount(record, source):
                 shift(record, source, units[parent], 1)
                 free[parent] -= 1
-        if held(record, source):
+        if held_amount(record, source):
             unknown.append((consumer, record, source))
     for consumer, record, source in unknown:
         for address, unit in units.items():
-            amount = min(held(record, source), max(free[address], 0))
+            amount = min(held_amount(record, source), max(free[address], 0))
             shift(record, source, unit, amount)
             free[address] -= amount
-        if units_left := held(record, source):
+        if units_left := held_amount(record, source):
             raise errors.ReshapeFailed(
                 error=f"consumer {consumer} holds {units_left} more {source.resource_class} of "
                 f"{view.situation.name_of(source.provider)} than its virtual functions "
@@ -205,7 +205,7 @@ def _root_to_gpus(view: _GpusOfSituation, allocations: Allocations, devices_of: 
     for resource_class in sorted(view.classes):
         source = Unit(situation.identities.root, resource_class)
         for consumer, record in sorted(allocations.items()):
-            amount = held(record, source)
+            amount = held_amount(record, source)
             if not amount:
                 continue
             targets = _providers_of_mdevs(view, consumer, devices_of)

@@ -65,7 +65,7 @@ class Situation:
         return uuid
 
 
-def held(record: Mapping[str, Any], unit: Unit) -> int:
+def held_amount(record: Mapping[str, Any], unit: Unit) -> int:
     """Return how much of a unit a consumer's record has."""
     entry = record["allocations"].get(unit.provider, {})
     return int(entry.get("resources", {}).get(unit.resource_class, 0))
@@ -92,12 +92,12 @@ def shift(record: dict[str, Any], source: Unit, target: Unit, amount: int) -> No
 def move_all(allocations: Allocations, source: Unit, target: Unit) -> None:
     """Move everything anybody holds of a unit."""
     for _consumer, record in sorted(allocations.items()):
-        shift(record, source, target, held(record, source))
+        shift(record, source, target, held_amount(record, source))
 
 
-def used(allocations: Allocations, unit: Unit) -> int:
+def used_amount(allocations: Allocations, unit: Unit) -> int:
     """Return how much of a unit is held in all."""
-    return sum(held(record, unit) for record in allocations.values())
+    return sum(held_amount(record, unit) for record in allocations.values())
 
 
 def held_by_provider(allocations: Allocations) -> dict[str, dict[str, int]]:

@@ -14,7 +14,7 @@ from oslo_log import log
 from compute_agent.provider_tree import ProviderData
 from compute_agent.virt.driver import Allocations, InstanceDevices
 from compute_agent.virt.layout.devices.pci import MANAGED
-from compute_agent.virt.reshape.moves import Situation, Unit, held
+from compute_agent.virt.reshape.moves import Situation, Unit, held_amount
 
 LOG = log.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None
                     unit.resource_class,
                     situation.name_of(unit.provider),
                 )
-            elif missing := amount - held(record, unit):
+            elif missing := amount - held_amount(record, unit):
                 entry = record["allocations"].setdefault(unit.provider, {"resources": {}})
                 resources = entry["resources"]
                 resources[unit.resource_class] = resources.get(unit.resource_class, 0) + missing

@@ -28,7 +28,7 @@ _NEVER = (MIG_CLASS_PREFIX, "NET_BW_", "SRIOV_NET_VF")
 
 
 def reasons(situation: Situation) -> Iterator[str]:
-    for source, target in _renamed(situation):
+    for source, target in _renamings(situation):
         name = situation.name_of(source.provider)
         yield f"{source.resource_class} on {name} becomes {target.resource_class}"
 
@@ -36,7 +36,7 @@ def reasons(situation: Situation) -> Iterator[str]:
 def move(situation: Situation, allocations: Allocations) -> None:
     """Edit `allocations` in place."""
     sums = held_by_provider(allocations)
-    for source, target in (*_renamed(situation), *_left_behind(situation, sums)):
+    for source, target in (*_renamings(situation), *_left_behind(situation, sums)):
         move_all(allocations, source, target)
 
 
@@ -47,7 +47,7 @@ class _Kind(Enum):
     PCI = auto()
 
 
-def _renamed(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
+def _renamings(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
     for wanted_provider in situation.layout.providers:
         uuid = situation.identities.uuids[wanted_provider.key]
         if not situation.tree.exists(uuid):

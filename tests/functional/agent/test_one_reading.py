@@ -136,7 +136,7 @@ def test_a_pass_that_reshapes_opens_the_files_of_the_machine_once(agent: Started
     node = agent.start()
     node.driver.options = replace(node.driver.options, nested=True)
     assert opened_by(node) <= 274
-    tree, root = node.tracker.reported("host1")
+    tree, root = node.tracker.reported_tree("host1")
     assert "VCPU" not in tree.data(root).inventory, "it was a reshape"
 
 
@@ -145,7 +145,7 @@ def test_a_pass_sees_what_changed_since_the_one_before(agent: Started, tmp_path:
     assert node.run().completed
     (tmp_path / "machine/sys/devices/system/cpu/online").write_text("0-31\n")
     assert node.run().completed
-    tree, root = node.tracker.reported("host1")
+    tree, root = node.tracker.reported_tree("host1")
     assert tree.data(root).inventory["VCPU"]["total"] == 32
     assert node.tracker.facts("host1")["vcpus"] == 32
 
@@ -163,5 +163,5 @@ def test_a_question_outside_a_pass_reads_the_machine_by_itself(agent: Started) -
 def test_a_driver_that_only_edits_the_tree_still_works(agent: Started) -> None:
     node = agent.start(PlainDriver)
     assert node.run().completed
-    tree, root = node.tracker.reported("host1")
+    tree, root = node.tracker.reported_tree("host1")
     assert tree.data(root).inventory["CUSTOM_THING"]["total"] == 4

@@ -98,13 +98,11 @@ def test_a_restart_takes_one_request(node, app, tmp_path):
 def test_the_plan_is_the_same_either_way(node, app, tmp_path):
     node.run()
     node.gain_a_gpu()
-    machine, planned = node.driver.machine, node.tracker.planned(node.name)
+    machine, planned = node.driver.machine, node.tracker.plan(node.name)
     node.parts.close()
     plain = Node(app, tmp_path, name=node.name)
     plain.driver.machine = machine
-    assert [describe(o) for o in plain.tracker.planned(plain.name)] == [
-        describe(o) for o in planned
-    ]
+    assert [describe(o) for o in plain.tracker.plan(plain.name)] == [describe(o) for o in planned]
     assert planned
     plain.parts.close()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.discovery.disk import CephPool, FileSystem, VolumeGroup, measured
+from compute_agent.discovery.disk import CephPool, FileSystem, VolumeGroup, measure
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed, ProgramFailed
 from compute_agent.discovery.facts import DiskStore
 from compute_agent.discovery.program import output_of
@@ -57,7 +57,7 @@ def test_ceph_is_asked_with_the_file_and_client_of_the_options(stand_in: StandIn
 def test_a_program_that_is_missing_is_named_with_what_helps(
     stand_in: StandIn, source: VolumeGroup | CephPool
 ) -> None:
-    disk, fault = measured(source)
+    disk, fault = measure(source)
     assert disk is None
     program = "vgs" if isinstance(source, VolumeGroup) else "ceph"
     package = "lvm2" if isinstance(source, VolumeGroup) else "ceph-common"

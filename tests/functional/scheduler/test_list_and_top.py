@@ -79,11 +79,11 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
         terminal = Terminal(PROGRAM, *arguments, "--url", url, "--interval", "0.2")
         try:
             eventually(lambda: "claims/s" in terminal.shown, "a picture")
-            calls.seen(placement_up=True, oldest_announcement=7.0)
+            calls.on_upkeep(placement_up=True, oldest_announcement=7.0)
             with calls.answering("select_destinations"):
                 for _ in range(50):
-                    calls.claimed(ClaimOutcome.WON, again=False)
-                calls.filtered([FilterCause("ComputeFilter", 30, 10, ())])
+                    calls.on_claim(ClaimOutcome.WON, again=False)
+                calls.on_filtering([FilterCause("ComputeFilter", 30, 10, ())])
             for text in ("placement answers", "oldest announcement 7 s", "p95 ", "ComputeFilter"):
                 eventually(lambda text=text: text in terminal.shown, text)
             eventually(lambda: "claims/s     won 0.0" in terminal.shown, "the end of the burst")

@@ -99,7 +99,7 @@ def test_a_move_that_another_process_works_on_is_left_to_it(world: World) -> Non
     begun = guest.begin(LIVE)
     journal = Journal(world.journal)
     entry = {"op": "move", "step": "revert", **begun.move.as_dict()}
-    with journal.begun(entry):
+    with journal.begin(entry):
         world.mover()[0].recover()
         assert guest.state[1] != {}
     world.mover()[0].recover()

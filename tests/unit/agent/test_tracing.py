@@ -17,7 +17,7 @@ def test_where_it_is_off_calls_are_left_as_they_are_and_requests_carry_nothing()
     assert tracing.traced_endpoint(endpoint) is endpoint
     with tracing.span("pass", node="host1") as span:
         assert span is None
-    assert tracing.carried() == {}
+    assert tracing.context_to_send() == {}
 
 
 def test_a_request_carries_its_trace_beside_the_ids_of_openstack() -> None:

@@ -104,10 +104,10 @@ class Host:
     def restart(self) -> None:
         tracker = SimpleNamespace(
             nodes=lambda: {"h": ROOT},
-            started=lambda: ["h"],
+            started_nodes=lambda: ["h"],
             in_startup=list,
-            held=lambda _name: self.lock,
-            reported=lambda _name: (self.tree, ROOT),
+            hold=lambda _name: self.lock,
+            reported_tree=lambda _name: (self.tree, ROOT),
             facts=self.driver.get_available_resource,
         )
         self.ledger = Ledger(self.state)

@@ -219,7 +219,7 @@ def test_where_the_driver_cannot_tell_what_runs_a_claim_goes_only_when_its_insta
     unit = host.claim(ONE, PCPU=1)
     host.driver.list_instance_uuids = lambda: None
     host.report.held[ONE] = holds
-    assert [claim.instance for claim in host.book.unfounded("h")] == [ONE]
+    assert [claim.instance for claim in host.book.claims_without_guest("h")] == [ONE]
     assert host.book.forget_stale("h") == ([] if kept else [ONE])
     assert (host.claim(TWO, PCPU=1) != unit) is kept, "what may be in use is given to nobody else"
 

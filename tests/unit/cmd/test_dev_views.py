@@ -13,7 +13,7 @@ from oslo_config import cfg
 from rich.console import Console
 
 from compute_agent.cmd.dev.errors import DevFailed
-from compute_agent.cmd.dev.machine import SHIPPED, ReportedMachine, shipped
+from compute_agent.cmd.dev.machine import SHIPPED, ReportedMachine, unpack
 from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
@@ -179,7 +179,7 @@ def test_a_path_too_long_for_a_socket_means_no_socket(tmp_path: Path) -> None:
 
 def test_a_state_directory_in_use_names_the_process(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
-    with state.locked(), pytest.raises(DevFailed, match=r"process \d+"), state.locked():
+    with state.lock(), pytest.raises(DevFailed, match=r"process \d+"), state.lock():
         pass
 
 
@@ -229,7 +229,7 @@ def test_programs_use_the_run_unless_another_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_each_machine_of_the_package_is_that_of_the_catalogue(name: str, tmp_path: Path) -> None:
-    shipped(name, tmp_path / "package")
+    unpack(name, tmp_path / "package")
     machines.SHIPPED[name]().write(tmp_path / "catalogue" / name)
 
     def contents(kind: str) -> dict[str, object]:

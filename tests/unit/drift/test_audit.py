@@ -37,7 +37,7 @@ class Book:
 def placement_with(nature_of_consumer: Callable[[str], ConsumerNature]) -> SimpleNamespace:
     return SimpleNamespace(
         allocations=SimpleNamespace(nature_of_consumer=nature_of_consumer),
-        trees=SimpleNamespace(offered=False),
+        trees=SimpleNamespace(is_offered=False),
     )
 
 
@@ -219,12 +219,12 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
         clock=iter(range(0, 1000, 20)).__next__,
     )
     auditor.on_drift = lambda *told: found.append(told)
-    auditor.healed("host1", root, frozenset({"gone"}))
+    auditor.record_healed("host1", root, frozenset({"gone"}))
     auditor.after_pass("host1", root)
     drift = Drift(frozenset({"gone", "other"}), frozenset({"m"}))
     assert found == [("host1", root, drift)]
-    auditor.healed("host1", root, frozenset({"gone", "m"}))
+    auditor.record_healed("host1", root, frozenset({"gone", "m"}))
     assert board.node("host1").drift == {"orphaned": ["other"], "missing": [], "differing": []}
     board.forget_node("host1")
-    auditor.healed("host1", root, frozenset({"other"}))
+    auditor.record_healed("host1", root, frozenset({"other"}))
     assert board.node("host1") is None

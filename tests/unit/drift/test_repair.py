@@ -58,7 +58,7 @@ class Healing:
         )
 
     def found(self, drift=FOUND, node="host"):
-        self.healing.found(node, f"root of {node}", drift)
+        self.healing.take_over(node, f"root of {node}", drift)
 
     def done(self):
         assert self.healing.wait(PATIENCE)
@@ -149,7 +149,7 @@ def test_remedies_that_cannot_be_opened_are_tried_again_with_the_next_finding(ca
 
     healing = DriftHealing(closed_source, lambda: HealedKinds(orphans=True))
     for _ in range(2):
-        healing.found("host", "root", FOUND)
+        healing.take_over("host", "root", FOUND)
         assert healing.wait(PATIENCE)
     assert len(opened) == 2
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -40,7 +40,7 @@ class Scene:
         self.bus.announced["root"] = (self.now, {"uuid": "root", "service": "agent"})
 
     def host(self) -> fleet.FleetHost:
-        return fleet.described([ProviderLines("root", "host", None)], self.agents.look())
+        return fleet.describe([ProviderLines("root", "host", None)], self.agents.look())
 
 
 @pytest.fixture

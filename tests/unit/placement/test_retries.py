@@ -90,6 +90,6 @@ def test_a_conflict_is_tried_four_times_the_second_at_once(waits, seed):
 
 def test_jitter_stays_within_its_share():
     retries = Retries(random=random.Random(1))
-    values = [retries.jittered(300, 0.2) for _ in range(100)]
+    values = [retries.with_jitter(300, 0.2) for _ in range(100)]
     assert 240 <= min(values) < 270
     assert 330 < max(values) <= 360

@@ -18,7 +18,7 @@ def test_a_call_that_hangs_is_not_progress_and_time_alone_is_none() -> None:
     calls = Calls()
     with calls.answering("select_destinations"):
         assert not calls.move_on()
-        calls.progressed()
+        calls.record_progress()
         assert calls.move_on()
         assert not calls.move_on()
     assert calls.move_on()
@@ -39,7 +39,7 @@ def test_every_answer_of_placement_is_progress() -> None:
             return Response(204, {}, None, "")
 
     calls = Calls()
-    transport = WatchedTransport(Answering(), calls.progressed)
+    transport = WatchedTransport(Answering(), calls.record_progress)
     with calls.answering("select_destinations"):
         transport.send(Request("GET", "/", (1, 0), None))
         assert calls.move_on()

@@ -100,7 +100,7 @@ def test_hosts_that_a_filter_rejects_are_counted_by_filter(tmp_path: Path) -> No
 
 def test_moves_are_counted_by_kind_and_state() -> None:
     registry = CollectorRegistry()
-    CountedCalls(registry).moved(MoveKind.LIVE, MoveState.BEGUN)
+    CountedCalls(registry).on_move(MoveKind.LIVE, MoveState.BEGUN)
     labels = {"kind": "live", "state": "begun"}
     assert registry.get_sample_value("compute_scheduler_moves_total", labels) == 1
 

@@ -142,9 +142,9 @@ def test_soft_policies_prefer_and_do_not_demand() -> None:
 
 
 def test_weights_are_scaled_to_one_and_equal_ones_do_not_count() -> None:
-    assert order.normalised([2, 4, 3]) == [0.0, 1.0, 0.5]
-    assert order.normalised([5, 5]) == [0.0, 0.0]
-    assert order.normalised([]) == []
+    assert order.normalise([2, 4, 3]) == [0.0, 1.0, 0.5]
+    assert order.normalise([5, 5]) == [0.0, 0.0]
+    assert order.normalise([]) == []
 
 
 def test_an_unknown_weigher_is_named_with_those_there_are() -> None:

@@ -208,7 +208,7 @@ def test_a_new_host_name_is_followed_by_the_names_of_the_children_that_begin_wit
         "o": "host10_NUMA0",
         "x": "switch",
     }
-    assert identity.renamed(names, "host1", "host2") == {
+    assert identity.new_names(names, "host1", "host2") == {
         "r": "host2",
         "c": "host2_NUMA0",
         "g": "host2_pci_0000_84_00_0",

@@ -28,7 +28,7 @@ class Report:
     def tracing(self):
         yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
 
-    offered = SimpleNamespace(maximum=(1, 39))
+    offered_versions = SimpleNamespace(maximum=(1, 39))
 
 
 class ScriptedPass:

@@ -57,7 +57,7 @@ def test_a_node_is_due_at_its_time_and_again_after_its_period():
     assert schedule.take_due() == [("a", frozenset())]
     assert schedule.take_due() == [], "it runs already"
     assert schedule.running() == ["a"]
-    schedule.finished("a", next_due=1065.0)
+    schedule.finish("a", next_due=1065.0)
     assert schedule.seconds_to_next() == 60.0
 
 
@@ -68,10 +68,10 @@ def test_triggers_during_a_pass_are_merged_into_one_more_pass():
     for reason in ("claim", "claim", "device"):
         schedule.trigger(reason, "a")
     assert schedule.take_due() == []
-    schedule.finished("a", next_due=NEVER)
+    schedule.finish("a", next_due=NEVER)
     assert schedule.seconds_to_next() == 0.0
     assert schedule.take_due() == [("a", frozenset({"claim", "device"}))]
-    schedule.finished("a", next_due=NEVER)
+    schedule.finish("a", next_due=NEVER)
     assert schedule.take_due() == []
     assert schedule.seconds_to_next() == NEVER
 
@@ -89,7 +89,7 @@ def test_nodes_come_and_go():
     assert schedule.set_nodes(["a", "b"], first_due=NEVER) == []
     assert schedule.set_nodes(["b", "c"], first_due=0.0) == ["a"]
     assert schedule.take_due() == [("c", frozenset())]
-    schedule.finished("a", next_due=0.0)
+    schedule.finish("a", next_due=0.0)
     assert schedule.running() == ["c"]
 
 
@@ -102,7 +102,7 @@ def test_a_signal_calls_its_handler_in_a_thread_and_the_old_handlers_come_back()
         seen.set()
 
     before = signal.getsignal(signal.SIGUSR2)
-    with signals.handled({signal.SIGUSR2: handle}):
+    with signals.handle({signal.SIGUSR2: handle}):
         os.kill(os.getpid(), signal.SIGUSR2)
         assert seen.wait(10)
     assert caller[0] is not threading.main_thread()
@@ -115,7 +115,7 @@ def test_a_handler_that_fails_does_not_stop_the_next_signal():
     def fail() -> None:
         raise ValueError("a broken handler")
 
-    with signals.handled({signal.SIGUSR1: fail, signal.SIGUSR2: seen.set}):
+    with signals.handle({signal.SIGUSR1: fail, signal.SIGUSR2: seen.set}):
         os.kill(os.getpid(), signal.SIGUSR1)
         os.kill(os.getpid(), signal.SIGUSR2)
         assert seen.wait(10)

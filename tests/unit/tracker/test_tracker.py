@@ -72,7 +72,8 @@ def test_a_pass_that_completed_asks_placement_nothing_more():
     bench = Bench(None)
     bench.run()
     assert bench.board.placement().max_version == "1.39"
-    bench.report.offered = None  # forgotten, because a request of the pass had to be repeated
+    # forgotten, because a request of the pass had to be repeated
+    bench.report.offered_versions = None
     assert bench.run().completed
     assert bench.board.placement().max_version == "1.39"
 

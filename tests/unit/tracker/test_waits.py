@@ -207,14 +207,14 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
     running.start()
     assert hangs.wait(10.0)
     with pytest.raises(errors.ComputeNodeBusy, match="host1"):
-        tracker.planned("host1")
-    with pytest.raises(errors.ComputeNodeBusy, match="host1"), tracker.held("host1"):
+        tracker.plan("host1")
+    with pytest.raises(errors.ComputeNodeBusy, match="host1"), tracker.hold("host1"):
         pytest.fail("a pass has the node")
     goes_on.set()
     running.join(10.0)
     assert [result.completed for result in results] == [True]
-    assert tracker.planned("host1") == []
-    with tracker.held("host1"):
+    assert tracker.plan("host1") == []
+    with tracker.hold("host1"):
         assert not is_free_at_once(tracker._nodes["host1"].lock)
 
 

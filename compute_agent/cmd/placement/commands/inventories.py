@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from compute_agent.cmd.numbers import whole
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
-from compute_agent.cmd.placement.client import connect, part_path, quoted
+from compute_agent.cmd.placement.client import connect, part_path, path_segment
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
@@ -75,7 +75,7 @@ def _delete(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     provider = client.provider(namespace.provider)
     path = part_path(provider, "inventories")
-    paths = [f"{path}/{quoted(name)}" for name in namespace.classes] or [path]
+    paths = [f"{path}/{path_segment(name)}" for name in namespace.classes] or [path]
     for inventory in paths:
         client.ask("DELETE", inventory, f"Removing inventories of {provider['name']}")
     return Exit.DONE

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import PROVIDER
-from compute_agent.cmd.placement.client import Client, connect, quoted
+from compute_agent.cmd.placement.client import Client, connect, path_segment
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
@@ -126,17 +126,17 @@ def _make_missing(client: Client, part: str, names: Sequence[str]) -> None:
     if part == "traits":
         for name in names:
             if name.startswith("CUSTOM_"):
-                client.ask("PUT", f"/traits/{quoted(name)}", f"Creating trait {name}")
+                client.ask("PUT", f"/traits/{path_segment(name)}", f"Creating trait {name}")
 
 
 def _create(namespace: argparse.Namespace) -> int:
-    path = f"/{namespace.path}/{quoted(namespace.name)}"
+    path = f"/{namespace.path}/{path_segment(namespace.name)}"
     connect(namespace).ask("PUT", path, f"Creating {namespace.what} {namespace.name}")
     return Exit.DONE
 
 
 def _remove(namespace: argparse.Namespace) -> int:
-    path = f"/{namespace.path}/{quoted(namespace.name)}"
+    path = f"/{namespace.path}/{path_segment(namespace.name)}"
     connect(namespace).ask("DELETE", path, f"Deleting {namespace.what} {namespace.name}")
     return Exit.DONE
 

@@ -98,7 +98,7 @@ def lay_out_gpus(
                 "left of it is reserved until the machine was booted or an operator says that it "
                 "is well (RPC clear_fault)"
             )
-        offered = vgpus.offered(gpu, options.mdev_types, warnings)
+        offered = vgpus.offer_of(gpu, options.mdev_types, warnings)
         parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
         if taken_addresses := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
             errors.extend(_doubly_used(gpu, taken_addresses, offered))

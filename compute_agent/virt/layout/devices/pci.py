@@ -65,7 +65,7 @@ def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddr
     if not options.report:
         return {}
     claims = {}
-    for device, spec in _matched(topology, options.device_specs):
+    for device, spec in _matches(topology, options.device_specs):
         if spec.physical_network is None and not spec.remote_managed:
             claims[device.address] = PciClaim(device, spec)
     return claims
@@ -75,14 +75,14 @@ def network_functions(topology: HostTopology, options: PciOptions) -> dict[PciAd
     """Return the functions that device specifications give to physical networks."""
     return {
         device.address: spec
-        for device, spec in _matched(topology, options.device_specs)
+        for device, spec in _matches(topology, options.device_specs)
         if spec.physical_network is not None
     }
 
 
 def has_remote_managed(topology: HostTopology, options: PciOptions) -> bool:
     """Whether a device is there whose ports are managed elsewhere, as on a card with a CPU."""
-    return any(spec.remote_managed for _device, spec in _matched(topology, options.device_specs))
+    return any(spec.remote_managed for _device, spec in _matches(topology, options.device_specs))
 
 
 def lay_out_pci(
@@ -141,7 +141,7 @@ def merge_pci(
     yield from waiting.values()
 
 
-def _matched(
+def _matches(
     topology: HostTopology, specs: Sequence[DeviceSpec]
 ) -> Iterator[tuple[PciDevice, DeviceSpec]]:
     if not specs:

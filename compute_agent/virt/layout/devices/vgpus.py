@@ -35,7 +35,7 @@ class Maker:
     types: tuple[MdevType, ...]
     mdevs: tuple[Mdev, ...]
 
-    def made(self, type_id: str) -> int:
+    def count(self, type_id: str) -> int:
         """Return how many of a type exist."""
         return sum(mdev.type_id == type_id for mdev in self.mdevs)
 
@@ -47,7 +47,7 @@ def makers(gpu: PhysicalGpu) -> tuple[Maker, ...]:
     return tuple(m for m in (whole, *parts) if m.types or m.mdevs)
 
 
-def offered(gpu: PhysicalGpu, types: Sequence[MdevTypeOptions], warnings: list[str]) -> Offer:
+def offer_of(gpu: PhysicalGpu, types: Sequence[MdevTypeOptions], warnings: list[str]) -> Offer:
     """Return what each function alone has or can make, by the kernel's count; 0 = none any more."""
     offer = {}
     for maker in makers(gpu):
@@ -83,7 +83,7 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
         for mdev in maker.mdevs:
             room.put(mdev.type_id)
     for address, (chosen_type, count) in offer.items():
-        counts[address] = min(count, made[address].made(chosen_type.type_id))
+        counts[address] = min(count, made[address].count(chosen_type.type_id))
         taken_counts[chosen_type.type_id] += counts[address]
     turns: Counter[str] = Counter()
     for address, (chosen_type, count) in sorted(offer.items()):
@@ -151,7 +151,7 @@ def type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions 
 
 def _count(maker: Maker, chosen_type: MdevTypeOptions) -> int | None:
     """None: the maker has nothing to do with this type."""
-    existing = maker.made(chosen_type.type_id)
+    existing = maker.count(chosen_type.type_id)
     others = len(maker.mdevs) - existing
     available = {t.id: t.available_instances for t in maker.types}
     if chosen_type.type_id not in available and not existing:

@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, Cpu, CpuId, HugePages, NumaCell
-from compute_agent.discovery.libvirt.capabilities import parse, restricted
+from compute_agent.discovery.libvirt.capabilities import parse, restrict_to_online
 from compute_agent.discovery.libvirt.facts import Emulator
 from tests.fixtures.libvirt_documents import (
     AARCH64_CAPABILITIES,
@@ -48,7 +48,7 @@ def test_threads_of_a_core_are_siblings() -> None:
 
 def test_cpus_that_are_offline_leave_cells_and_siblings() -> None:
     online = tuple(map(CpuId, (0, 1, 4, 10)))
-    capabilities = restricted(parse(X86_CAPABILITIES), online)
+    capabilities = restrict_to_online(parse(X86_CAPABILITIES), online)
     assert [cell.cpus for cell in capabilities.cells] == [(0, 1, 4), (10,), ()]
     assert capabilities.cpus[1] == Cpu(CpuId(1), (CpuId(1),))
     assert [cpu.id for cpu in capabilities.cpus] == list(online)

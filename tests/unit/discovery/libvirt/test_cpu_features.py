@@ -16,7 +16,7 @@ from compute_agent.discovery.libvirt.cpu_features import (
     effective_mode,
     features,
     guest_features,
-    spelled,
+    spell_models,
     unfit_models,
 )
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
@@ -90,8 +90,8 @@ def test_disabled_features_are_not_features() -> None:
 
 def test_models_are_found_in_any_case() -> None:
     known = ["Haswell", "EPYC"]
-    assert spelled(["haswell", "Epyc", "None"], known) == (("Haswell", "EPYC"), ("None",))
-    assert spelled(["cortex-a57"], []) == (("cortex-a57",), ())
+    assert spell_models(["haswell", "Epyc", "None"], known) == (("Haswell", "EPYC"), ("None",))
+    assert spell_models(["cortex-a57"], []) == (("cortex-a57",), ())
 
 
 def test_extra_flags_count_with_their_sign(make_connection: MakeConnection) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from compute_agent.discovery.facts import MemoryEncryption
 from compute_agent.discovery.libvirt import capabilities, domain_capabilities
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, HypervisorReading
-from compute_agent.discovery.libvirt.memory_encryption import described, differences, joined
+from compute_agent.discovery.libvirt.memory_encryption import describe, differences, join
 from tests.fixtures.libvirt_documents import (
     SEV_DOMAIN_CAPABILITIES,
     TDX_DOMAIN_CAPABILITIES,
@@ -35,29 +35,29 @@ def reading(*domains: DomainCapabilities, mode: str = "host-model") -> Hyperviso
 
 
 def test_libvirt_counts_the_guests_of_each_kind() -> None:
-    assert described(reading(SNP)) == replace(KVM_AMD, capacity=(("sev", 410), ("sev_es", 99)))
+    assert describe(reading(SNP)) == replace(KVM_AMD, capacity=(("sev", 410), ("sev_es", 99)))
 
 
 def test_keys_without_the_type_of_guests_are_not_snp() -> None:
-    assert not described(reading(replace(SNP, launch_security=("sev",)))).amd_sev_snp
-    assert described(reading(replace(SNP, sev_guests=0, sev_es_guests=None))) == MemoryEncryption()
+    assert not describe(reading(replace(SNP, launch_security=("sev",)))).amd_sev_snp
+    assert describe(reading(replace(SNP, sev_guests=0, sev_es_guests=None))) == MemoryEncryption()
 
 
 def test_tdx_needs_the_cpu_of_the_host() -> None:
-    assert described(reading(TDX, mode="host-passthrough")).intel_tdx
-    assert not described(reading(TDX, mode="host-model")).intel_tdx
+    assert describe(reading(TDX, mode="host-passthrough")).intel_tdx
+    assert not describe(reading(TDX, mode="host-model")).intel_tdx
 
 
 def test_emulated_architectures_encrypt_nothing() -> None:
-    assert described(reading(replace(SNP, arch="aarch64"))) == MemoryEncryption()
+    assert describe(reading(replace(SNP, arch="aarch64"))) == MemoryEncryption()
 
 
 def test_what_kvm_has_switched_off_no_guest_gets() -> None:
     kernel = replace(KVM_AMD, amd_sev_snp=False, capacity=(("sev", 5), ("tdx", 31)))
-    both = joined(described(reading(SNP)), kernel)
+    both = join(describe(reading(SNP)), kernel)
     assert (both.amd_sev, both.amd_sev_es, both.amd_sev_snp) == (True, True, False)
     assert dict(both.capacity) == {"sev": 410, "sev_es": 99, "tdx": 31}
-    [sentence] = differences(described(reading(SNP)), kernel)
+    [sentence] = differences(describe(reading(SNP)), kernel)
     assert sentence.startswith("libvirt reports guests with SEV-SNP")
 
 

@@ -60,10 +60,12 @@ def test_candidates_that_need_what_was_short_are_skipped() -> None:
     ]
     tries = HostOrder(offered, 8)
     assert tries.ahead() == offered
-    assert tries.failed(offered[0], ClaimRefusal("host", "VCPU"))
+    assert tries.record_refusal(offered[0], ClaimRefusal("host", "VCPU"))
     assert tries.ahead() == [offered[2]]
-    assert not tries.failed(offered[1], ClaimRefusal("host", "VCPU")), "it was known to be short"
-    assert tries.failed(offered[2], ClaimRefusal())
+    assert not tries.record_refusal(offered[1], ClaimRefusal("host", "VCPU")), (
+        "it was known to be short"
+    )
+    assert tries.record_refusal(offered[2], ClaimRefusal())
     assert not tries.ahead()
 
 
