@@ -82,7 +82,8 @@ class Dispatcher:
         handler = route.methods.get(environ["REQUEST_METHOD"])
         if handler is None:
             raise errors.MethodNotAllowed(
-                "The method specified is not allowed for this resource.", allow=route.allowed
+                "The method specified is not allowed for this resource.",
+                allow=route.allowed_methods,
             )
         return handler(Request(environ, version, self._services, path_values))
 
@@ -113,11 +114,11 @@ def _check_body_headers(environ: errors.Environ) -> None:
 
 
 def _version_headers(version: Microversion, environ: errors.Environ) -> Headers:
-    return [("openstack-api-version", _served(version, environ[EXTENSIONS_KEY])), _VARY]
+    return [("openstack-api-version", _version_text(version, environ[EXTENSIONS_KEY])), _VARY]
 
 
 @functools.cache
-def _served(version: Microversion, extension: Microversion | None) -> str:
+def _version_text(version: Microversion, extension: Microversion | None) -> str:
     served = f"{microversion.SERVICE_TYPE} {version}"
     return f"{served}, {extensions.SERVICE_TYPE} {extension}" if extension else served
 

@@ -239,13 +239,13 @@ def shown_uri(environ: errors.Environ) -> str:
     """
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     query = environ.get("QUERY_STRING")
-    shown = _quoted(path, _PLAIN_IN_PATH)
+    shown = _quote(path, _PLAIN_IN_PATH)
     if query:
-        shown += "?" + _quoted(query, _PLAIN_IN_PATH + "%")
+        shown += "?" + _quote(query, _PLAIN_IN_PATH + "%")
     return shown[:_URI_SHOWN]
 
 
-def _quoted(text: str, plain: str) -> str:
+def _quote(text: str, plain: str) -> str:
     return quote(text[:_URI_SHOWN].encode("latin-1", "replace"), safe=plain)
 
 
@@ -257,7 +257,7 @@ def read_query(text: str) -> list[tuple[str, str]]:
     try:
         # As Latin-1 first, one character per byte: then the error has the place of a wrong byte.
         return [
-            (_decoded(name), _decoded(value))
+            (_decode(name), _decode(value))
             for name, value in parse_qsl(text, keep_blank_values=True, encoding="latin-1")
         ]
     except UnicodeDecodeError as error:
@@ -275,7 +275,7 @@ def check_query(params: Mapping[str, str], schema: SchemaByVersion, version: Mic
         raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
 
 
-def _decoded(latin: str) -> str:
+def _decode(latin: str) -> str:
     # PostgreSQL has no text with U+0000, so nothing stored can match it.
     return latin.encode("latin-1").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
 

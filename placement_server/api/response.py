@@ -31,12 +31,12 @@ class Chunks(list[bytes]):
 
     def __init__(self, pieces: Iterable[bytes], sent: Callable[[], None]) -> None:
         super().__init__(pieces)
-        self._sent = sent
+        self._on_sent = sent
 
     def close(self) -> None:
         """End the sending, as WSGI has servers do; the pieces are gone by then."""
         self.clear()
-        self._sent()
+        self._on_sent()
 
 
 @dataclass(slots=True)
@@ -50,10 +50,10 @@ class Response:
 
 def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> Response:
     """Return a response with a JSON body."""
-    return Response(status, encoded(value), [_JSON_TYPE, *headers])
+    return Response(status, encode(value), [_JSON_TYPE, *headers])
 
 
-def encoded(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
     """Return a value as JSON."""
     try:
         return orjson.dumps(value)
@@ -81,9 +81,9 @@ def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
         return []
     moments = [change for change in changes if change is not None]
     moment = max(moments).timestamp() if moments else time.time()
-    return [("last-modified", formatdate(moment, usegmt=True)), *uncached(version)]
+    return [("last-modified", formatdate(moment, usegmt=True)), *no_cache_headers(version)]
 
 
-def uncached(version: Microversion) -> Headers:
+def no_cache_headers(version: Microversion) -> Headers:
     """Return ``cache-control`` alone, from 1.15 on."""
     return [("cache-control", "no-cache")] if version[1] >= 15 else []

@@ -126,7 +126,7 @@ class Route:
     extension: Microversion | None = None
 
     @property
-    def allowed(self) -> tuple[str, ...]:
+    def allowed_methods(self) -> tuple[str, ...]:
         return tuple(self.methods)
 
 

@@ -90,15 +90,15 @@ def _use(view: ClassView, place_of_slot: IntArray, count: int) -> ClassUse:
     living = places >= 0
     places = places[living]
 
-    def summed(values: npt.NDArray[Any]) -> IntArray:
+    def sum_of(values: npt.NDArray[Any]) -> IntArray:
         sums = np.bincount(places, weights=np.floor(values[living]), minlength=count)
         return np.minimum(sums, _LARGEST).astype(np.int64)
 
     have = np.unique(places)
     return ClassUse(
         have.tolist() if len(have) < count else None,
-        summed(view.shown_capacity)[have].tolist(),
-        summed(view.used)[have].tolist(),
+        sum_of(view.shown_capacity)[have].tolist(),
+        sum_of(view.used)[have].tolist(),
     )
 
 

@@ -210,7 +210,7 @@ class Renderer:
             if placement.form is None:
                 placement.form = _SEEN_ONCE
                 if len(trees) == 1:
-                    alone.append(self._written(placement, trees[0], seen_slots))
+                    alone.append(self._write(placement, trees[0], seen_slots))
                     if len(alone) == _ALONE_AT_ONCE:
                         yield alone
                         alone = []
@@ -223,7 +223,7 @@ class Renderer:
             while trees:
                 for shares, alike in groupby(trees, _shares):
                     roots = [tree.root for tree in alike]
-                    yield self._filled(placement.form, roots, trees[0].size, shares, seen_slots)
+                    yield self._fill(placement.form, roots, trees[0].size, shares, seen_slots)
                 trees = [tree for _, tree in islice(run, _AT_ONCE)]
         yield alone
 
@@ -236,7 +236,7 @@ class Renderer:
             self._alone.clear()
             self._kept_size.clear()
 
-    def _filled(
+    def _fill(
         self,
         template: _Template,
         roots: Sequence[int],
@@ -277,9 +277,7 @@ class Renderer:
                 items_at[position] = (*items_at.get(position, ()), item)
         return items_at
 
-    def _written(
-        self, placement: ItemPlacement, tree: TreeView, seen_slots: dict[int, None]
-    ) -> str:
+    def _write(self, placement: ItemPlacement, tree: TreeView, seen_slots: dict[int, None]) -> str:
         """Write one candidate without a template, and add what is summarised to ``seen_slots``."""
         root, size, shares = tree
         positions = placement.positions

@@ -106,7 +106,7 @@ class CandidateService:
         # Loading the index does not count as effort of the search.
         index = self.feed.index()
         account = Account(self._memory)
-        chunks = self._bounded(
+        chunks = self._run(
             index, account, on_heavy, lambda asked: asked.candidates(query, microversion)
         )
         account.settle(sum(map(len, chunks)))
@@ -121,7 +121,7 @@ class CandidateService:
 
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        if not self.feed.loaded or not filters:
+        if not self.feed.is_loaded or not filters:
             return None
         ids = matching_ids(filters, self.feed.index())
         return ids if ids is not None and len(ids) <= FEW_PROVIDERS else None
@@ -196,7 +196,7 @@ class CandidateService:
     def _small(self, on_heavy: Callable[[], None], ask: Callable[[Questions], _Result]) -> _Result:
         """Return an answer that holds little."""
         account = Account(self._memory)
-        answer = self._bounded(self.feed.index(), account, on_heavy, ask)
+        answer = self._run(self.feed.index(), account, on_heavy, ask)
         account.close()
         return answer
 
@@ -216,7 +216,7 @@ class CandidateService:
         """
         released = [change.consumer for change in changes if isinstance(change, Release)]
         if released:
-            index, held_allocations = self.feed.index_with(partial(_held, released))
+            index, held_allocations = self.feed.index_with(partial(_holdings_of, released))
         else:
             index, held_allocations = self.feed.index(), {}
         is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
@@ -240,7 +240,7 @@ class CandidateService:
             raise
         return fleet
 
-    def _bounded(
+    def _run(
         self,
         index: Index,
         account: Account,
@@ -262,7 +262,7 @@ class CandidateService:
             effort.end()
 
 
-def _held(consumers: Sequence[str], tx: ReadTransaction) -> dict[str, list[Holding]]:
+def _holdings_of(consumers: Sequence[str], tx: ReadTransaction) -> dict[str, list[Holding]]:
     writes = [ConsumerWrite(uuid, {}, "", "") for uuid in dict.fromkeys(consumers)]
     seen = read_context(tx, writes, providers=False).consumers
     return {consumer.write.uuid: consumer.old for consumer in seen}

@@ -34,7 +34,7 @@ class TreeReader:
         :raises placement_server.store.errors.ProviderNotFound: the provider does not exist.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        root_id = _root_id(self._feed.index(), uuid) if self._feed.loaded else None
+        root_id = _root_id(self._feed.index(), uuid) if self._feed.is_loaded else None
         if root_id is None:
             tree = self._store.read(tree_rows.read, uuid)
             return tree, tree.tag()

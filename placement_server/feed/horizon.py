@@ -71,7 +71,7 @@ class Horizon:
         until = self._clock() + PATIENCE
         position = self.advance()
         newest = position.last
-        while position.settled < newest and self._clock() < until:
+        while position.settled_id < newest and self._clock() < until:
             begin_wait()
             self._sleep(_PAUSE)
             position = self.advance()
@@ -101,9 +101,9 @@ class Horizon:
             known_position = self._position
             ids: Sequence[int] = ()
             if known_position is not None:
-                ids = self._store.read_single(history.ids_from, known_position.settled, _BATCH)
+                ids = self._store.read_single(history.ids_from, known_position.settled_id, _BATCH)
             if known_position is None or (
-                known_position.settled and known_position.settled not in ids[:1]
+                known_position.settled_id and known_position.settled_id not in ids[:1]
             ):
                 # nothing is known yet, or it has been pruned
                 self._position = self._without_leaps(self._store.read(_newest, now))
@@ -113,9 +113,9 @@ class Horizon:
                 return self._position
 
     def _without_leaps(self, position: Position) -> Position:
-        return Position(position.last, tuple(gap for gap in position.gaps if self._awaited(gap)))
+        return Position(position.last, tuple(gap for gap in position.gaps if self._is_awaited(gap)))
 
-    def _awaited(self, gap: Gap) -> bool:
+    def _is_awaited(self, gap: Gap) -> bool:
         if gap.stop - gap.start <= LEAP:
             return True
         behind = self._store.read_single(history.written_at, gap.stop)

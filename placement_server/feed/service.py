@@ -88,7 +88,7 @@ class ChangeFeed:
         answer = self.read(after, selection, begin)
         if answer.changes or not seconds:
             return answer
-        with self._watchers.joined(selection, answer.last) as watcher:
+        with self._watchers.join(selection, answer.last) as watcher:
             begin()
             watcher.wait(seconds, wait)
         if watcher.failure is not None:
@@ -103,19 +103,19 @@ def _answer(
 ) -> ChangesAnswer:
     oldest = history.oldest(tx)
     if after is None:
-        return ChangesAnswer((), position.settled, oldest)
+        return ChangesAnswer((), position.settled_id, oldest)
     if not oldest - 1 <= after <= max(position.last, oldest - 1):
         raise ChangesPruned(oldest, position.last)
     changes = history.page(
         tx,
         after,
-        position.settled,
+        position.settled_id,
         kinds=selection.kinds,
         roots=selection.roots,
         most=selection.most,
     )
     # another process may know already that more is final
-    last = max(after, position.settled)
+    last = max(after, position.settled_id)
     return ChangesAnswer(
         changes, changes[-1].id if len(changes) == selection.most else last, oldest
     )

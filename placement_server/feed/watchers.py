@@ -132,7 +132,7 @@ class Watchers:
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
-    def joined(self, selection: ChangeSelection, last: int) -> Iterator[Watcher]:
+    def join(self, selection: ChangeSelection, last: int) -> Iterator[Watcher]:
         """Provide a place among those that wait, with all changes behind the id ``last``.
 
         :raises TooManyWatchers: there is none.
@@ -175,7 +175,7 @@ class Watchers:
 
     def _read(self, start: int) -> bool:
         """Give out what is new since a change, and return whether there is more already."""
-        settled = self._horizon.advance().settled
+        settled = self._horizon.advance().settled_id
         if settled <= start:
             return False
         batch = self._store.read(

@@ -79,7 +79,7 @@ class Deadlines:
 
 
 @contextlib.contextmanager
-def received(environ: dict[str, Any], most: int) -> Iterator[Any]:
+def receive_body(environ: dict[str, Any], most: int) -> Iterator[Any]:
     """Receive the whole body of a request from a client that may be slow; it is a file then.
 
     Of a body longer than ``most`` bytes the file has a little more than that, or nothing: the

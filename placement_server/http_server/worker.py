@@ -26,7 +26,7 @@ from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
 
 from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY, WAIT_KEY
-from placement_server.http_server.clients import Deadlines, received
+from placement_server.http_server.clients import Deadlines, receive_body
 from placement_server.http_server.heads import LenientRequest
 from placement_server.http_server.refusals import refusal
 
@@ -275,7 +275,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         poll.register(self._ending, select.POLLIN)
         poll.poll(seconds * 1000)
 
-    def _answered(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] in self.app.limits.unqueued:
             unqueued: Iterable[bytes] = self._application(environ, start_response)
             return unqueued
@@ -289,12 +289,12 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         return answer
 
     def _in_turn(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        with received(environ, self.app.limits.max_body_size) as body:
+        with receive_body(environ, self.app.limits.max_body_size) as body:
             environ["wsgi.input"] = body
             environ[WAIT_KEY] = self._wait
             self._deadlines.end(self._connection.value)
             try:
-                answer = self._answered(environ, start_response)
+                answer = self._answer(environ, start_response)
             finally:
                 self._deadlines.begin(self._connection.value)
         return answer

@@ -62,7 +62,7 @@ class NoAuth:
             return self._application(environ, start_response)
         token = environ.get("HTTP_X_AUTH_TOKEN")
         if token is None:
-            return _unauthorized(environ, start_response)
+            return _refuse(environ, start_response)
         user_id, _, project_id = token.partition(":")
         environ["HTTP_X_USER_ID"] = user_id
         environ.setdefault("HTTP_X_ROLES", "admin" if user_id == "admin" else "")
@@ -81,7 +81,7 @@ class CallerFromHeaders:
         get = environ.get
         user_id = get("HTTP_X_USER_ID")
         if user_id is None and get("PATH_INFO", "") not in PUBLIC:
-            return _unauthorized(environ, start_response)
+            return _refuse(environ, start_response)
         caller = _caller(*map(get, _HEADERS))
         environ[CALLER_KEY] = caller
         log_context = context.get_current()
@@ -124,7 +124,7 @@ def _split(roles: str | None) -> tuple[str, ...]:
     return tuple(role.strip() for role in roles.split(",") if role.strip()) if roles else ()
 
 
-def _unauthorized(environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
+def _refuse(environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
     status, headers, body = errors.unauthorized(environ)
     start_response(status, headers)
     return [body]

@@ -118,7 +118,7 @@ class _BoundedKeystone:
         return self._identity_server.www_authenticate_uri
 
     def verify_token(self, token: str, allow_expired: bool = False) -> Any:
-        answer = self._pool.submit(self._verified, token, allow_expired)
+        answer = self._pool.submit(self._verify, token, allow_expired)
         environ = self._request.environ
         environ.get(TURN_KEY, _without_turns)()
         try:
@@ -132,7 +132,7 @@ class _BoundedKeystone:
         finally:
             environ.get(TAKE_TURN_KEY, _without_turns)()
 
-    def _verified(self, token: str, allow_expired: bool) -> Any:
+    def _verify(self, token: str, allow_expired: bool) -> Any:
         try:
             data = self._identity_server.verify_token(token, allow_expired=allow_expired)
             content = access.create(body=data, auth_token=token)

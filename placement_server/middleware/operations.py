@@ -85,7 +85,7 @@ class _IndexLoading:
 
     def done(self) -> bool:
         """Return whether the index is loaded, after a moment in which a small one will be."""
-        if self._feed.loaded:
+        if self._feed.is_loaded:
             return True
         with self._starting:
             if self._thread is None or not self._thread.is_alive():
@@ -93,7 +93,7 @@ class _IndexLoading:
                 self._thread.start()
             thread = self._thread
         thread.join(LOADING_SECONDS)
-        return self._feed.loaded
+        return self._feed.is_loaded
 
     def _load(self) -> None:
         try:

@@ -47,7 +47,7 @@ _GROUP: Final = {"type": ["string", "null"]}
 _AMOUNT: Final = {"type": "integer", "minimum": 1}
 
 
-def _dropped(*keys: str) -> list[dict[str, Any]]:
+def _dropped_schemas(*keys: str) -> list[dict[str, Any]]:
     return [
         {
             "type": "object",
@@ -72,7 +72,7 @@ _CHANGE: Final = {
                 "to": _AMOUNT,
             },
         },
-        *_dropped(
+        *_dropped_schemas(
             "drop_trait",
             "allow_trait",
             "drop_aggregate",

@@ -43,7 +43,7 @@ def _is_uuid_like(value: object) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _anchored(pattern: str) -> re.Pattern[str]:
+def _compile_anchored(pattern: str) -> re.Pattern[str]:
     # In JSON schema ``$`` is the end of the string; in Python a final line break may follow it,
     # and a name with a line break at its end would get into the database.
     return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
@@ -53,7 +53,7 @@ def _pattern(
     validator: Any, pattern: str, instance: Any, schema: Schema
 ) -> Iterator[ValidationError]:
     del schema
-    if validator.is_type(instance, "string") and not _anchored(pattern).search(instance):
+    if validator.is_type(instance, "string") and not _compile_anchored(pattern).search(instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -63,7 +63,7 @@ def _pattern_properties(
     if not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
         return
     for pattern, subschema in patterns.items():
-        search = _anchored(pattern).search
+        search = _compile_anchored(pattern).search
         for key, value in instance.items():
             if search(key):
                 yield from validator.descend(value, subschema, path=key, schema_path=pattern)
@@ -76,7 +76,7 @@ def _additional_properties(
     if allowed or not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
         return
     patterns = schema.get("patternProperties", {})
-    searches = [_anchored(pattern).search for pattern in patterns]
+    searches = [_compile_anchored(pattern).search for pattern in patterns]
     properties = schema.get("properties", {})
     extras = [
         key
@@ -156,7 +156,9 @@ class SchemaByVersion:
             minor: _Validator(dict(schema), format_checker=formats)
             for minor, schema in schemas.items()
         }
-        predicates = Predicates(_anchored, lambda text: bool(formats.conforms(text, "uuid")))
+        predicates = Predicates(
+            _compile_anchored, lambda text: bool(formats.conforms(text, "uuid"))
+        )
         self._accepts = {minor: predicates.of(schema) for minor, schema in schemas.items()}
 
     def schema(self, version: tuple[int, int]) -> Schema:

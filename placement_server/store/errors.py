@@ -43,7 +43,7 @@ from typing import Final
 _LISTED: Final = 100
 
 
-def listed(names: Collection[str], most: int = _LISTED) -> str:
+def joined_names(names: Collection[str], most: int = _LISTED) -> str:
     """Join names for a sentence; of more than ``most``, the first and the number of the others."""
     shown = ", ".join(islice(names, most))
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
@@ -86,7 +86,7 @@ class ParentNotFound(NotFound):
 class ResourceClassNotFound(NotFound):
     def __init__(self, names: Collection[str]) -> None:
         self.names = tuple(names)
-        super().__init__(f"No such resource class {listed(self.names)}.")
+        super().__init__(f"No such resource class {joined_names(self.names)}.")
 
 
 class InventoryNotFound(NotFound):
@@ -99,7 +99,7 @@ class InventoryNotFound(NotFound):
 class TraitNotFound(NotFound):
     def __init__(self, names: Collection[str]) -> None:
         self.names = tuple(names)
-        super().__init__(f"No such trait(s): {listed(self.names)}.")
+        super().__init__(f"No such trait(s): {joined_names(self.names)}.")
 
 
 class NoAllocations(NotFound):
@@ -195,7 +195,8 @@ class InventoryInUse(Refused):
     def __init__(self, resource_classes: Collection[str], uuid: str) -> None:
         self.resource_classes = tuple(resource_classes)
         super().__init__(
-            f"Inventory for '{listed(self.resource_classes)}' on resource provider '{uuid}' in use."
+            f"Inventory for '{joined_names(self.resource_classes)}' on resource provider "
+            f"'{uuid}' in use."
         )
         self.uuid = uuid
 
@@ -237,8 +238,8 @@ class InvalidInventoryForAllocation(ClaimRefused):
         self.resource_classes = tuple(resource_classes)
         self.uuids = tuple(uuids)
         super().__init__(
-            f"Inventory for '{listed(self.resource_classes)}' on resource provider "
-            f"'{listed(self.uuids)}' invalid."
+            f"Inventory for '{joined_names(self.resource_classes)}' on resource provider "
+            f"'{joined_names(self.uuids)}' invalid."
         )
 
 

@@ -60,7 +60,7 @@ class DatabaseProbe:
             return cls(lambda: None)
         options = replace(
             store.options,
-            connection_parameters=_bounded(store),
+            connection_parameters=_bounded_parameters(store),
             max_pool_size=1,
             max_overflow=0,
         )
@@ -106,7 +106,7 @@ def _read_a_row(engine: Engine) -> None:
         raise
 
 
-def _bounded(store: Store) -> str:
+def _bounded_parameters(store: Store) -> str:
     """Return connection parameters with which the connection ends when the database's host is gone.
 
     The connection to a database that is only stopped stays, and the answer comes when it goes on.

@@ -119,7 +119,7 @@ class Store:
         try:
             if options.sync_on_startup or engines.in_memory:
                 await_database(engines.writer, options)
-                with retry.translated("bringing the schema up to date"):
+                with retry.translate_failures("bringing the schema up to date"):
                     _synchronise(engines, url, options)
             retry.retrying(
                 lambda: _require_newest(engines, options),
@@ -285,7 +285,7 @@ class Store:
         )
         if written is not None and written.change_id is not None:
             if self._clock() - start > RECORDED_AGAIN_AFTER:
-                self._record_again(written.touched)
+                self._record_again(written.touched_trees)
             self._prune_when_due(written.change_id)
         return result
 

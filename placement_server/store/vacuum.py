@@ -31,7 +31,7 @@ def vacuum(engine: Engine) -> list[str]:
     )
     doing = "giving room back"
     with (
-        retry.translated(doing),
+        retry.translate_failures(doing),
         engine.connect().execution_options(**options) as connection,
     ):
         result = connection.exec_driver_sql(statement)

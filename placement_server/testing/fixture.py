@@ -68,7 +68,7 @@ class PlacementFixture(fixtures.Fixture):
             self.endpoint = f"http://{uuid.uuid4()}.invalid/placement"
             adapter = WSGIAdapter(application, self.endpoint)
         else:
-            self.endpoint = self._served(application)
+            self.endpoint = self._serve(application)
         self.useFixture(Interception(self.endpoint, self.token, self.faults, adapter))
 
     def _configuration(self) -> Any:
@@ -90,7 +90,7 @@ class PlacementFixture(fixtures.Fixture):
             )
         return self.conf_fixture.conf
 
-    def _served(self, application: Any) -> str:
+    def _serve(self, application: Any) -> str:
         server = make_server("127.0.0.1", 0, application, _Server, _SilentHandler)
         thread = threading.Thread(target=server.serve_forever, name="placement", daemon=True)
         thread.start()

@@ -69,8 +69,8 @@ class Pages:
     ) -> None:
         self._application = application
         self._path = path
-        self._passed = {f"{path}/{name}" for name in reads}
-        self._files = {name: _File.of(name, body) for name, body in _packaged()}
+        self._api_paths = {f"{path}/{name}" for name in reads}
+        self._files = {name: _File.of(name, body) for name, body in _package_files()}
         page = self._files[_INDEX].body.decode()
         values = {"@API@": "../" * path.count("/"), "@AUTH@": auth_strategy}
         for placeholder, value in values.items():
@@ -89,7 +89,7 @@ class Pages:
             location = f"{environ.get('SCRIPT_NAME', '')}{path}/"
             moved = [("location", location)]
             return _send("308 Permanent Redirect", moved, b"", environ, start_response)
-        if not path.startswith(f"{self._path}/") or path in self._passed:
+        if not path.startswith(f"{self._path}/") or path in self._api_paths:
             return self._application(environ, start_response)
         file = self._files.get(path[len(self._path) + 1 :])
         if file is None:
@@ -124,7 +124,7 @@ def _send(
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
-def _packaged() -> Iterator[tuple[str, bytes]]:
+def _package_files() -> Iterator[tuple[str, bytes]]:
     """Return the files of the package: the page, and what it uses, by their names below it."""
     folder = resources.files(__package__).joinpath("static")
     return _below(folder, "")

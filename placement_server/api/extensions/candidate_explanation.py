@@ -31,15 +31,15 @@ def show(request: Request) -> Response:
     candidates = request.services.candidates
     headers = cache_headers(request.version)
     if request.extensions is None or request.extensions < CLOSEST:
-        explanation = allocation_candidates.searched(request, candidates.explain, "explained")
-        return json_response(shown(explanation), *headers)
-    explanation, report = allocation_candidates.searched(
+        explanation = allocation_candidates.search_for(request, candidates.explain, "explained")
+        return json_response(body_of(explanation), *headers)
+    explanation, report = allocation_candidates.search_for(
         request, candidates.explain_with_closest, "explained"
     )
-    return json_response(shown_with_closest(explanation, report), *headers)
+    return json_response(body_with_closest(explanation, report), *headers)
 
 
-def shown(explanation: Explanation) -> dict[str, Any]:
+def body_of(explanation: Explanation) -> dict[str, Any]:
     """Return the body of the answer in 1.0."""
     return {
         "trees": explanation.trees,
@@ -53,12 +53,12 @@ def shown(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def shown_with_closest(explanation: Explanation, report: Report | None) -> dict[str, Any]:
+def body_with_closest(explanation: Explanation, report: Report | None) -> dict[str, Any]:
     """Return the body of the answer from 1.1 on.
 
     :param report: None where there are candidates.
     """
-    body = shown(explanation) | _shown_report(report)
+    body = body_of(explanation) | _shown_report(report)
     body["sentences"] = [*_conclusions(explanation, report), *explanation.lines()]
     return body
 

@@ -34,13 +34,13 @@ def show(request: Request) -> Response:
     all trees. Amounts beyond 2**40 are counted as 2**40.
     """
     request.require_version(29)
-    counted = allocation_candidates.searched(
+    counted = allocation_candidates.search_for(
         request, request.services.candidates.capacity, "counted", operations.CAPACITY_SHOW
     )
-    return json_response(shown(request, counted), *cache_headers(request.version))
+    return json_response(body_of(request, counted), *cache_headers(request.version))
 
 
-def shown(request: Request, capacity: Capacity) -> dict[str, Any]:
+def body_of(request: Request, capacity: Capacity) -> dict[str, Any]:
     """Return the body of the answer."""
     return {
         "at_least": capacity.at_least,

@@ -63,7 +63,7 @@ def list_(request: Request) -> Response:
             "([placement_server]max_watchers); ask again later, or without wait.",
             retry_after=_RETRY_AFTER,
         ) from error
-    return json_response(_shown(answer), *cache_headers(request.version))
+    return json_response(_body_of(answer), *cache_headers(request.version))
 
 
 def _values(request: Request, name: str) -> list[str]:
@@ -78,7 +78,7 @@ def _values(request: Request, name: str) -> list[str]:
     return values
 
 
-def _shown(answer: ChangesAnswer) -> dict[str, Any]:
+def _body_of(answer: ChangesAnswer) -> dict[str, Any]:
     return {
         "changes": [_change(change) for change in answer.changes],
         "last": answer.last,

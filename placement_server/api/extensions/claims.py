@@ -18,7 +18,7 @@ from placement_server.api.resources.allocations import (
     consumer_write,
     counted_claim,
 )
-from placement_server.api.response import Response, json_response, uncached
+from placement_server.api.response import Response, json_response, no_cache_headers
 from placement_server.policies import operations
 from placement_server.schemas import allocation as schemas
 from placement_server.store import errors as store_errors
@@ -52,7 +52,7 @@ def create(request: Request) -> Response:
         LOG.warning("Nothing was claimed: %s", error)
         raise errors.NoCandidateLeft(
             f"No candidate left: {error}",
-            [_shown(lost_candidate) for lost_candidate in error.lost_candidates],
+            [_body_of_lost(lost_candidate) for lost_candidate in error.lost_candidates],
         ) from error
     except store_errors.Stale as error:
         raise claim_conflict(error) from error
@@ -65,9 +65,9 @@ def create(request: Request) -> Response:
                 for provider, amounts in writes[outcome.position].allocations.items()
             },
             "consumer_generation": outcome.generation,
-            "lost": [_shown(lost_candidate) for lost_candidate in outcome.lost_candidates],
+            "lost": [_body_of_lost(lost_candidate) for lost_candidate in outcome.lost_candidates],
         },
-        *uncached(request.version),
+        *no_cache_headers(request.version),
     )
 
 
@@ -77,7 +77,7 @@ def _count(lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
         metrics.CANDIDATES_LOST.labels(cause).inc()
 
 
-def _shown(lost_candidate: store_errors.LostCandidate) -> dict[str, Any]:
+def _body_of_lost(lost_candidate: store_errors.LostCandidate) -> dict[str, Any]:
     shown = {
         "candidate": lost_candidate.position,
         "provider": lost_candidate.provider,

@@ -25,7 +25,7 @@ from placement_server.store.trees.tree import (
     Holdings,
     Tree,
     TreeProvider,
-    extended,
+    extend_tag,
     structure_part,
 )
 from placement_server.store.trees.tree_write import (
@@ -59,7 +59,7 @@ def show(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.TREES_SHOW)
-    included = _included(request)
+    included = _included_parts(request)
     known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
     trees = request.services.candidates.trees
     if "HTTP_IF_NONE_MATCH" in request.environ and not included:
@@ -77,7 +77,7 @@ def show(request: Request) -> Response:
         raise no_such_provider(provider_uuid) from error
     body = _representation(tree, holders, included)
     if included:
-        tag = extended(tag, _beyond_structure(body))
+        tag = extend_tag(tag, _beyond_structure(body))
     if tag in known_tags:
         return empty_response(304, *_headers(tag))
     return json_response(body, *_headers(tag))
@@ -100,11 +100,11 @@ def replace(request: Request) -> Response:
     except TreeMalformed as error:
         raise errors.BadRequest(str(error), pointer=pointer(*error.path)) from error
     except GenerationRequired as error:
-        raise errors.PreconditionRequired(str(error), _moved(error.moved)) from error
+        raise errors.PreconditionRequired(str(error), _bodies_of_moved(error.moved)) from error
     except TreeChanged as error:
         raise errors.PreconditionFailed(
             str(error),
-            _moved(error.moved),
+            _bodies_of_moved(error.moved),
             None if error.tag is None else f'"{error.tag}"',
         ) from error
     except TreeConflicts as error:
@@ -119,7 +119,7 @@ def replace(request: Request) -> Response:
     return json_response(_representation(tree, [], ()), *headers)
 
 
-def _included(request: Request) -> set[str]:
+def _included_parts(request: Request) -> set[str]:
     names: set[str] = set()
     for name, value in request.params():
         check_query({name: value}, schemas.SHOW, request.version)
@@ -156,7 +156,7 @@ def _headers(tag: str) -> Headers:
     return [("etag", f'"{tag}"'), _UNCACHED]
 
 
-def _moved(generations: Mapping[str, int]) -> list[dict[str, Any]]:
+def _bodies_of_moved(generations: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"uuid": uuid, "generation": number} for uuid, number in generations.items()]
 
 

@@ -14,7 +14,7 @@ from placement_server.api.extensions import candidate_explanation, capacity
 from placement_server.api.request import REQUEST_ID_KEY, Request
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.resources.inventories import inventory_record
-from placement_server.api.response import Chunks, Response, cache_headers, encoded, encoded_response
+from placement_server.api.response import Chunks, Response, cache_headers, encode, encoded_response
 from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.supposed_fleet import SupposedFleet
 from placement_server.candidates.what_if.changes import (
@@ -50,13 +50,13 @@ def answer(request: Request) -> Response:
         _change(*_only_entry(entry, "changes", number))
         for number, entry in enumerate(body["changes"])
     ]
-    fleet = _supposed(request, changes, body["changes"])
+    fleet = _suppose(request, changes, body["changes"])
     try:
         pieces = [b'{"answers":[']
         for number, (kind, text) in enumerate(questions):
             if number:
                 pieces.append(b",")
-            pieces += _answered(request, fleet, kind, text)
+            pieces += _answer(request, fleet, kind, text)
         pieces.append(b"]}")
     except BaseException:
         fleet.account.close()
@@ -77,7 +77,7 @@ def _only_entry(entry: Mapping[str, Any], field: str, number: int) -> tuple[str,
     return next(iter(entry.items()))
 
 
-def _supposed(request: Request, changes: list[Change], bodies: list[Any]) -> SupposedFleet:
+def _suppose(request: Request, changes: list[Change], bodies: list[Any]) -> SupposedFleet:
     try:
         return request.services.candidates.suppose(changes, request.version, request.give_turn_back)
     except ChangeError as error:
@@ -121,7 +121,7 @@ _CHANGES: Final[Mapping[str, Callable[[Any], Change]]] = {
 }
 
 
-def _answered(request: Request, fleet: SupposedFleet, kind: str, text: str) -> list[bytes]:
+def _answer(request: Request, fleet: SupposedFleet, kind: str, text: str) -> list[bytes]:
     """Return the body of the route of that name, be it that of an error."""
     try:
         # A query string reaches an application as its bytes, one character each.
@@ -148,14 +148,14 @@ def _candidates(request: Request, fleet: SupposedFleet, text: str) -> list[bytes
 def _explanation(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
     request.authorise(operations.CANDIDATES_LIST)
     explained = allocation_candidates.result_of(request, text, fleet.explain, "explained")
-    return [encoded(candidate_explanation.shown_with_closest(*explained))]
+    return [encode(candidate_explanation.body_with_closest(*explained))]
 
 
 def _capacity(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
     request.require_version(29)
     request.authorise(operations.CAPACITY_SHOW)
     counted = allocation_candidates.result_of(request, text, fleet.capacity, "counted")
-    return [encoded(capacity.shown(request, counted))]
+    return [encode(capacity.body_of(request, counted))]
 
 
 _QUESTIONS: Final[Mapping[str, Ask]] = {

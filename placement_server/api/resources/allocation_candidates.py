@@ -47,12 +47,12 @@ _Answer = TypeVar("_Answer")
 
 def list_(request: Request) -> Response:
     """List the candidates."""
-    answer = searched(request, request.services.candidates.answer, "answered")
+    answer = search_for(request, request.services.candidates.answer, "answered")
     body = Chunks(answer.chunks, answer.account.close)
     return encoded_response(body, *cache_headers(request.version))
 
 
-def searched(
+def search_for(
     request: Request,
     search: Callable[[query.CandidateQuery, Microversion, Callable[[], None]], _Answer],
     result: str,

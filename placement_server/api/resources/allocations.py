@@ -230,16 +230,16 @@ def claim_conflict(
     )
     match error:
         case store_errors.InvalidInventoryForAllocation():
-            classes = store_errors.listed(error.resource_classes)
-            providers = store_errors.listed(error.uuids)
+            classes = store_errors.joined_names(error.resource_classes)
+            providers = store_errors.joined_names(error.uuids)
             return errors.Conflict(
                 f"Unable to allocate inventory: Inventory for '{classes}' on resource provider "
                 f"'{providers}' invalid."
             )
         case store_errors.ConstraintViolated():
-            return _refused(error, "would violate inventory constraints.")
+            return _refusal(error, "would violate inventory constraints.")
         case store_errors.CapacityExceeded():
-            return _refused(error, "would exceed the capacity.")
+            return _refusal(error, "would exceed the capacity.")
         case store_errors.ConsumerGenerationConflict():
             return errors.Conflict(
                 "consumer generation conflict - expected "
@@ -256,7 +256,7 @@ def claim_conflict(
             )
 
 
-def _refused(
+def _refusal(
     error: store_errors.ConstraintViolated | store_errors.CapacityExceeded, reason: str
 ) -> errors.Conflict:
     return errors.Conflict(

@@ -18,7 +18,7 @@ from placement_server.api.response import (
     cache_headers,
     empty_response,
     json_response,
-    uncached,
+    no_cache_headers,
 )
 from placement_server.policies import operations
 from placement_server.schemas import inventory as schemas
@@ -49,7 +49,7 @@ def list_(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.INVENTORIES_LIST)
-    return _all(request, *_stored(request, provider_uuid))
+    return _inventories_response(request, *_stored_inventories(request, provider_uuid))
 
 
 def create(request: Request) -> Response:
@@ -77,7 +77,7 @@ def create(request: Request) -> Response:
     except (store_errors.InventoryExists, store_errors.ConcurrentUpdate) as error:
         raise errors.Conflict(f"Update conflict: {error}", code=errors.CONCURRENT_UPDATE) from error
     location = request.location(f"/resource_providers/{provider_uuid}/inventories/{resource_class}")
-    return _one(request, provider, record, location, status=201)
+    return _inventory_response(request, provider, record, location, status=201)
 
 
 def replace(request: Request) -> Response:
@@ -114,7 +114,7 @@ def replace(request: Request) -> Response:
         ) from error
     except store_errors.InventoryInUse as error:
         raise errors.Conflict(f"update conflict: {error}", code=errors.INVENTORY_INUSE) from error
-    return _all(request, provider, records)
+    return _inventories_response(request, provider, records)
 
 
 def delete_all(request: Request) -> Response:
@@ -143,10 +143,10 @@ def show(request: Request) -> Response:
     provider_uuid, resource_class = request.path_values
     request.require_json_accepted()
     request.authorise(operations.INVENTORIES_SHOW)
-    provider, stored = _stored(request, provider_uuid)
+    provider, stored = _stored_inventories(request, provider_uuid)
     if resource_class not in stored:
         raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
-    return _one(request, provider, stored[resource_class])
+    return _inventory_response(request, provider, stored[resource_class])
 
 
 def update(request: Request) -> Response:
@@ -180,7 +180,7 @@ def update(request: Request) -> Response:
             f"No inventory record with resource class for resource provider {provider_uuid}: "
             f"No inventory of class {resource_class} found."
         ) from error
-    return _one(request, provider, record)
+    return _inventory_response(request, provider, record)
 
 
 def delete(request: Request) -> Response:
@@ -257,7 +257,9 @@ def _reserved_may_equal_total(request: Request) -> bool:
     return request.version >= (1, 26)
 
 
-def _stored(request: Request, provider_uuid: str) -> tuple[Provider, Mapping[str, StoredInventory]]:
+def _stored_inventories(
+    request: Request, provider_uuid: str
+) -> tuple[Provider, Mapping[str, StoredInventory]]:
     try:
         return request.store.read_single(inventories.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
@@ -281,9 +283,13 @@ def _last_modified(inventory: Inventory) -> datetime:
     return datetime.now(UTC)
 
 
-def _all(request: Request, provider: Provider, by_class: Mapping[str, Inventory]) -> Response:
+def _inventories_response(
+    request: Request, provider: Provider, by_class: Mapping[str, Inventory]
+) -> Response:
     changes = [_last_modified(inventory) for inventory in by_class.values()]
-    headers = cache_headers(request.version, *changes) if changes else uncached(request.version)
+    headers = (
+        cache_headers(request.version, *changes) if changes else no_cache_headers(request.version)
+    )
     return json_response(
         {
             "resource_provider_generation": provider.generation,
@@ -293,7 +299,7 @@ def _all(request: Request, provider: Provider, by_class: Mapping[str, Inventory]
     )
 
 
-def _one(
+def _inventory_response(
     request: Request,
     provider: Provider,
     inventory: Inventory,

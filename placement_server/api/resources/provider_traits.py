@@ -48,7 +48,9 @@ def replace(request: Request) -> Response:
     except store_errors.ConcurrentUpdate as error:
         raise generation_changed() from error
     except store_errors.TraitNotFound as error:
-        raise errors.BadRequest(f"No such trait {store_errors.listed(error.names)}") from error
+        raise errors.BadRequest(
+            f"No such trait {store_errors.joined_names(error.names)}"
+        ) from error
     return _answer(request, provider, rows)
 
 

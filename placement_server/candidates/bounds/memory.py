@@ -62,7 +62,7 @@ class SearchMemory:
         return self.in_all // 8
 
     @property
-    def granted(self) -> int:
+    def granted_size(self) -> int:
         """Memory granted to the open accounts."""
         return self._granted
 

@@ -95,7 +95,7 @@ class _Component:
         return bounds
 
     @property
-    def isolated(self) -> list[int]:
+    def isolated_items(self) -> list[int]:
         """Those of the items of which no two may be on one provider."""
         isolated: list[int] = []
         for item in self.items:
@@ -105,7 +105,7 @@ class _Component:
 
     def _on_one(self) -> IntArray:
         """Return how many times each row takes all the items together."""
-        if self.isolated:
+        if self.isolated_items:
             return np.zeros(len(self.rows), np.int64)
         together = np.full(len(self.rows), MOST, np.int64)
         for class_id, amounts in self.amounts.items():
@@ -118,7 +118,7 @@ class _Component:
     def _most_of_a_claim(self) -> IntArray:
         """Return how many of the items one claim can put on each row, at the most."""
         every = len(self.items)
-        most = np.full(len(self.rows), 1 if len(self.isolated) == every else every, np.int64)
+        most = np.full(len(self.rows), 1 if len(self.isolated_items) == every else every, np.int64)
         for class_id, amounts in self.amounts.items():
             if len(amounts) == every:
                 most = np.minimum(most, self.rows.amounts(class_id)[1] // min(amounts))
@@ -134,7 +134,7 @@ class _Component:
         """
         needed_count = len(self.items)
         units = np.where(every, np.int64(MOST), 0)
-        per_claim = np.full(len(units), 1 if self.isolated else needed_count, np.int64)
+        per_claim = np.full(len(units), 1 if self.isolated_items else needed_count, np.int64)
         for class_id, amounts in self.amounts.items():
             free, most = self.rows.amounts(class_id)
             units = np.minimum(units, free // max(amounts))
@@ -158,7 +158,7 @@ class _Component:
             free = np.where(np.logical_or.reduce(asking), self.rows.amounts(class_id)[0], 0)
             high = np.minimum(high, self.groups.total(free // step * step) // sum(amounts))
         high = self._spread(high, self.items, self._most_of_a_claim())
-        isolated = self.isolated
+        isolated = self.isolated_items
         if isolated and len(isolated) < len(self.items):
             high = self._spread(high, isolated, np.ones(len(self.rows), np.int64))
         return high
@@ -195,7 +195,9 @@ def fewest_claims(
     :param per_claim: so many units of a row are certain to serve one claim, if it has them.
     :param most: the most units of a row that one claim uses up.
     """
-    used_up = groups.total(units) - _left(groups, units, np.minimum(units, per_claim), needed_count)
+    used_up = groups.total(units) - _most_left(
+        groups, units, np.minimum(units, per_claim), needed_count
+    )
     by_sum = -(-used_up // needed_count)
     # Fewer rows than a claim has units can have something left.
     low: IntArray = np.maximum(by_sum, _largest(groups, -(-units // most), needed_count))
@@ -212,7 +214,7 @@ def most_claims(groups: Groups, units: IntArray, needed_count: int, most: IntArr
     return _largest_that(fits, np.minimum(groups.total(units) // needed_count, MOST))
 
 
-def _left(groups: Groups, units: IntArray, costs: IntArray, needed_count: int) -> IntArray:
+def _most_left(groups: Groups, units: IntArray, costs: IntArray, needed_count: int) -> IntArray:
     """Return the most units that rows can have left, within costs of less than a claim."""
     worth = (units << _PRECISION) // np.maximum(costs, 1)
     order = groups.descending(worth)

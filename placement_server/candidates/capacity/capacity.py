@@ -193,9 +193,9 @@ class _Count:
             if placement is None:
                 high[tree] = 0
             else:
-                low[tree] = self._repeated(view, placement.positions)
+                low[tree] = self._count_repeats(view, placement.positions)
 
-    def _repeated(self, view: TreeView, positions: tuple[int, ...]) -> int:
+    def _count_repeats(self, view: TreeView, positions: tuple[int, ...]) -> int:
         """Return how many claims a tree takes at the least that has some placement.
 
         That placement fits until the others have taken what it needs, and each takes at most all

@@ -94,12 +94,12 @@ def parts(plan: Plan, counts: Counts, pairs: Sequence[Pair]) -> list[Part]:
     :param counts: by item; items that may ask for the same have one and the same array.
     """
     every = range(len(plan.items))
-    components = _joined(every, pairs)
+    components = _components_of(every, pairs)
     rules = [rule for rule in dict.fromkeys(plan.subtrees) if len(rule.together | rule.apart) > 1]
     bound = [(item, other) for rule in rules for item, other in _chain(rule)]
     chains = [pair for component in components for pair in pairwise(component)]
     found_parts = []
-    for items in _joined(every, [*chains, *bound]):
+    for items in _components_of(every, [*chains, *bound]):
         members = frozenset(items)
         binding = [rule for rule in rules if rule.together <= members]
         own = tuple(component for component in components if component[0] in members)
@@ -110,7 +110,7 @@ def parts(plan: Plan, counts: Counts, pairs: Sequence[Pair]) -> list[Part]:
         elif copies := _copies(plan, counts, binding, members):
             first = copies[0]
             within = [pair for pair in pairs if set(pair) <= set(first)]
-            found_parts.append(Part(_joined(first, within), binding[0], copies))
+            found_parts.append(Part(_components_of(first, within), binding[0], copies))
         else:
             found_parts.append(Part(own, is_loose=True))
     return found_parts
@@ -141,7 +141,7 @@ def _chain(rule: Subtree) -> Iterator[Pair]:
     return pairwise(items)
 
 
-def _joined(items: Sequence[int], pairs: Iterable[Pair]) -> Components:
+def _components_of(items: Sequence[int], pairs: Iterable[Pair]) -> Components:
     """Return the sets of items that pairs connect, each ascending."""
     leader = {item: item for item in items}
 

@@ -72,14 +72,14 @@ class Clusters:
         self.trees = len(unsure)
         self.account = account
         self.pooled = pooled_rows(rows)
-        self.parts = [self._counted(part) for part in parts]
+        self.parts = [self._count(part) for part in parts]
         self.alone = self._least_of([counted.alone for counted in self.parts])
         self.of_tree, self.count = self._connect()
         low = self._low()
         high, self.scarce = self._high()
         self.total = Bounds(low, high)
 
-    def _counted(self, part: Part) -> _Counted:
+    def _count(self, part: Part) -> _Counted:
         groups = Groups(self.rows.tree, self.trees)
         alone = count_part(self.plan, part, self.rows, self.counts, groups, self.account)
         uses_pools = any((self.counts[item][self.pooled] > 0).any() for item in part.items)

@@ -113,10 +113,10 @@ class _Zones:
             bounds.low = np.where(unsure, self._lowest(top_items, unsure), bounds.low)
         tree = Groups(self._trees_of_zones(), self.trees)
         if self.part.copies:
-            return self._copied(bounds, tree)
+            return self._count_copies(bounds, tree)
         return Bounds(tree.total(bounds.low), tree.total(bounds.high))
 
-    def _copied(self, bounds: Bounds, tree: Groups) -> Bounds:
+    def _count_copies(self, bounds: Bounds, tree: Groups) -> Bounds:
         """Return how many claims fit that need a place for each copy.
 
         A zone that can hold a copy, and is not full after as many as ``low``, is a place for one

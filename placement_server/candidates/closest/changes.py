@@ -70,7 +70,9 @@ class QueryChange:
     shown: str
     asked: int = 0
 
-    def left(self, holder: CandidateQuery | RequestGroup, amount: int) -> dict[str, Any]:
+    def remaining_fields(
+        self, holder: CandidateQuery | RequestGroup, amount: int
+    ) -> dict[str, Any]:
         """Return the fields of the query or group that change, with what is left in them.
 
         :param amount: what is asked for instead, where an amount is lowered.
@@ -121,15 +123,15 @@ def with_changes(
     for change in changes:
         by_group.setdefault(change.group, []).append(change)
     groups = tuple(
-        _changed(group, by_group[group.suffix], amounts) if group.suffix in by_group else group
+        _apply(group, by_group[group.suffix], amounts) if group.suffix in by_group else group
         for group in query.groups
     )
-    return replace(_changed(query, by_group.get(None, ()), amounts), groups=groups)
+    return replace(_apply(query, by_group.get(None, ()), amounts), groups=groups)
 
 
-def _changed(holder: H, changes: Iterable[QueryChange], amounts: Mapping[QueryChange, int]) -> H:
+def _apply(holder: H, changes: Iterable[QueryChange], amounts: Mapping[QueryChange, int]) -> H:
     for change in changes:
-        holder = replace(holder, **change.left(holder, amounts.get(change, 0)))
+        holder = replace(holder, **change.remaining_fields(holder, amounts.get(change, 0)))
     return holder
 
 

@@ -76,16 +76,16 @@ def _sets(query: CandidateQuery, trials: Trials, most: int) -> Iterator[ChangeSe
         monotone=all(amounts.are_uniform(change) for change in changes if change.asked),
     )
 
-    def settled(*some: QueryChange) -> ChangeSet:
+    def change_set(*some: QueryChange) -> ChangeSet:
         to = amounts.settle(query, some)
-        opened = trials.opened(with_changes(query, some, to))
+        opened = trials.count_opened(with_changes(query, some, to))
         changed_set = tuple((change, to.get(change, 0)) for change in some)
         return ChangeSet(changed_set, opened.trees, opened.example)
 
     of_one: list[QueryChange] = []
     for change in smallest.of_one():
         of_one.append(change)
-        yield settled(change)
+        yield change_set(change)
     if len(of_one) < most:
         for pair in smallest.of_two(of_one):
-            yield settled(*pair)
+            yield change_set(*pair)

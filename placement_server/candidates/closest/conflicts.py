@@ -67,9 +67,9 @@ class SmallestSets(Generic[C]):
             return others
         if not others or not self._enough([*made, *others]):
             return []
-        return self._narrowed(made, others, [], others, is_new=False)
+        return self._narrow(made, others, [], others, is_new=False)
 
-    def _narrowed(
+    def _narrow(
         self, made: list[C], others: list[C], kept_changes: list[C], among: list[C], *, is_new: bool
     ) -> list[C]:
         """Return the least of some changes that is a conflict together with those kept.
@@ -85,8 +85,8 @@ class SmallestSets(Generic[C]):
         if len(among) == 1:
             return among
         first, second = among[: len(among) // 2], among[len(among) // 2 :]
-        of_second = self._narrowed(made, others, [*kept_changes, *first], second, is_new=True)
-        of_first = self._narrowed(
+        of_second = self._narrow(made, others, [*kept_changes, *first], second, is_new=True)
+        of_first = self._narrow(
             made, others, [*kept_changes, *of_second], first, is_new=bool(of_second)
         )
         return [*of_first, *of_second]

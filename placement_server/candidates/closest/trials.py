@@ -49,7 +49,7 @@ class Trials:
     clock: Callable[[], float] = time.monotonic
     _ends_at: float = field(init=False)
     _works: dict[Hashable, bool] = field(init=False, default_factory=dict)
-    _opened: dict[Hashable, Opened] = field(init=False, default_factory=dict)
+    _opened_by_kind: dict[Hashable, Opened] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Start the time."""
@@ -95,14 +95,14 @@ class Trials:
         with self.search(query, 1) as search:
             return next(search.roots(), None) is not None
 
-    def opened(self, query: CandidateQuery) -> Opened:
+    def count_opened(self, query: CandidateQuery) -> Opened:
         """Count the trees that have a candidate."""
         key = _kind(query)
-        opened = self._opened.get(key)
+        opened = self._opened_by_kind.get(key)
         if opened is None:
             with self.search(query) as search:
                 roots = list(search.roots())
-            opened = self._opened[key] = Opened(len(roots), roots[0] if roots else -1)
+            opened = self._opened_by_kind[key] = Opened(len(roots), roots[0] if roots else -1)
             self._keep(query)
         return opened
 

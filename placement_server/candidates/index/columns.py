@@ -68,7 +68,7 @@ class ClassColumns:
         columns.largest_step_size = view.largest_step_size
         return columns
 
-    def compacted(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
+    def compact(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
         """Return the inventories of living slots alone, under the new slots."""
         living = alive[self.slot.view()]
         fresh = ClassColumns()
@@ -197,7 +197,7 @@ class Columns:
         shared = [slot for slot in self.origin.slots_of(uuid) if slot < self.shared_size]
         return shared + slots
 
-    def copied(
+    def copy_to(
         self, size: int, classes: Mapping[int, ClassView], sets: tuple[int, int]
     ) -> "Columns":
         """Return columns that begin with the first slots of these, and share them.
@@ -269,7 +269,7 @@ class Columns:
         living: BoolArray = np.cumsum(edges, dtype=np.int8)[: self.size] > 0
         return living
 
-    def compacted(self, roots: IntArray) -> "tuple[Columns, IntArray]":
+    def compact(self, roots: IntArray) -> "tuple[Columns, IntArray]":
         """Return columns with these trees and what they use alone, and their roots' slots there."""
         end = self.end.view()
         alive = self.living(roots)
@@ -306,7 +306,7 @@ class Columns:
             # An inventory's row within its class moves up by the dead rows before it.
             row_moved = np.cumsum(alive[columns.slot.view()]) - 1
             rows[of_class] = row_moved[rows[of_class]]
-            fresh.classes[class_id] = columns.compacted(alive, moved)
+            fresh.classes[class_id] = columns.compact(alive, moved)
         fresh.inventory_row.extend(rows)
 
     def name_slots(self, uuids: list[str]) -> None:

@@ -130,7 +130,7 @@ class Feed:
         self._pruned_at = clock()
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether everything has been read once, so that an index costs only the news."""
         return self._writer is not None
 

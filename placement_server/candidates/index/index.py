@@ -22,7 +22,7 @@ from placement_server.candidates.index.columns import (
 from placement_server.candidates.index.names import IndexNames
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
-from placement_server.candidates.index.tree_order import arranged
+from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 LOG = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ class IndexWriter:
         """
         writer = cls(NameRows({}, {}))
         writer._names = index.names
-        writer._columns = index.columns.copied(
+        writer._columns = index.columns.copy_to(
             index.size, index.classes, (index.trait_set_count, index.aggregate_set_count)
         )
         writer._left_out = set(index.left_out)
@@ -269,15 +269,17 @@ class IndexWriter:
         extent = Extent().plus(columns, roots)
         return self._publish(roots, root_ids, self._find_links(roots), extent)
 
-    def compacted(self) -> tuple[Columns, IntArray]:
+    def compact(self) -> tuple[Columns, IntArray]:
         """Return columns with the living trees alone, and the slots of their roots."""
-        return self._columns.compacted(self.index.roots)
+        return self._columns.compact(self.index.roots)
 
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
         """Start again with these trees alone."""
         columns = Columns()
         in_order = {
-            tree.root_id: arranged(tree.root_id, tree.providers) for tree in trees if tree.providers
+            tree.root_id: in_preorder(tree.root_id, tree.providers)
+            for tree in trees
+            if tree.providers
         }
         left_out = {root_id for root_id, rows in in_order.items() if not rows}
         kept = sorted(in_order.keys() - left_out)
@@ -302,7 +304,7 @@ class IndexWriter:
         """Replace trees by root id; None or a tree without providers removes it."""
         before = self.index
         in_order = {
-            root_id: arranged(tree.root_id, tree.providers) if tree is not None else None
+            root_id: in_preorder(tree.root_id, tree.providers) if tree is not None else None
             for root_id, tree in sorted(changed.items())
         }
         present = {root_id: rows for root_id, rows in in_order.items() if rows}
@@ -355,7 +357,7 @@ class IndexWriter:
                     moved[start:stop] = np.arange(new[root_id], fresh)
                 else:
                     moved[start] = new[root_id]
-        return before.links.moved(moved)
+        return before.links.at_new_slots(moved)
 
     def _linkage(self, base: int | None) -> Sequence[Any]:
         """Return the part of a tree that decides on links; empty where it has no link."""
@@ -373,7 +375,7 @@ class IndexWriter:
 
     def _compact(self, index: Index) -> Index:
         LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
-        self._columns, roots = self.compacted()
+        self._columns, roots = self.compact()
         return self._publish(roots, index.root_ids, self._find_links(roots), index.extent)
 
     def _publish(self, roots: IntArray, root_ids: IntArray, links: Links, extent: Extent) -> Index:

@@ -26,18 +26,18 @@ class Links:
     share: IntArray
     anchor: IntArray
 
-    def moved(self, slots: npt.NDArray[np.int64]) -> "Links":
+    def at_new_slots(self, slots: npt.NDArray[np.int64]) -> "Links":
         """Return the same links after trees got new slots.
 
         :param slots: the new slot for every old one.
         """
-        return _ordered(slots[self.share], slots[self.anchor])
+        return _in_order(slots[self.share], slots[self.anchor])
 
 
 NO_LINKS = Links(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
-def _ordered(share: IntArray, anchor: IntArray) -> Links:
+def _in_order(share: IntArray, anchor: IntArray) -> Links:
     order = np.lexsort((share, anchor))
     return Links(share[order], anchor[order])
 
@@ -73,7 +73,7 @@ def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> 
         anchor_parts.append(anchors)
     if not share_parts:
         return NO_LINKS
-    return _ordered(np.concatenate(share_parts), np.concatenate(anchor_parts))
+    return _in_order(np.concatenate(share_parts), np.concatenate(anchor_parts))
 
 
 def _roots_by_aggregate_set(sets: IntArray, roots: IntArray) -> dict[int, IntArray]:

@@ -9,7 +9,7 @@ from placement_server.store.changes.snapshot import ProviderRow
 LOG = logging.getLogger(__name__)
 
 
-def arranged(root_id: int, rows: Sequence[ProviderRow]) -> list[tuple[ProviderRow, int]]:
+def in_preorder(root_id: int, rows: Sequence[ProviderRow]) -> list[tuple[ProviderRow, int]]:
     """Put the providers of a tree in preorder with the positions of their parents.
 
     A tree whose providers are not all below its root is logged and left out: a search can still

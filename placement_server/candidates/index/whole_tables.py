@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from placement_server.candidates.index.columns import CAPACITY_BOUND, BoolArray, Columns, IntArray
 from placement_server.candidates.index.set_table import SetTable
-from placement_server.candidates.index.tree_order import arranged
+from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ProviderRow
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -104,7 +104,7 @@ def _append_providers(columns: Columns, rows: Sequence[Any]) -> tuple[IntArray, 
         places = order[start:stop].tolist()
         root_id = int(root_ids[places[0]])
         tree = [ProviderRow(ids[at], uuids[at], parents[at], root_id) for at in places]
-        in_order = arranged(root_id, tree)
+        in_order = in_preorder(root_id, tree)
         if not in_order:
             kept[number] = False
             continue

@@ -93,7 +93,7 @@ def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: b
         for subtree in query.same_subtree
     )
     wants = _wants(items)
-    contested = _contested(items, wants, isolated)
+    contested = _contested_classes(items, wants, isolated)
     return Plan(tuple(items), wants, contested, subtrees, isolated, one_per_tree)
 
 
@@ -105,7 +105,7 @@ def _wants(items: list[Item]) -> dict[int, dict[int, int]]:
     return wants
 
 
-def _contested(
+def _contested_classes(
     items: list[Item], wants: Mapping[int, Mapping[int, int]], isolated: bool
 ) -> tuple[Contested, ...]:
     contested = []

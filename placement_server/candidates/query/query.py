@@ -125,7 +125,9 @@ def parse(
     root_required, root_forbidden = _root_required(values.get("root_required", []), microversion)
     subtrees = [_same_subtree(value, extensions) for value in values.get("same_subtree", [])]
     groups = _groups(params, values, microversion)
-    isolate, root_member_of, root_not_member_of = _extended(values, microversion, extensions)
+    isolate, root_member_of, root_not_member_of = _extension_fields(
+        values, microversion, extensions
+    )
     _check_limits(
         groups,
         FilterSize.of(
@@ -258,7 +260,7 @@ def _groups(
     return [RequestGroup(suffix=suffix, **group) for suffix, group in fields.items()]
 
 
-def _extended(
+def _extension_fields(
     values: dict[str, list[str]], microversion: Microversion, extensions: bool
 ) -> tuple[frozenset[str], AggregateTerms, frozenset[str]]:
     if not extensions:

@@ -38,7 +38,7 @@ def _plain(*names: str) -> JsonSchema:
     }
 
 
-def _grouped(suffix: str, *keywords: str, names: tuple[str, ...] = ()) -> JsonSchema:
+def _group_schema(suffix: str, *keywords: str, names: tuple[str, ...] = ()) -> JsonSchema:
     properties: JsonSchema = {
         "limit": _limit(),
         "group_policy": {"type": "string", "enum": ["none", "isolate"]},
@@ -60,11 +60,11 @@ SCHEMAS: dict[Microversion, JsonSchema] = {
     (1, 16): _plain("limit"),
     (1, 17): _plain("limit", "required"),
     (1, 21): _plain("limit", "required", "member_of"),
-    (1, 25): _grouped(_NUMBER, *_FOUR[:3]),
-    (1, 31): _grouped(_NUMBER, *_FOUR),
-    (1, 33): _grouped(_SUFFIX, *_FOUR),
-    (1, 35): _grouped(_SUFFIX, *_FOUR, names=("root_required",)),
-    (1, 36): _grouped(_SUFFIX, *_FOUR, names=("root_required", "same_subtree")),
+    (1, 25): _group_schema(_NUMBER, *_FOUR[:3]),
+    (1, 31): _group_schema(_NUMBER, *_FOUR),
+    (1, 33): _group_schema(_SUFFIX, *_FOUR),
+    (1, 35): _group_schema(_SUFFIX, *_FOUR, names=("root_required",)),
+    (1, 36): _group_schema(_SUFFIX, *_FOUR, names=("root_required", "same_subtree")),
 }
 
 

@@ -81,9 +81,9 @@ class _RootFilter:
             self._narrow_by_root()
             for group in self.query.groups:
                 if group.suffix:
-                    self._suffixed(group)
+                    self._restrict_by_suffixed(group)
                 else:
-                    self._unsuffixed(group)
+                    self._restrict_by_unsuffixed(group)
         except _Nothing:
             return self.eligible
         self.eligible.roots = self._roots_in(self.left)
@@ -174,7 +174,7 @@ class _RootFilter:
             return np.zeros(self.index.size, dtype=bool)
         return view.mask(self.index.size, None if self.whatever_amounts else view.fits(amount))
 
-    def _suffixed(self, group: RequestGroup) -> None:
+    def _restrict_by_suffixed(self, group: RequestGroup) -> None:
         key = (
             tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
             group.forbidden_aggregates, group.in_tree,
@@ -226,7 +226,7 @@ class _RootFilter:
             reached[links.anchor[foreign[links.share]]] = True
         self._keep_roots(reached, group.suffix, reason)
 
-    def _unsuffixed(self, group: RequestGroup) -> None:
+    def _restrict_by_unsuffixed(self, group: RequestGroup) -> None:
         index = self.index
         class_ids = index.names.class_ids
         terms, forbidden, tree = self._traits_and_tree(group)

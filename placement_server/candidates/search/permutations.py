@@ -15,10 +15,10 @@ def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Itera
     """
     if not symmetric_items:
         return iter(())
-    return _permuted(symmetric_items, list(placement), 0, has_changed=False)
+    return _permute(symmetric_items, list(placement), 0, has_changed=False)
 
 
-def _permuted(
+def _permute(
     symmetric_items: SymmetricItems, placed: list[int], at: int, *, has_changed: bool
 ) -> Iterator[Positions]:
     items = symmetric_items[at]
@@ -29,7 +29,7 @@ def _permuted(
             placed[item] = position
         changed = has_changed or arrangement != original
         if not is_last:
-            yield from _permuted(symmetric_items, placed, at + 1, has_changed=changed)
+            yield from _permute(symmetric_items, placed, at + 1, has_changed=changed)
         elif changed:
             yield tuple(placed)
     for item, position in zip(items, original, strict=True):

@@ -149,7 +149,7 @@ class Search:
             if self.one_per_tree and self.index.nested:
                 candidates = filter(self._has_one_per_tree, candidates)
         if self.shuffle is not None and (self.limits.maximum >= 0 or self.limits.limit is None):
-            candidates = self._shuffled(candidates)
+            candidates = self._shuffle(candidates)
         return islice(candidates, self.limits.limit)
 
     def roots(self) -> Iterator[int]:
@@ -178,7 +178,7 @@ class Search:
             for tree, placements in zip(views, classes, strict=True):
                 yield tree, placements.distinct.get(0)
 
-    def _shuffled(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+    def _shuffle(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
         shuffled = []
         for candidate in candidates:

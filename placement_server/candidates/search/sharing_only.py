@@ -64,10 +64,10 @@ def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | No
     # Rows as an array, as texts and, where they differ, as an array again.
     for_rows = len(eligible.roots) * (3 * -(-width // 8) + sizes.ENTRY)
     account.take(for_rows)
-    rows = _distinct_rows(_reached(index, eligible, slots, at_home, width))
+    rows = _distinct_rows(_reachable_columns(index, eligible, slots, at_home, width))
     sets = _sets_with(rows, width)
     account.take(sizes.links(len(own), len(slots), len(rows)))
-    linked = _linked(sets, at_home.tolist(), own, foreign)
+    linked = _links_by_set(sets, at_home.tolist(), own, foreign)
     account.give(for_rows)
     live = -1
     for by_slot in linked:
@@ -80,7 +80,7 @@ def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | No
     return Alone(slots, tuple([tuple([links & live for links in by]) for by in linked]), live)
 
 
-def _reached(
+def _reachable_columns(
     index: Index, eligible: Eligible, slots: IntArray, at_home: IntArray, width: int
 ) -> Bytes:
     """Write down for each root, as bits, the columns of the sharing providers that it reaches."""
@@ -123,7 +123,7 @@ def _sets_with(rows: Bytes, width: int) -> list[int]:
     ]
 
 
-def _linked(
+def _links_by_set(
     sets: list[int], at_home: list[int], own: Sequence[BoolArray], foreign: Sequence[BoolArray]
 ) -> list[list[int]]:
     return [

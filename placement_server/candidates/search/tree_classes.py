@@ -117,11 +117,11 @@ class TreeClasses:
         # Slots, words in two arrays and words as texts.
         for_rows = positions * 8 * (1 + 3 * (self._flag_words + len(self.plan.contested)))
         self._account.take(for_rows)
-        views, numbers = self._sorted(roots, shape, size, shares)
+        views, numbers = self._sort(roots, shape, size, shares)
         self._account.give(for_rows)
         return views, numbers
 
-    def _sorted(
+    def _sort(
         self, roots: IntArray, shape: int, size: int, shares: list[tuple[int, ...]]
     ) -> tuple[list[TreeView], list[int]]:
         words = self._words(roots[:, None] + np.arange(size), foreign=False)
@@ -213,11 +213,11 @@ class TreeClasses:
         relations = self._relations.get(shares)
         if relations is None:
             self._account.take(sizes.relations(len(shares)))
-            relations = self._related(shares)
+            relations = self._relate(shares)
             self._relations[shares] = relations
         return relations
 
-    def _related(self, shares: tuple[int, ...]) -> Relations:
+    def _relate(self, shares: tuple[int, ...]) -> Relations:
         # Only providers of one tree are related, and few sharing providers are in one.
         end = self.index.end
         trees: dict[int, list[int]] = {}
@@ -254,7 +254,7 @@ class TreeClasses:
             for position, value in enumerate(row[:, word].tolist()):
                 flags[position] |= value << (word * _WORD_BITS)
         items, terms = len(plan.items), len(self.eligible.terms)
-        columns = _transposed(flags, self._flags)
+        columns = _transpose(flags, self._flags)
         every = (1 << len(row)) - 1
         caps = tuple(
             tuple(row[:, self._flag_words + number].tolist())
@@ -292,7 +292,7 @@ def _disorder(index: Index, shares: IntArray) -> IntArray | None:
     return None if (np.diff(places[slots]) >= 0).all() else places
 
 
-def _transposed(rows: list[int], width: int) -> list[int]:
+def _transpose(rows: list[int], width: int) -> list[int]:
     """Turn rows of bits into columns of bits."""
     columns = [0] * width
     # Many rows are alike: every distinct one is taken apart once.

@@ -29,7 +29,7 @@ from placement_server.store.allocations.claim_check import Key, Requested, Taken
 from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.allocations.write_context import WriteContext, read_context
 from placement_server.store.dialects import Insertion, Rise
-from placement_server.store.errors import NoAllocations, ProviderNotFound, listed
+from placement_server.store.errors import NoAllocations, ProviderNotFound, joined_names
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.schema.names import class_ids
@@ -122,7 +122,7 @@ def carry_out(
     if settled.found != len(rises):
         raise LostRace(
             "A provider of the request moved or was deleted since it was read: "
-            f"{listed(context.provider_ids, _SHOWN)}.",
+            f"{joined_names(context.provider_ids, _SHOWN)}.",
             uuids=list(context.provider_ids),
         )
     inventory_rows.require_none(tx, given_back.keys() - context.inventories.keys())
@@ -133,7 +133,7 @@ def _inventory_names(context: WriteContext, requested: Sequence[Requested]) -> s
     names = {f"{new.resource_class} of {new.provider_uuid}": None for new in requested}
     claimed = {new.provider_uuid for new in requested}
     others = (uuid for uuid in context.provider_ids if uuid not in claimed)
-    return listed([*names, *others], _SHOWN)
+    return joined_names([*names, *others], _SHOWN)
 
 
 def sum_of_old(consumers: Sequence[SeenConsumer]) -> dict[Key, int]:

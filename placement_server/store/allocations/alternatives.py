@@ -112,7 +112,7 @@ def _claim_if_it_fits(
         for name, amount in amounts.items()
     ]
     given_back = sum_of_old(context.consumers)
-    own_context = _restricted(context, candidate, requested, given_back)
+    own_context = _restrict(context, candidate, requested, given_back)
     try:
         taken_amounts = claim_check.check(requested, own_context.inventories, given_back)
     except CapacityExceeded as error:
@@ -144,7 +144,7 @@ def _missing(
     return None
 
 
-def _restricted(
+def _restrict(
     context: WriteContext,
     candidate: ConsumerWrite,
     requested: Sequence[Requested],

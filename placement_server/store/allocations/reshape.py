@@ -62,7 +62,7 @@ def apply(
     """
     consumers.lock(tx, writes)
     seen = read_context(tx, writes, providers=False).consumers
-    listed_inventories = _listed(tx, inventories)
+    listed_inventories = _providers_to_change(tx, inventories)
     consumers.check_generations(seen)
     given_back = sum_of_old(seen)
     named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
@@ -136,7 +136,7 @@ def apply(
     tx.touch({provider.root_id for key, provider in providers.items() if key in allocated}, USAGE)
 
 
-def _listed(tx: WriteTransaction, inventories: NewInventories) -> dict[str, Provider]:
+def _providers_to_change(tx: WriteTransaction, inventories: NewInventories) -> dict[str, Provider]:
     """Return the providers whose inventory is replaced; check generations in the order given."""
     providers = _providers(tx, set(inventories))
     for uuid, (generation, _) in inventories.items():
@@ -167,7 +167,7 @@ def _use_before(
         key = (new.provider_id, new.class_id)
         if key not in stock:
             added[key] = added.get(key, 0) + new.amount
-    sums = inventory_rows.allocated(tx, added)
+    sums = inventory_rows.sum_allocations(tx, added)
     return {key: sums[key] - amount + given_back.get(key, 0) for key, amount in added.items()}
 
 

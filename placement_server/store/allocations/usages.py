@@ -45,7 +45,7 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int
 
 def of_project(tx: ReadTransaction, project_id: str, user_id: str | None = None) -> dict[str, int]:
     """Return the allocated sums of a project (and one of its users), by class."""
-    statement = _owned(
+    statement = _of_owner(
         select(resource_classes.c.name, func.sum(allocations.c.used)).group_by(
             resource_classes.c.name
         ),
@@ -71,8 +71,8 @@ def by_consumer_type(
     type_name = consumer_types.c.name
     group = consumer_type != ALL
     keys: list[Any] = [type_name] if group else []
-    sums = _typed(
-        _owned(
+    sums = _of_type(
+        _of_owner(
             select(*keys, resource_classes.c.name, func.sum(allocations.c.used)).group_by(
                 *keys, resource_classes.c.name
             ),
@@ -81,8 +81,8 @@ def by_consumer_type(
         ),
         consumer_type,
     ).join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
-    counts = _typed(
-        _owned(
+    counts = _of_type(
+        _of_owner(
             select(*keys, func.count(distinct(consumers.c.id))).group_by(*keys),
             project_id,
             user_id,
@@ -99,7 +99,7 @@ def by_consumer_type(
     return {name: TypeUsage(number[name], amounts) for name, amounts in resources.items()}
 
 
-def _owned(statement: AnySelect, project_id: str, user_id: str | None) -> AnySelect:
+def _of_owner(statement: AnySelect, project_id: str, user_id: str | None) -> AnySelect:
     """Restrict a statement to the allocations of a project and, if given, of a user."""
     statement = (
         statement.select_from(allocations)
@@ -114,7 +114,7 @@ def _owned(statement: AnySelect, project_id: str, user_id: str | None) -> AnySel
     return statement
 
 
-def _typed(statement: AnySelect, consumer_type: str | None) -> AnySelect:
+def _of_type(statement: AnySelect, consumer_type: str | None) -> AnySelect:
     statement = statement.outerjoin(
         consumer_types, consumer_types.c.id == consumers.c.consumer_type_id
     )

@@ -40,7 +40,7 @@ class Position:
     gaps: tuple[Gap, ...] = ()
 
     @property
-    def settled(self) -> int:
+    def settled_id(self) -> int:
         """The highest id below which none is awaited."""
         return self.gaps[0].start - 1 if self.gaps else self.last
 

@@ -114,7 +114,7 @@ def page(
         rows = tx.execute(statement.where(_C.id > after).limit(missing)).all()
         found_changes += (
             change
-            for change in _named(rows, ends)
+            for change in _name_trees(rows, ends)
             # SQLite gives the id of the newest provider again once that is deleted
             if roots is None or change.root_uuid in roots
         )
@@ -124,7 +124,7 @@ def page(
     return found_changes
 
 
-def _named(rows: Sequence[Any], ends: Sequence[Any]) -> list[FeedRecord]:
+def _name_trees(rows: Sequence[Any], ends: Sequence[Any]) -> list[FeedRecord]:
     """Name the tree of each record: by the next end of a tree with its root id, if there is one."""
     named_changes = []
     uuids: dict[int, str] = {}

@@ -174,13 +174,13 @@ _TEXTS: Final = frozenset(
 def _pymysql_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
     _require_names(url, _TEXTS.union(_TYPED, _TLS), _PYMYSQL)
     arguments: dict[str, Any] = {
-        name: _typed(name, url.query[name], kind)
+        name: _converted_value(name, url.query[name], kind)
         for name, kind in _TYPED.items()
         # SQLAlchemy adds a flag of its own to these
         if name in url.query and name != "client_flag"
     }
     tls = {
-        key: _typed(name, url.query[name], kind)
+        key: _converted_value(name, url.query[name], kind)
         for name, (key, kind) in _TLS.items()
         if name in url.query
     }
@@ -189,7 +189,7 @@ def _pymysql_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
     return url.difference_update_query([*_TLS, *arguments]), arguments
 
 
-def _typed(name: str, value: object, kind: Callable[[Any], Any]) -> Any:
+def _converted_value(name: str, value: object, kind: Callable[[Any], Any]) -> Any:
     try:
         return kind(value)
     except (TypeError, ValueError) as error:

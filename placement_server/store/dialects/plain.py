@@ -29,7 +29,7 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
-    return _executed(
+    return _execute(
         connection, statement, parameters, _fetch_all, lambda result: list(result.all())
     )
 
@@ -39,10 +39,10 @@ def count(connection: Connection, statement: str, parameters: Parameters) -> int
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
-    return _executed(connection, statement, parameters, _row_count, _row_count)
+    return _execute(connection, statement, parameters, _row_count, _row_count)
 
 
-def _executed(
+def _execute(
     connection: Connection,
     statement: str,
     parameters: Parameters,

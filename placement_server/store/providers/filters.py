@@ -42,7 +42,7 @@ _IDENTITY: Final[Mapping[str, Condition]] = {
 }
 
 
-def identified(
+def find_by_identity(
     tx: ReadTransaction,
     *,
     name: str | None = None,

@@ -48,7 +48,7 @@ def get(tx: ReadTransaction, uuid: str, resource_class: str) -> tuple[Provider, 
     :raises InventoryNotFound: it has no inventory of the class.
     """
     provider = provider_rows.get(tx, uuid)
-    inventory = inventory_rows.one(tx, provider.id, resource_class)
+    inventory = inventory_rows.find_one(tx, provider.id, resource_class)
     if inventory is None:
         raise InventoryNotFound(resource_class, uuid)
     return provider, inventory
@@ -86,7 +86,7 @@ def replace(
     inventory_rows.remove(tx, removed)
     inventory_rows.write(tx, provider.id, old_inventories, new_records)
     _warn_of_overuse(tx, uuid, old_inventories, new_records)
-    return _changed(tx, provider)
+    return _touch_and_read(tx, provider)
 
 
 def add(
@@ -114,7 +114,7 @@ def add(
         raise InventoryExists(resource_class, uuid)
     bump(tx, provider)
     inventory_rows.write(tx, provider.id, old_inventories, {class_id: record})
-    provider, inventories = _changed(tx, provider)
+    provider, inventories = _touch_and_read(tx, provider)
     return provider, inventories[resource_class]
 
 
@@ -146,7 +146,7 @@ def update_one(
     bump(tx, provider)
     inventory_rows.write(tx, provider.id, old_inventories, new_records)
     _warn_of_overuse(tx, uuid, old_inventories, new_records)
-    provider, inventories = _changed(tx, provider)
+    provider, inventories = _touch_and_read(tx, provider)
     return provider, inventories[resource_class]
 
 
@@ -183,7 +183,7 @@ def delete_all(tx: WriteTransaction, uuid: str) -> None:
     tx.touch([provider.root_id], STRUCTURE)
 
 
-def _changed(
+def _touch_and_read(
     tx: WriteTransaction, provider: Provider
 ) -> tuple[Provider, dict[str, StoredInventory]]:
     tx.touch([provider.root_id], STRUCTURE)

@@ -32,7 +32,7 @@ _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_cl
 
 
 class HeldInventory(NamedTuple):
-    """An inventory as stored, which a transaction that changes it has locked."""
+    """An inventory as stored_inventory, which a transaction that changes it has locked."""
 
     id: int
     provider_id: int
@@ -140,7 +140,7 @@ _SUMS: Final = (
 _DELETE: Final = sa.delete(inventories).where(among(_C.id, "ids"))
 
 
-def stored(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:
+def stored_inventory(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:
     """Return class name and inventory of a row of these statements."""
     name, total, reserved, min_unit, max_unit, step_size, ratio, created, updated = row
     return name, StoredInventory(
@@ -154,13 +154,13 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, Sto
     :raises ProviderNotFound: it does not exist.
     """
     provider, rows = provider_rows.get_with(tx, _ALL, uuid)
-    return provider, dict(map(stored, rows))
+    return provider, dict(map(stored_inventory, rows))
 
 
-def one(tx: ReadTransaction, provider_id: int, resource_class: str) -> StoredInventory | None:
+def find_one(tx: ReadTransaction, provider_id: int, resource_class: str) -> StoredInventory | None:
     """Return one inventory; `None` when the provider has none of this class."""
     row = tx.execute(_ONE, {"provider_id": provider_id, "name": resource_class}).first()
-    return None if row is None else stored(row)[1]
+    return None if row is None else stored_inventory(row)[1]
 
 
 def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:
@@ -248,7 +248,9 @@ def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
         )
 
 
-def allocated(tx: ReadTransaction, keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], int]:
+def sum_allocations(
+    tx: ReadTransaction, keys: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
     """Return the sums of the allocations by (provider id, class id); 0 for none."""
     if not keys:
         return {}

@@ -22,7 +22,7 @@ from placement_server.store.errors import (
     UnparentingNotAllowed,
 )
 from placement_server.store.providers import inventory_rows
-from placement_server.store.providers.filters import find, identified
+from placement_server.store.providers.filters import find, find_by_identity
 from placement_server.store.providers.provider_rows import BY_ID, HOLD_PROVIDERS, get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.tables import (
@@ -35,7 +35,7 @@ from placement_server.store.tables import (
 from placement_server.store.transactions.retry import LostRace
 from placement_server.store.transactions.transaction import STRUCTURE, WriteTransaction, aware
 
-__all__ = ["bump", "create", "delete", "find", "get", "identified", "update"]
+__all__ = ["bump", "create", "delete", "find", "find_by_identity", "get", "update"]
 
 _C: Final = resource_providers.c
 

@@ -39,7 +39,7 @@ class KeptConnection:
         if not self._lock.acquire(blocking=False):
             return self._with_another(work)
         try:
-            connection = self._kept()
+            connection = self._current_connection()
             try:
                 return work(connection)
             except BaseException:
@@ -60,7 +60,7 @@ class KeptConnection:
         with self._engine.connect() as connection:
             return work(connection)
 
-    def _kept(self) -> Connection:
+    def _current_connection(self) -> Connection:
         now = time.monotonic()
         if self._connection is None or now >= self._kept_until:
             self._return_to_pool()

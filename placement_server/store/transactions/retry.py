@@ -101,7 +101,7 @@ def retrying(
 
 
 @contextlib.contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translate_failures(doing: str) -> Iterator[None]:
     """Raise failures of the database as :func:`retrying` does, without a retry."""
     try:
         yield

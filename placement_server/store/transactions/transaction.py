@@ -103,7 +103,7 @@ class WriteTransaction(ReadTransaction):
         self._touched.add((NO_ROOT, NAMES))
 
     @property
-    def touched(self) -> Collection[tuple[int, int]]:
+    def touched_trees(self) -> Collection[tuple[int, int]]:
         """The changes so far: pairs of root id and kind."""
         return self._touched
 

@@ -143,8 +143,9 @@ def generation_conflicts(holdings: Sequence[HeldInTree]) -> list[TreeContradicti
     return [
         TreeContradiction(
             Reason.CONSUMER_GENERATION,
-            f"Consumer {item.write.uuid} has generation {_shown(item.consumer.actual_generation)}, "
-            f"the request was made for {_shown(item.write.expected_generation)}.",
+            f"Consumer {item.write.uuid} has generation "
+            f"{_generation_text(item.consumer.actual_generation)}, "
+            f"the request was made for {_generation_text(item.write.expected_generation)}.",
             consumer=item.write.uuid,
         )
         for item in holdings
@@ -152,7 +153,7 @@ def generation_conflicts(holdings: Sequence[HeldInTree]) -> list[TreeContradicti
     ]
 
 
-def _shown(generation: int | None) -> str:
+def _generation_text(generation: int | None) -> str:
     return "null" if generation is None else str(generation)
 
 

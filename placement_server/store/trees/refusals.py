@@ -41,7 +41,7 @@ def refuse(
         *holdings.generation_conflicts(new_holdings),
         *new_use.use_conflicts(_holders(tx, scope, changes), write.holdings.keys(), deleted),
         *new_use.claim_conflicts(
-            new_holdings, changes.stock, _used(tx, scope, changes, class_ids), class_ids
+            new_holdings, changes.stock, _use_before(tx, scope, changes, class_ids), class_ids
         ),
     ]
     if conflicts:
@@ -94,7 +94,7 @@ def _holders(tx: WriteTransaction, scope: Scope, changes: TreePlan) -> list[Hold
     ]
 
 
-def _used(
+def _use_before(
     tx: WriteTransaction, scope: Scope, changes: TreePlan, classes: Mapping[str, int]
 ) -> dict[StockKey, int]:
     """Return the use before the write of the inventories that there are after it.
@@ -111,6 +111,6 @@ def _used(
         for uuid, name in changes.records
         if uuid in scope.providers and (uuid, name) not in used
     }
-    sums = inventory_rows.allocated(tx, added)
+    sums = inventory_rows.sum_allocations(tx, added)
     used.update((added[key], amount) for key, amount in sums.items())
     return used

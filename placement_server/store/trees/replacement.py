@@ -85,7 +85,7 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     stock = inventory_rows.hold_many(tx, scope.ids)
     tx.execute_among(_HOLD, "ids", [shape.id for shape in shapes])
     providers = tree_rows.read_providers(tx, root_ids)
-    scope = _unchanged(Scope.of(write, providers), shapes, providers, stock.keys(), write)
+    scope = _check_unchanged(Scope.of(write, providers), shapes, providers, stock.keys(), write)
     _check_precondition(write, scope)
 
     changes = plan(write, scope)
@@ -137,7 +137,7 @@ def _require_members(write: TreeWrite, scope: Scope, new_holdings: Sequence[Held
                 )
 
 
-def _unchanged(
+def _check_unchanged(
     scope: Scope,
     shapes: Sequence[TreeProvider],
     providers: Sequence[TreeProvider],

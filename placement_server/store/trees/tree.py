@@ -122,7 +122,7 @@ def digest(document: object) -> str:
     return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def extended(tag: str, document: object) -> str:
+def extend_tag(tag: str, document: object) -> str:
     """Return the tag of a representation that shows more than the structure."""
     return f"{tag}{_JOINT}{digest(document)}"
 

@@ -71,7 +71,7 @@ def insert(store: Store, number: int, at: datetime | None = None) -> None:
 def until_settled(horizon: Horizon, number: int) -> None:
     waited = threading.Event()
     for _ in range(int(DEADLINE / 0.02)):
-        if horizon.advance().settled >= number:
+        if horizon.advance().settled_id >= number:
             return
         waited.wait(0.02)
     raise AssertionError(f"{horizon.advance()} does not come to {number}")
@@ -97,17 +97,17 @@ def kept_open(store: Store, then: Callable[[], None]) -> str:
 @pytest.mark.usefixtures("several_writers")
 def test_a_later_id_is_held_back_until_the_smaller_one_is_committed(store: Store) -> None:
     horizon = Horizon(store)
-    start = horizon.settle().settled
+    start = horizon.settle().settled_id
     later: list[str] = []
 
     def meanwhile() -> None:
         later.append(store.write(create))
         for _ in range(3):
             position = horizon.advance()
-            assert (position.settled, position.last) == (start, start + 2)
+            assert (position.settled_id, position.last) == (start, start + 2)
 
     first = kept_open(store, meanwhile)
-    assert horizon.settle().settled == start + 2
+    assert horizon.settle().settled_id == start + 2
     assert listed(store, start, start + 2) == [first, *later]
     assert voided(store) == []
 
@@ -118,14 +118,14 @@ def test_the_first_ids_of_a_database_that_was_taken_over_are_held_back_too(store
     with store.engine.begin() as connection:
         connection.execute(sa.delete(changes_table))
     store.synchronise_standard_names()
-    start = Horizon(store).settle().settled
+    start = Horizon(store).settle().settled_id
 
     def meanwhile() -> None:
         store.write(create)
-        assert Horizon(store).advance().settled == start
+        assert Horizon(store).advance().settled_id == start
 
     kept_open(store, meanwhile)
-    assert Horizon(store).settle().settled == start + 2
+    assert Horizon(store).settle().settled_id == start + 2
 
 
 @pytest.mark.usefixtures("several_writers")
@@ -134,23 +134,23 @@ def test_an_id_whose_transaction_is_slow_is_waited_for(
 ) -> None:
     monkeypatch.setattr(horizon_module, "GRACE", 0.0)
     horizon = Horizon(store)
-    start = horizon.settle().settled
+    start = horizon.settle().settled_id
 
     def meanwhile() -> None:
         store.write(create)
         horizon.advance()
         # this one would void the id, and is refused
-        assert horizon.advance().settled == start
+        assert horizon.advance().settled_id == start
 
     kept_open(store, meanwhile)
-    assert horizon.settle().settled == start + 2
+    assert horizon.settle().settled_id == start + 2
     assert voided(store) == []
 
 
 @pytest.mark.usefixtures("several_writers")
 def test_an_id_that_was_rolled_back_is_voided_for_all(store: Store) -> None:
     horizon = Horizon(store)
-    start = horizon.settle().settled
+    start = horizon.settle().settled_id
 
     def fail() -> None:
         raise RolledBackError
@@ -161,38 +161,38 @@ def test_an_id_that_was_rolled_back_is_voided_for_all(store: Store) -> None:
     until_settled(horizon, start + 2)
     assert listed(store, start, start + 2) == [created]
     assert voided(store) == [start + 1]
-    assert Horizon(store).advance().settled == start + 2
+    assert Horizon(store).advance().settled_id == start + 2
 
 
 @pytest.mark.usefixtures("several_writers")
 def test_a_request_waits_for_ids_that_were_rolled_back(store: Store) -> None:
-    start = Horizon(store).settle().settled
+    start = Horizon(store).settle().settled_id
     with pytest.raises(RolledBackError):
         kept_open(store, lambda: (_ for _ in ()).throw(RolledBackError))
     store.write(create)
     begun = threading.Event()
-    assert Horizon(store).settle(begun.set).settled == start + 2
+    assert Horizon(store).settle(begun.set).settled_id == start + 2
     assert begun.is_set()
 
 
 def test_a_writer_whose_id_was_voided_begins_again(store: Store) -> None:
     horizon = Horizon(store)
-    start = horizon.settle().settled
+    start = horizon.settle().settled_id
     insert(store, start + 3)
     until_settled(horizon, start + 3)
     assert voided(store) == [start + 1, start + 2]
     # PostgreSQL draws the numbers that were voided first
     created = store.write(create)
-    assert listed(store, start + 3, horizon.settle().settled) == [created]
+    assert listed(store, start + 3, horizon.settle().settled_id) == [created]
 
 
 def test_a_leap_of_the_counter_is_passed_when_what_is_behind_it_is_old(store: Store) -> None:
-    start = Horizon(store).settle().settled
+    start = Horizon(store).settle().settled_id
     insert(store, start + LEAP + 2)
     insert(store, start + LEAP + 4, datetime.now(UTC) - changes.AWAITED_FOR)
     waiting = Horizon(store)
     until = waiting.advance
-    assert until().settled == start
+    assert until().settled_id == start
     with store.engine.begin() as connection:
         connection.execute(
             sa.update(changes_table)
@@ -205,25 +205,25 @@ def test_a_leap_of_the_counter_is_passed_when_what_is_behind_it_is_old(store: St
 
 def test_a_process_that_slept_while_records_were_pruned_begins_again(store: Store) -> None:
     horizon = Horizon(store)
-    start = horizon.settle().settled
+    start = horizon.settle().settled_id
     for _ in range(3):
         store.write(create)
     with store.engine.begin() as connection:
         connection.execute(sa.delete(changes_table).where(changes_table.c.id <= start + 2))
-    assert horizon.advance().settled == start + 3
+    assert horizon.advance().settled_id == start + 3
     assert voided(store) == []
 
 
 def test_writers_at_the_same_time_are_listed_once_and_in_order(store: Store) -> None:
     horizon = Horizon(store)
-    start = after = horizon.settle().settled
+    start = after = horizon.settle().settled_id
     names: list[str | None] = []
     with ThreadPoolExecutor(6) as pool:
         writes = [pool.submit(store.write, create) for _ in range(60)]
         while not all(write.done() for write in writes):
-            settled = horizon.advance().settled
+            settled = horizon.advance().settled_id
             names += listed(store, after, settled)
             after = settled
-    names += listed(store, after, horizon.settle().settled)
-    assert names == listed(store, start, horizon.settle().settled)
+    names += listed(store, after, horizon.settle().settled_id)
+    assert names == listed(store, start, horizon.settle().settled_id)
     assert sorted(map(str, names)) == sorted(write.result() for write in writes)

@@ -189,7 +189,7 @@ def test_past_the_bound_of_memory_what_was_found_is_reported_as_incomplete() -> 
     closest = find_closest(asked("resources=VCPU:9"), Trials(index, 60.0, account=account), MANY)
     assert (closest.complete, closest.sets) == (False, [])
     account.close()
-    assert memory.granted == 0
+    assert memory.granted_size == 0
 
 
 def test_the_ten_closest_providers_are_short_and_the_rest_are_left_out() -> None:

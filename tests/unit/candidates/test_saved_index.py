@@ -48,9 +48,9 @@ def test_an_index_comes_back_from_its_bytes() -> None:
     writer = writer_of(WORLD)
     # So that there are dead slots, and roots in another order than their slots.
     index = writer.apply({1: writer.tree(1)})
-    data = b"".join(saved_of(index).encoded())
+    data = b"".join(saved_of(index).encode())
     writer.apply({1: None})
-    saved = SavedIndex.decoded(data, now=5.0)
+    saved = SavedIndex.decode(data, now=5.0)
     assert (saved.position, saved.marks) == (Position(9, (Gap(3, 5, 5.0),)), MARKS)
     restored = IndexWriter(names(index))
     restored.replace(names(index), saved.columns, saved.roots)
@@ -126,19 +126,19 @@ def test_columns_that_do_not_fit_are_refused_though_nothing_is_damaged(
     saved = saved_of(writer_of(WORLD).index)
     change(saved.columns)
     with pytest.raises(UnusableCopy, match=reason):
-        SavedIndex.decoded(b"".join(saved.encoded()), now=0.0)
+        SavedIndex.decode(b"".join(saved.encode()), now=0.0)
 
 
 @pytest.mark.parametrize("roots", [[0], [0, 0], [2, 0], [0, 1], [0, 9], [-1, 0]])
 def test_roots_that_do_not_fit_are_refused(roots: list[int]) -> None:
     saved = replace(saved_of(writer_of(WORLD).index), roots=np.array(roots))
     with pytest.raises(UnusableCopy, match="roots"):
-        SavedIndex.decoded(b"".join(saved.encoded()), now=0.0)
+        SavedIndex.decode(b"".join(saved.encode()), now=0.0)
 
 
 def test_an_empty_index_comes_back() -> None:
     index = IndexWriter(names_of([])).index
-    saved = SavedIndex.decoded(b"".join(saved_of(index).encoded()), now=0.0)
+    saved = SavedIndex.decode(b"".join(saved_of(index).encode()), now=0.0)
     restored = IndexWriter(names(index))
     assert restored.replace(names(index), saved.columns, saved.roots).size == 0
 
@@ -230,7 +230,7 @@ def killed(doing: Callable[[], None]) -> int:
 def test_a_writer_that_is_killed_leaves_the_old_file(file: SavedFile, part: float) -> None:
     before = file.path.read_bytes()
     other = saved_of(writer_of(WORLD[2:]).index)
-    size = sum(memoryview(some).nbytes for some in other.encoded())
+    size = sum(memoryview(some).nbytes for some in other.encode())
 
     def write() -> None:
         dies_at(int(part * size))

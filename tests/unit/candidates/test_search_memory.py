@@ -198,7 +198,7 @@ def test_all_searches_together_hold_no_more_than_they_may() -> None:
     first.close()
     second.take(5 * MIB)
     second.close()
-    assert memory.granted == 0
+    assert memory.granted_size == 0
 
 
 def test_heavy_searches_leave_memory_to_light_ones() -> None:
@@ -216,16 +216,16 @@ def test_an_answer_is_counted_until_it_has_been_sent_and_nothing_else_of_its_sea
     account = Account(memory)
     account.take(8 * MIB)
     account.settle(3000)
-    assert memory.granted == 3000
+    assert memory.granted_size == 3000
     account.close()
     account.close()
-    assert memory.granted == 0
+    assert memory.granted_size == 0
 
 
 def test_an_account_that_is_forgotten_is_closed() -> None:
     memory = SearchMemory(10 * MIB, 16 * MIB)
     Account(memory).take(8 * MIB)
-    assert memory.granted == 0
+    assert memory.granted_size == 0
 
 
 def test_memory_is_returned_to_the_system_after_a_search_that_held_much() -> None:

@@ -124,7 +124,7 @@ class Protocol:
     """
 
     ids: int
-    settled: Callable[[Position], int] = lambda position: position.settled
+    settled: Callable[[Position], int] = lambda position: position.settled_id
     insert_fails: Callable[[str], bool] = lambda what: what == VOID
     is_pruned: Callable[[State, int], bool] = lambda state, last: (
         last < min(state.present(1), default=1) - 1
@@ -238,8 +238,8 @@ def read(state: State, known: Position | None) -> Position:
 @cache
 def _read(present: tuple[int, ...], known: Position | None) -> Position:
     if known is not None:
-        ids = [number for number in present if number >= known.settled]
-        if not known.settled or known.settled in ids[:1]:
+        ids = [number for number in present if number >= known.settled_id]
+        if not known.settled_id or known.settled_id in ids[:1]:
             return known.after(ids, 0.0, float("inf"))
     return Position(present[0] if present else 0).after(present[1:], 0.0, float("inf"))
 

@@ -52,14 +52,14 @@ def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Colu
     """
     columns = Columns()
     for name in (*SLOT_FIELDS, *_INVENTORY_FIELDS):
-        setattr(columns, name, _grown(getattr(columns, name), arrays[name]))
+        setattr(columns, name, _growable(getattr(columns, name), arrays[name]))
     uuids = arrays[_UUIDS].tobytes().decode()
     columns.name_slots(uuids.split(_SEPARATOR) if uuids else [])
     for number, largest_min_unit, largest_step_size in values["classes"]:
         inventories = columns.classes[number] = ClassColumns()
         for name in ("slot", *CLASS_FIELDS):
             array = arrays[f"{number} {name}"]
-            setattr(inventories, name, _grown(getattr(inventories, name), array))
+            setattr(inventories, name, _growable(getattr(inventories, name), array))
         inventories.largest_min_unit = largest_min_unit
         inventories.largest_step_size = largest_step_size
     columns.trait_sets = _sets(values["trait_sets"])
@@ -70,7 +70,7 @@ def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Colu
     return columns
 
 
-def _grown(new: Growable, array: Array) -> Growable:
+def _growable(new: Growable, array: Array) -> Growable:
     if array.dtype != new.view().dtype:
         raise ValueError(f"an array has the type {array.dtype}, expected {new.view().dtype}")
     return Growable.after(array)

@@ -46,10 +46,10 @@ class SavedFile:
     def read(self, now: float) -> SavedIndex | None:
         """Return what the file contains; None, with a line in the log, when that cannot be used.
 
-        :param now: see :meth:`SavedIndex.decoded`.
+        :param now: see :meth:`SavedIndex.decode`.
         """
         try:
-            saved = SavedIndex.decoded(self._private_bytes(), now)
+            saved = SavedIndex.decode(self._private_bytes(), now)
         except FileNotFoundError:
             return None
         except (OSError, UnusableCopy) as error:
@@ -160,7 +160,7 @@ class SavedFile:
         new.unlink(missing_ok=True)
         try:
             with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE), "wb") as file:
-                for part in saved.encoded():
+                for part in saved.encode():
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())

@@ -61,10 +61,10 @@ class SavedIndex:
     @classmethod
     def of(cls, index: Index, position: Position, marks: Sequence[Mark]) -> "SavedIndex":
         """Take the living trees of an index, while its writer may go on."""
-        columns, roots = IndexWriter.on_copy(index).compacted()
+        columns, roots = IndexWriter.on_copy(index).compact()
         return cls(columns, roots, position, marks)
 
-    def encoded(self) -> Iterator[bytes | memoryview]:
+    def encode(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes in parts."""
         digest = blake2b(digest_size=_DIGEST)
         for part in self._parts():
@@ -109,7 +109,7 @@ class SavedIndex:
             )
 
     @classmethod
-    def decoded(cls, data: bytes, now: float) -> "SavedIndex":
+    def decode(cls, data: bytes, now: float) -> "SavedIndex":
         """Return what bytes contain; its arrays are these bytes.
 
         :param now: since when the ids that are missing in the feed of changes are awaited.
