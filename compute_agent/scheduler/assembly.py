@@ -36,7 +36,7 @@ from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.unannounced import warnings_of
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
@@ -67,7 +67,7 @@ class SchedulerParts:
     journal: Journal
     give_back: GiveBack
     explainer: Explainer
-    search: Search
+    search: HostSearch
     announcements: Announcements | None
     service_down_time: float
 
@@ -122,7 +122,7 @@ def parts_of(
         ],
     )
     layouts = Layouts(client.roots_by_layout) if lasting is not None else None
-    search = Search(client, options, announcements, fleet, layouts, observer)
+    search = HostSearch(client, options, announcements, fleet, layouts, observer)
     journal = Journal(conf.compute_scheduler.journal_path)
     give_back = GiveBack(client, journal)
     claims: Claims = NewClaims(client, give_back)
@@ -181,13 +181,13 @@ def warnings(conf: cfg.ConfigOpts) -> list[str]:
     )
 
 
-def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
+def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
     """Return the options of `conf` about asking and filtering.
 
     :raises InvalidConfiguration: an unknown filter, an unusable aggregate file or PCI alias.
     """
     scheduler, filtering = conf.scheduler, conf.filter_scheduler
-    return SearchOptions(
+    return HostSearchOptions(
         request=RequestOptions(
             limit=scheduler.max_placement_results,
             devices_are_filtered="PciPassthroughFilter" in filtering.enabled_filters,

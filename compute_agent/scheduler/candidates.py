@@ -60,7 +60,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AllocationCandidates:
     """Candidates in placement's order, and the summaries by provider."""
 
     candidates: tuple[Candidate, ...] = ()
@@ -92,7 +92,7 @@ def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[s
     return tuple(line)
 
 
-def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:
+def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
     """Read the JSON body of ``GET /allocation_candidates``.
 
     A candidate belongs to the host whose root is that of its providers that are not shared; it does
@@ -112,7 +112,7 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:
             f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
             " It needs microversion 1.36; check what answers at the configured endpoint."
         ) from error
-    return Answer(
+    return AllocationCandidates(
         tuple(candidate for candidate in candidates if candidate is not None),
         providers,
         returned_count=len(written),

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.candidates import (
+    AllocationCandidates,
+    Candidate,
+    ProviderSummary,
+    ancestry,
+)
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 
@@ -112,7 +117,7 @@ def fits(candidate: Candidate, providers: Mapping[str, ProviderSummary]) -> bool
     )
 
 
-def merge(answers: Iterable[Answer]) -> Answer:
+def merge(answers: Iterable[AllocationCandidates]) -> AllocationCandidates:
     """Return several answers as one; a candidate that is in two of them is taken once."""
     answers = tuple(answers)
     offering = [answer for answer in answers if answer.candidates]
@@ -126,10 +131,10 @@ def merge(answers: Iterable[Answer]) -> Answer:
         returned += answer.returned_count
         for candidate in answer.candidates:
             candidates.setdefault(_identity(candidate), candidate)
-    return Answer(tuple(candidates.values()), providers, returned)
+    return AllocationCandidates(tuple(candidates.values()), providers, returned)
 
 
-def by_root(answer: Answer) -> dict[str, tuple[Candidate, ...]]:
+def by_root(answer: AllocationCandidates) -> dict[str, tuple[Candidate, ...]]:
     """Return the candidates by the root of their host, in placement's order."""
     candidates_by_root: dict[str, list[Candidate]] = {}
     for candidate in answer.candidates:

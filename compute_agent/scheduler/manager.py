@@ -35,7 +35,7 @@ from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
 from compute_agent.scheduler.placement import ClaimAnswer, ClaimRefusal, Placement
 from compute_agent.scheduler.search.rebuild import is_rebuild
-from compute_agent.scheduler.search.search import Search, SearchResult
+from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
 from compute_agent.scheduler.selection import Selection, selection_of
 from compute_agent.scheduler.weighers import order
@@ -73,7 +73,7 @@ class Scheduler:
     def __init__(
         self,
         placement: Placement,
-        search: Search,
+        search: HostSearch,
         options: ClaimOptions,
         give_back: GiveBack,
         chance: random.Random | None = None,

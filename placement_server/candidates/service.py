@@ -13,6 +13,7 @@ from placement_server.candidates.capacity.fragmentation import Amounts, Fragment
 from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
+from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index
@@ -21,9 +22,8 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.overview import Overview, overview
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
-from placement_server.candidates.questions import Questions, SearchOptions
 from placement_server.candidates.supposed_fleet import SupposedFleet
-from placement_server.candidates.tree_reader import TreeReader
+from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
 from placement_server.candidates.what_if.changes import Change, Release
 from placement_server.store.allocations.room import on_providers
@@ -77,7 +77,7 @@ class CandidateService:
         feed: Feed | None = None,
     ) -> None:
         self.feed = feed or Feed(store)
-        self.trees = TreeReader(store, self.feed)
+        self.trees = StoredTreeReader(store, self.feed)
         self._store = store
         self._options = SearchOptions(
             random.SystemRandom() if randomize else None,
@@ -193,7 +193,9 @@ class CandidateService:
         """
         return overview(self.feed.index(), uuids)
 
-    def _small(self, on_heavy: Callable[[], None], ask: Callable[[Questions], _Result]) -> _Result:
+    def _small(
+        self, on_heavy: Callable[[], None], ask: Callable[[QueryEvaluator], _Result]
+    ) -> _Result:
         """Return an answer that holds little."""
         account = Account(self._memory)
         answer = self._run(self.feed.index(), account, on_heavy, ask)
@@ -245,14 +247,16 @@ class CandidateService:
         index: Index,
         account: Account,
         on_heavy: Callable[[], None],
-        ask: Callable[[Questions], _Result],
+        ask: Callable[[QueryEvaluator], _Result],
     ) -> _Result:
         """Run a search; afterwards its place is free, and its memory if it gave up."""
         effort = SearchEffort(self._heavy, on_heavy)
         options = self._options
-        questions = Questions(index, options, self._summaries, options.deadline, account, effort)
+        evaluator = QueryEvaluator(
+            index, options, self._summaries, options.deadline, account, effort
+        )
         try:
-            return ask(questions)
+            return ask(evaluator)
         except SearchGaveUp as error:
             # The frames it comes from hold what was found, for as long as the error is around.
             error.__traceback__ = None

@@ -12,12 +12,12 @@ from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp
+from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.questions import Questions, SearchOptions
 from placement_server.candidates.what_if.changed_trees import ChangedTrees
 from placement_server.candidates.what_if.changes import Change
 
@@ -63,7 +63,7 @@ class SupposedFleet:
 
     def candidates(self, query: CandidateQuery, microversion: Microversion) -> list[bytes]:
         """Return the JSON body with the candidates."""
-        return self._answer(lambda questions: questions.candidates(query, microversion))
+        return self._answer(lambda evaluator: evaluator.candidates(query, microversion))
 
     def explain(
         self, query: CandidateQuery, microversion: Microversion
@@ -75,7 +75,7 @@ class SupposedFleet:
         """
         sets = SETS if query.limit is None else query.limit
         explanation = self._answer(
-            lambda questions: questions.explanation(query, microversion, sets)
+            lambda evaluator: evaluator.explanation(query, microversion, sets)
         )
         if explanation.closest is None:
             return explanation, None
@@ -84,14 +84,14 @@ class SupposedFleet:
     def capacity(self, query: CandidateQuery, microversion: Microversion) -> Capacity:
         """Return how many further claims would succeed; all versions that nest count alike."""
         del microversion
-        return self._answer(lambda questions: questions.capacity(query))
+        return self._answer(lambda evaluator: evaluator.capacity(query))
 
-    def _answer(self, ask: Callable[[Questions], _Result]) -> _Result:
+    def _answer(self, ask: Callable[[QueryEvaluator], _Result]) -> _Result:
         """Answer a question; afterwards no more is counted than before."""
         held_bytes = self.account.held
         try:
             return ask(
-                Questions(
+                QueryEvaluator(
                     self._index,
                     self._options,
                     self._summaries,

@@ -7,8 +7,8 @@ from placement_server.store.trees import tree_rows
 from placement_server.store.trees.tree import Tree
 
 
-class TreeReader:
-    """Reads trees, and remembers their tags until they change. Thread safe."""
+class StoredTreeReader:
+    """Reads trees from the store, and remembers their tags until they change. Thread safe."""
 
     def __init__(self, store: Store, feed: Feed) -> None:
         self._store = store

@@ -14,7 +14,7 @@ from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     BadArgument,
     Exit,
-    Parser,
+    ManageParser,
     add_common,
     configuration,
     transport,
@@ -57,7 +57,7 @@ STATUS = exit_table(
 )
 
 
-def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "sync_aggregates",

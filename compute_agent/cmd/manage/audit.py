@@ -12,7 +12,7 @@ from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage import sources
 from compute_agent.cmd.manage.options import (
     Exit,
-    Parser,
+    ManageParser,
     add_common,
     configuration,
     transport,
@@ -50,7 +50,7 @@ STATUS = exit_table(
 )
 
 
-def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "audit",

@@ -20,7 +20,7 @@ from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration
+from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser, configuration
 from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import count_of, resources
@@ -68,7 +68,7 @@ class _Drained:
     together: bool
 
 
-def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = fleet_commands.add_command(
         commands,

@@ -19,7 +19,7 @@ from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     Exit,
-    Parser,
+    ManageParser,
     add_common,
     configuration,
     transport,
@@ -49,7 +49,7 @@ STATUS: Final = exit_table(
 )
 
 
-def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the commands of this module to the parser."""
     show = add_command(
         commands,
@@ -100,13 +100,13 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
 
 
 def add_command(
-    commands: argparse._SubParsersAction[Parser],
+    commands: argparse._SubParsersAction[ManageParser],
     name: str,
     function: Callable[[argparse.Namespace], int],
     text: str,
     description: str,
     status: str = STATUS,
-) -> Parser:
+) -> ManageParser:
     """Add a command about hosts to the parser."""
     parser = commands.add_parser(name, help=text, description=description, epilog=status)
     add_common(parser, function, exit_of)

@@ -16,7 +16,7 @@ from compute_agent.cmd.manage import sources
 from compute_agent.cmd.manage.options import (
     BadArgument,
     Exit,
-    Parser,
+    ManageParser,
     add_common,
     configuration,
     transport,
@@ -78,7 +78,7 @@ STATUS = exit_table(
 )
 
 
-def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "heal_allocations",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration
+from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser, configuration
 from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import count_of
@@ -41,7 +41,7 @@ _WATCH_TIMEOUT: Final = 10
 _BUS_LIBRARIES: Final = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 
 
-def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = fleet_commands.add_command(
         commands,

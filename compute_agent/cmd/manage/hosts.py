@@ -15,7 +15,7 @@ from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     BadArgument,
     Exit,
-    Parser,
+    ManageParser,
     add_common,
     configuration,
     report_client,
@@ -52,7 +52,7 @@ STATUS = exit_table(
 )
 
 
-def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
+def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the commands of this module to the parser."""
     migrate = commands.add_parser(
         "migrate_compute_inventory",

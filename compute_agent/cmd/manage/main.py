@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from compute_agent import __version__, errors
 from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, host_list, hosts
-from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
+from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser
 
 PROGRAM = "compute-manage"
 
@@ -46,7 +46,7 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser = ManageParser(
         prog=PROGRAM,
         description="Operators' tools for hosts in placement. In Nova: nova-manage placement ...",
         epilog="compute-manage TOPIC --help            lists the commands\n"

@@ -41,7 +41,7 @@ class BadArgument(errors.ComputeAgentError):
     """An argument whose value proved unusable only once the command ran."""
 
 
-class Parser(program.Parser):
+class ManageParser(program.Parser):
     """A parser that keeps the lines of descriptions."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

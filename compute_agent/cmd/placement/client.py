@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 from compute_agent import errors, extras
-from compute_agent.cmd.placement.exit_status import BadInput, Missing, Refused
+from compute_agent.cmd.placement.exit_status import BadInput, Missing, RequestRefused
 from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
@@ -58,7 +58,7 @@ class Client:
         if response.status == 404:
             kind = Missing
         elif response.status in _CONFLICTS:
-            kind = Refused
+            kind = RequestRefused
         raise responses.failure(kind, doing, method, path, response)
 
     def get(self, path: str, doing: str) -> Any:

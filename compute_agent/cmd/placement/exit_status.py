@@ -39,7 +39,7 @@ class Missing(errors.PlacementError):
     """Something that was named does not exist."""
 
 
-class Refused(errors.PlacementError):
+class RequestRefused(errors.PlacementError):
     """Placement refused what was asked."""
 
 
@@ -47,7 +47,7 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status of an error."""
     if isinstance(error, Missing):
         return Exit.NOTHING
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return Exit.REFUSED
     if isinstance(error, errors.PlacementError):
         return Exit.PLACEMENT

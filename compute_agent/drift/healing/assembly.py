@@ -13,7 +13,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.scheduler.assembly import pci_aliases
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -53,7 +53,7 @@ def healer_of(
     directory = provider_directory.read(PlacementApi(Connection(way)))
     placing = Placing(
         report,
-        Search(PlacementClient(way), SearchOptions(request=request)),
+        HostSearch(PlacementClient(way), HostSearchOptions(request=request)),
         directory,
         devices_of,
         overcommit=overcommit,

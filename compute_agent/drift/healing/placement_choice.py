@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.request.spec import RequestSpec
-    from compute_agent.scheduler.candidates import Answer, Candidate
-    from compute_agent.scheduler.search.search import Search
+    from compute_agent.scheduler.candidates import AllocationCandidates, Candidate
+    from compute_agent.scheduler.search.search import HostSearch
     from compute_agent.virt.driver import InstanceDevices
 
 CELL_CLASSES = (*CPU_CLASSES, "MEMORY_MB")
@@ -63,7 +63,7 @@ class Placing:
     def __init__(
         self,
         report: ReportClient,
-        search: Search,
+        search: HostSearch,
         directory: ProviderDirectory,
         devices_of: Callable[[Instance], InstanceDevices | None] = lambda _instance: None,
         *,
@@ -220,7 +220,9 @@ def _is_fixed(candidate: Candidate, fixed: Mapping[str, str]) -> bool:
     return all(candidate.mappings.get(suffix, (uuid,)) == (uuid,) for suffix, uuid in fixed.items())
 
 
-def _in_order(candidates: list[Candidate], answer: Answer, covered: Coverage) -> list[Candidate]:
+def _in_order(
+    candidates: list[Candidate], answer: AllocationCandidates, covered: Coverage
+) -> list[Candidate]:
     """Return the best first: those that stay on the providers the instance is on already."""
     ordered = candidate_order.in_order(candidates, answer.providers)
     return sorted(

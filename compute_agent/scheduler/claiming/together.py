@@ -23,7 +23,7 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState, fits
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
 from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement, WantedHolding
-from compute_agent.scheduler.search.search import Search, SearchResult
+from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
 
 LOG = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class ClaimsTogether:
     def __init__(
         self,
         placement: Placement,
-        search: Search,
+        search: HostSearch,
         order_hosts: Ordered,
         give_back: GiveBack,
         observer: Observer,

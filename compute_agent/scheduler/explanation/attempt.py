@@ -29,7 +29,7 @@ from compute_agent.scheduler.explanation.room import (
 )
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement import Placement
-from compute_agent.scheduler.search.search import Asked, Search, Trial
+from compute_agent.scheduler.search.search import HostSearch, TargetedRequest, Trial
 from compute_agent.scheduler.search.targets import Target
 
 LOG = logging.getLogger(__name__)
@@ -60,9 +60,9 @@ class Attempt:
     def __init__(
         self,
         placement: Placement,
-        search: Search,
+        search: HostSearch,
         spec: RequestSpec,
-        request: Asked,
+        request: TargetedRequest,
         effort: Effort,
         clock: Callable[[], float],
     ) -> None:

@@ -29,7 +29,7 @@ from compute_agent.scheduler.explanation.attempt import (
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement import Placement
 from compute_agent.scheduler.search.rebuild import is_rebuild
-from compute_agent.scheduler.search.search import Search
+from compute_agent.scheduler.search.search import HostSearch
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Explainer:
     def __init__(
         self,
         placement: Placement,
-        search: Search,
+        search: HostSearch,
         clock: Callable[[], float] = time.monotonic,
         *,
         enabled: bool = True,
@@ -115,7 +115,7 @@ class Explainer:
         """
         try:
             spec = self._search.with_group_hosts(spec)
-            request = self._search.question_of(spec)
+            request = self._search.targeted_request(spec)
         except NoValidHost as error:
             return Explained(error.causes)
         attempt = Attempt(self._placement, self._search, spec, request, effort, self._clock)

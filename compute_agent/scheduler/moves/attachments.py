@@ -26,7 +26,7 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.placement import Holding, Placement, WantedHolding
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
-from compute_agent.scheduler.search.search import Search
+from compute_agent.scheduler.search.search import HostSearch
 
 LOG = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Attached:
 class Attachments:
     """Adds to what instances hold on their host, and takes from it."""
 
-    def __init__(self, placement: Placement, search: Search) -> None:
+    def __init__(self, placement: Placement, search: HostSearch) -> None:
         self._placement = placement
         self._search = search
 

@@ -13,13 +13,13 @@ from compute_agent.request.flavor import PciAlias
 from compute_agent.request.guest_numa import GuestNuma, guest_numa
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity, host_state
-from compute_agent.scheduler.candidates import Answer
+from compute_agent.scheduler.candidates import AllocationCandidates
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import PINNED, Fleet, Layouts
 from compute_agent.scheduler.placement import Microversion, Placement
 from compute_agent.scheduler.search import layout_queries, split
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
-from compute_agent.scheduler.search.questions import Questions
+from compute_agent.scheduler.search.queries import CandidateQueries
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Inquiry:
 
     def ask(
         self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[Answer, Questions, Microversion]:
+    ) -> tuple[AllocationCandidates, CandidateQueries, Microversion]:
         """Return what the hosts offer for `request`, what was asked, and at which microversion.
 
         :param spec: for the NUMA nodes of the guest and its devices.
@@ -68,21 +68,21 @@ class Inquiry:
 
     def _ask_once(
         self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[Answer, Questions, Microversion]:
+    ) -> tuple[AllocationCandidates, CandidateQueries, Microversion]:
         request = self._for_placement(request)
         numa = self.guest_numa(spec, request)
         policy_of = self.policies(spec, request)
-        questions = Questions(self._placement)
+        queries = CandidateQueries(self._placement)
         shapes = layout_queries.shapes(request, numa, policy_of)
-        found_answers = self._ask_layouts(questions, shapes)
-        found_answers += self._ask_unpinned(questions, request)
+        found_answers = self._ask_layouts(queries, shapes)
+        found_answers += self._ask_unpinned(queries, request)
         if not any(answer.candidates for answer in found_answers):
             probe = layout_queries.split_shape(request, numa, policy_of)
             if probe is not None:
-                probed = questions.ask(probe)
+                probed = queries.ask(probe)
                 composed = split.compose(probed, numa.nodes[0], probe.request)
                 found_answers.append(replace(probed, candidates=composed))
-        return host_state.merge(found_answers), questions, questions.microversion
+        return host_state.merge(found_answers), queries, queries.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
         if request.gains_by_extensions and self._placement.understands_extensions():
@@ -90,22 +90,24 @@ class Inquiry:
         return request.plain()
 
     def _ask_layouts(
-        self, questions: Questions, asked_shapes: Sequence[LayoutQuery]
-    ) -> list[Answer]:
+        self, queries: CandidateQueries, asked_shapes: Sequence[LayoutQuery]
+    ) -> list[AllocationCandidates]:
         """Ask for the layouts that hosts have; for the others only when that finds nothing."""
         present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
         likely = [shape for shape in asked_shapes if present is None or shape.name in present]
-        found_answers = [questions.ask(shape) for shape in likely]
+        found_answers = [queries.ask(shape) for shape in likely]
         if not any(answer.candidates for answer in found_answers):
             # a host may have changed its layout since it was looked at
-            found_answers += [questions.ask(shape) for shape in asked_shapes if shape not in likely]
+            found_answers += [queries.ask(shape) for shape in asked_shapes if shape not in likely]
         return found_answers
 
-    def _ask_unpinned(self, questions: Questions, request: CandidateRequest) -> list[Answer]:
+    def _ask_unpinned(
+        self, queries: CandidateQueries, request: CandidateRequest
+    ) -> list[AllocationCandidates]:
         shape = layout_queries.unpinned_shape(request)
         if shape is None or not self._unpinned_fallback or not self._fleet.may_lack(PINNED):
             return []
-        answer = questions.ask(shape)
+        answer = queries.ask(shape)
         kept_candidates = tuple(
             candidate for candidate in answer.candidates if not self._can_pin(candidate.root)
         )

@@ -33,7 +33,7 @@ from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
 from compute_agent.scheduler import device_affinity
-from compute_agent.scheduler.candidates import Answer, Candidate
+from compute_agent.scheduler.candidates import AllocationCandidates, Candidate
 from compute_agent.scheduler.device_affinity import NO_POLICIES, REQUIRED, Binding
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
@@ -58,7 +58,7 @@ class LayoutQuery:
     required: Mapping[str, str] = field(default_factory=dict)
     """Suffixes of devices that must be near the guest, to their policy."""
 
-    def keep(self, candidate: Candidate, answer: Answer) -> bool:
+    def keep(self, candidate: Candidate, answer: AllocationCandidates) -> bool:
         """Whether a candidate of the answer to this question may be used."""
         if not all(_is_apart(candidate, answer, pair) for pair in self.request.apart):
             return False
@@ -312,7 +312,7 @@ def _without_guest_nodes(request: CandidateRequest, *, strict: bool) -> Candidat
     return replace(request, same_subtree=frozenset(subtrees), apart=frozenset(kept_pairs))
 
 
-def _is_apart(candidate: Candidate, answer: Answer, pair: Apart) -> bool:
+def _is_apart(candidate: Candidate, answer: AllocationCandidates, pair: Apart) -> bool:
     """Whether the providers of some groups are outside of the subtree of those of others."""
     together, others = ([_provider(candidate, suffix) for suffix in sorted(part)] for part in pair)
     line = set.intersection(*(set(answer.ancestry(provider)) for provider in together))

@@ -11,7 +11,7 @@ from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
-from compute_agent.scheduler.candidates import Answer, ProviderSummary
+from compute_agent.scheduler.candidates import AllocationCandidates, ProviderSummary
 from compute_agent.scheduler.causes import Causes, FilterCause
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
@@ -41,7 +41,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class SearchOptions:
+class HostSearchOptions:
     """Everything that a search depends on, besides the request."""
 
     request: flavor.RequestOptions = field(default_factory=flavor.RequestOptions)
@@ -64,7 +64,7 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TargetedRequest:
     """What a specification asks of placement.
 
     :param anywhere: the request without its target.
@@ -88,7 +88,7 @@ class Trial:
     causes: Causes
 
 
-class Search:
+class HostSearch:
     """Searches for one specification at a time.
 
     :param announcements: `None` without a bus; then every host counts as alive.
@@ -100,7 +100,7 @@ class Search:
     def __init__(
         self,
         placement: Placement,
-        options: SearchOptions,
+        options: HostSearchOptions,
         announcements: Announcements | None = None,
         fleet: Fleet | None = None,
         layouts: Layouts | None = None,
@@ -128,17 +128,17 @@ class Search:
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        request = self.question_of(spec)
-        answer, questions, version = self._inquiry.ask(spec, request.request)
+        request = self.targeted_request(spec)
+        answer, queries, version = self._inquiry.ask(spec, request.request)
         reduced_request = carried.reduce(request.anywhere) if carried else None
         if carried and reduced_request and not answer.candidates:
             targeted = _restrict_to_target(spec, reduced_request, request.target)
-            answer, more_questions, version = self._inquiry.ask(spec, targeted)
+            answer, more_queries, version = self._inquiry.ask(spec, targeted)
             answer = carried.complete(answer, request.anywhere)
-            questions.causes += more_questions.causes
+            queries.causes += more_queries.causes
         self._observer.on_search(len(answer.candidates))
         admitted_hosts, excluded = self._admit(spec, request, answer)
-        causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
+        causes = Causes(tuple(queries.causes), tuple(excluded), notes=tuple(queries.notes))
         if not answer.candidates:
             causes = self.with_disabled_target(causes, request.target)
         if _is_forced(spec):
@@ -150,7 +150,7 @@ class Search:
         causes = replace(causes, filters=causes.filters + tuple(dropped))
         return SearchResult(tuple(passed), causes, version, request.members)
 
-    def question_of(self, spec: RequestSpec) -> Asked:
+    def targeted_request(self, spec: RequestSpec) -> TargetedRequest:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
 
         :raises InvalidRequest: the request is wrong in itself.
@@ -174,7 +174,7 @@ class Search:
             for host_filter in self._options.filters
         )
         members = GroupMembers(self._placement, spec, enforced=enforced)
-        return Asked(
+        return TargetedRequest(
             _restrict_to_target(spec, request, target), request, target, aggregates, members
         )
 
@@ -205,7 +205,7 @@ class Search:
         yield request
 
     def try_out(
-        self, spec: RequestSpec, request: Asked, skipped: Collection[str] = frozenset()
+        self, spec: RequestSpec, request: TargetedRequest, skipped: Collection[str] = frozenset()
     ) -> Trial:
         """Return what a search for `request` finds, without a word to the observer.
 
@@ -214,14 +214,12 @@ class Search:
         :raises InvalidRequest: the change makes it contradict itself.
         :raises PlacementError: placement cannot be asked, or refuses the changed question.
         """
-        answer, questions, _ = self._inquiry.ask(spec, request.request)
+        answer, queries, _ = self._inquiry.ask(spec, request.request)
         admitted_hosts, excluded = self._admit(spec, request, answer, skipped)
         filters = () if _is_forced(spec) else self._options.filters
         filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
         passed, dropped = run_filters(filters, admitted_hosts, spec)
-        causes = Causes(
-            tuple(questions.causes), (*excluded, *dropped), notes=tuple(questions.notes)
-        )
+        causes = Causes(tuple(queries.causes), (*excluded, *dropped), notes=tuple(queries.notes))
         with_room: Sequence[HostState] = passed
         if ServerGroupAntiAffinityFilter.__name__ not in skipped:
             with_room = request.members.from_first_with_room(passed)
@@ -231,8 +229,8 @@ class Search:
     def _admit(
         self,
         spec: RequestSpec,
-        request: Asked,
-        answer: Answer,
+        request: TargetedRequest,
+        answer: AllocationCandidates,
         skipped: Collection[str] = frozenset(),
     ) -> tuple[list[HostState], list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
@@ -266,7 +264,9 @@ class Search:
             raise NoValidHost(f"{dropped[-1].name} dropped the instance's host.", causes)
         return host, holding
 
-    def on_host(self, spec: RequestSpec, request: CandidateRequest, root: str) -> Answer:
+    def on_host(
+        self, spec: RequestSpec, request: CandidateRequest, root: str
+    ) -> AllocationCandidates:
         """Return what the host of provider `root` offers for `request`.
 
         Neither prefilters nor filters are asked: it is for an instance that runs there already.
@@ -292,7 +292,9 @@ class Search:
         self._observer.on_filtering(dropped)
         return passed, dropped
 
-    def _host_states(self, spec: RequestSpec, answer: Answer, request: Asked) -> list[HostState]:
+    def _host_states(
+        self, spec: RequestSpec, answer: AllocationCandidates, request: TargetedRequest
+    ) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         living = roots_of_named(self._placement, spec)

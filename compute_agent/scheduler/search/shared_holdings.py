@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.candidates import AllocationCandidates, Candidate, ProviderSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,13 @@ class Carried:
                     member_of.add(self.aggregates.get(pool, frozenset()))
         if remaining_amounts == dict(group.resources) or frozenset() in member_of:
             return None
-        lessened = request.with_group(UNSUFFIXED, group.with_resources(remaining_amounts))
-        return replace(lessened, root_member_of=frozenset(member_of))
+        reduced = request.with_group(UNSUFFIXED, group.with_resources(remaining_amounts))
+        return replace(reduced, root_member_of=frozenset(member_of))
 
-    def complete(self, answer: Answer, request: CandidateRequest) -> Answer:
-        """Return the answer to the lessened request with all that `request` asks for."""
+    def complete(
+        self, answer: AllocationCandidates, request: CandidateRequest
+    ) -> AllocationCandidates:
+        """Return the answer to the reduced request with all that `request` asks for."""
         wanted_amounts = request.group(UNSUFFIXED).resources
         completed = [self._complete(candidate, wanted_amounts) for candidate in answer.candidates]
         pools = {

@@ -15,14 +15,16 @@ from compute_agent.placement.allocations.amounts import MutableAmounts, add, sub
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode
-from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.candidates import AllocationCandidates, Candidate, ProviderSummary
 from compute_agent.scheduler.search.layout_queries import CELL_GROUP, TRAIT_GROUP
 
 _EXHAUSTIVE_UP_TO = 12
 """Cells of a host up to which every combination is looked at; beyond, the emptiest are taken."""
 
 
-def compose(answer: Answer, whole: GuestNode, probe: CandidateRequest) -> tuple[Candidate, ...]:
+def compose(
+    answer: AllocationCandidates, whole: GuestNode, probe: CandidateRequest
+) -> tuple[Candidate, ...]:
     """Return one candidate per host whose cells can hold the guest together.
 
     :param answer: answer to `probe`.
@@ -92,7 +94,10 @@ def _parts(providers: Sequence[ProviderSummary], needs: dict[str, int]) -> Mutab
 
 
 def _eligible(
-    cell: ProviderSummary, answer: Answer, candidate: Candidate, probe: CandidateRequest
+    cell: ProviderSummary,
+    answer: AllocationCandidates,
+    candidate: Candidate,
+    probe: CandidateRequest,
 ) -> bool:
     """Whether a cell may give a part of the guest, whatever it has left."""
     if HW_NUMA_ROOT not in cell.traits or not _has_traits(cell, probe.group(CELL_GROUP)):

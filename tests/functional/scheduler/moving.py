@@ -18,7 +18,7 @@ from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
 
 Held = dict[str, dict[str, int]]
@@ -133,7 +133,7 @@ class World:
         journal = Journal(self.journal)
         scheduler = Scheduler(
             client,
-            Search(client, SearchOptions(filters=filters)),
+            HostSearch(client, HostSearchOptions(filters=filters)),
             ClaimOptions(),
             GiveBack(client, journal),
             random.Random(1),

@@ -14,7 +14,7 @@ from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
@@ -45,7 +45,7 @@ def instance(world: World) -> str:
 
 def attachments(world: World, transport: Any = None) -> Attachments:
     client = PlacementClient(transport or world.transport)
-    return Attachments(client, Search(client, SearchOptions()))
+    return Attachments(client, HostSearch(client, HostSearchOptions()))
 
 
 def port(amount: int, *more: RequestedGroup) -> RequestSpec:

@@ -17,7 +17,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.fleet.aggregate_source import FixedAggregates
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
 from tests.functional.either_placement import PipeTransport, ours
@@ -66,9 +66,9 @@ class Hosts:
             Aggregates((Aggregate(self.zone, metadata={"availability_zone": "az"}),))
         )
         recorded = RecordingTransport(transport)
-        options = SearchOptions(RequestOptions(limit=limit), aggregates=zones)
+        options = HostSearchOptions(RequestOptions(limit=limit), aggregates=zones)
         client = PlacementClient(recorded, use_extensions=use)
-        hosts = Search(client, options).find(asked).hosts
+        hosts = HostSearch(client, options).find(asked).hosts
         names = self.world.names
         return (
             {
@@ -194,7 +194,7 @@ def test_a_placement_that_was_rolled_back_is_asked_in_the_plain_api(
     placement = RolledBack(extended)
     client = PlacementClient(placement)
     asked = hosts.asked(**FAR_CARD)
-    search = Search(client, SearchOptions())
+    search = HostSearch(client, HostSearchOptions())
     [before] = search.find(asked).hosts
     placement.back = True
     [after] = search.find(asked).hosts

@@ -19,7 +19,7 @@ from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.filters import server_group
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers.host_weigher import (
     CPUWeigher,
     ServerGroupSoftAffinityWeigher,
@@ -96,9 +96,9 @@ class Group:
         """Claim; return the providers of each instance, and the requests that it took."""
         recorded = RecordingTransport(self.world.transport)
         client = PlacementClient(recorded)
-        search = Search(
+        search = HostSearch(
             client,
-            SearchOptions(
+            HostSearchOptions(
                 filters=(
                     server_group.ServerGroupAntiAffinityFilter(),
                     server_group.ServerGroupAffinityFilter(),

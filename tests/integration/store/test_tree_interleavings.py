@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement_server.candidates.index.feed import Feed
-from placement_server.candidates.tree_reader import TreeReader
+from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.store import audit
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import InventoryRecord
@@ -145,18 +145,18 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 
 
 @pytest.fixture(scope="module")
-def reader(store: Store, module_database_url: str) -> Iterator[TreeReader]:
+def reader(store: Store, module_database_url: str) -> Iterator[StoredTreeReader]:
     """Follows all the time, even while one of the two is stopped."""
     opened = Store.open(module_database_url, options=OPTIONS)
     feed = Feed(opened)
     feed.index()
-    yield TreeReader(opened, feed)
+    yield StoredTreeReader(opened, feed)
     opened.close()
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_two_at_once_leave_what_two_in_a_row_leave(
-    sessions: Sessions, reader: TreeReader, pair: tuple[Action, Action]
+    sessions: Sessions, reader: StoredTreeReader, pair: tuple[Action, Action]
 ) -> None:
     scenes: list[Scene] = []
 

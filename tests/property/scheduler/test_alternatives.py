@@ -15,7 +15,7 @@ from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import spec
 from tests.unit.scheduler.trees import candidate, summary
@@ -65,7 +65,7 @@ def outcome(hosts: list[tuple[int, list[bool]]], instances: int, *, alternatives
         give_back = GiveBack(bank, Journal(Path(directory) / "journal"))
         scheduler = Scheduler(
             bank,
-            Search(bank, SearchOptions()),
+            HostSearch(bank, HostSearchOptions()),
             ClaimOptions(candidates_per_host=MOST_PER_HOST),
             give_back,
             random.Random(1),

@@ -16,7 +16,7 @@ from compute_agent.scheduler.filters import registry as filters
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.observer import MoveState
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector, result_of
 from compute_agent.scheduler.weighers import order
 from tests.unit.scheduler.bank import Bank
@@ -36,10 +36,10 @@ class Counted:
             [candidate({name: {"VCPU": 2}}) for name in free],
             {name: summary(name, {"VCPU": (amount, 0)}) for name, amount in free.items()},
         )
-        options = SearchOptions(filters=filters.make(["ComputeFilter", "IsolatedHostsFilter"]))
+        options = HostSearchOptions(filters=filters.make(["ComputeFilter", "IsolatedHostsFilter"]))
         self.scheduler = Scheduler(
             self.bank,
-            Search(self.bank, options, observer=self.calls),
+            HostSearch(self.bank, options, observer=self.calls),
             ClaimOptions(weighers=order.make([order.ALL_WEIGHERS])),
             GiveBack(self.bank, Journal(journal)),
             observer=self.calls,

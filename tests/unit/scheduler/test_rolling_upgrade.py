@@ -30,7 +30,7 @@ from compute_agent.scheduler.fleet.rolling_upgrade import (
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.search import prefilters
 from compute_agent.scheduler.search.prefilters import PrefilterContext
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import candidate, summary
@@ -166,7 +166,7 @@ def scheduler(
     bank: Bank, journal: Path, announcements: Announcements | None, **options: Any
 ) -> Scheduler:
     one = Fleet(announcements, bank.provider_names, clock=Clock())
-    search = Search(bank, SearchOptions(**options), announcements, one, layouts=None)
+    search = HostSearch(bank, HostSearchOptions(**options), announcements, one, layouts=None)
     give_back = GiveBack(bank, Journal(journal))
     claims = ClaimsOnceAllAgentsExpectThem(NewClaims(bank, give_back), lambda: one.may_lack(CLAIMS))
     return Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1), claims)
@@ -193,7 +193,7 @@ def claimed_on(bank: Bank, journal: Path, *args: Any, **options: Any) -> dict[st
     give_back = GiveBack(bank, Journal(journal))
     announcements = args[0]
     one = Fleet(announcements, bank.provider_names, clock=Clock())
-    search = Search(bank, SearchOptions(**options), announcements, one)
+    search = HostSearch(bank, HostSearchOptions(**options), announcements, one)
     found = Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1))
     found.select_destinations(PINNED_GUEST, ["i1"])
     return bank.held["i1"]
@@ -269,7 +269,7 @@ def test_only_the_layout_that_all_hosts_have_is_asked_for_unless_that_finds_noth
 ) -> None:
     bank = Hosts(a={"VCPU": 4})
     layouts = Layouts(lambda: (frozenset("a"), frozenset()), Clock())
-    search = Search(bank, SearchOptions(), layouts=layouts)
+    search = HostSearch(bank, HostSearchOptions(), layouts=layouts)
     found = search.find(spec(vcpus=2, memory_mb=0, root_gb=0))
     assert [query.shape for query in found.causes.queries] == ["flat"]
     missed = search.find(spec(vcpus=9, memory_mb=0, root_gb=0))
@@ -286,7 +286,7 @@ def service_with_nodes() -> Announcements:
 
 def test_a_service_with_several_nodes_is_filtered_afterwards_and_without_a_limit() -> None:
     bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
-    search = Search(bank, SearchOptions(), service_with_nodes())
+    search = HostSearch(bank, HostSearchOptions(), service_with_nodes())
     asked = spec(vcpus=2, memory_mb=0, root_gb=0, destination=Destination(host="ironic"))
     assert {host.uuid for host in search.find(asked).hosts} == {"n1", "n2"}
     assert "in_tree" not in bank.queries[0]
@@ -300,14 +300,14 @@ def test_a_service_with_several_nodes_is_filtered_afterwards_and_without_a_limit
 
 def test_a_service_to_ignore_is_ignored_with_all_its_nodes() -> None:
     bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
-    search = Search(bank, SearchOptions(), service_with_nodes())
+    search = HostSearch(bank, HostSearchOptions(), service_with_nodes())
     asked = spec(vcpus=2, memory_mb=0, root_gb=0, ignore_hosts=frozenset({"ironic"}))
     assert {host.uuid for host in search.find(asked).hosts} == {"n3"}
 
 
 def test_a_group_that_gathers_must_see_all_hosts() -> None:
     bank = Hosts(a={"VCPU": 4})
-    search = Search(bank, SearchOptions())
+    search = HostSearch(bank, HostSearchOptions())
     for policy, limited in (("affinity", False), ("soft-affinity", False), ("anti-affinity", True)):
         group = InstanceGroup(policy=policy, hosts=frozenset({"host-a"}))
         search.find(spec(vcpus=2, memory_mb=0, root_gb=0, instance_group=group))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compute_agent.scheduler import candidates as answer
-from compute_agent.scheduler.candidates import Answer
+from compute_agent.scheduler.candidates import AllocationCandidates
 
 
 def summary(
@@ -48,6 +48,6 @@ def body(
 
 def answered(
     candidates: list[dict[str, Any]], summaries: Mapping[str, dict[str, Any]], shape: str = "flat"
-) -> Answer:
+) -> AllocationCandidates:
     """A whole answer, read."""
     return answer.read(body(candidates, summaries), shape)

@@ -12,7 +12,7 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers import order
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import spec
@@ -49,14 +49,14 @@ def scheduler_on(bank: Bank, journal: Path, **options: Any) -> Scheduler:
             ["ComputeFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter"],
         )
     )
-    search_options = SearchOptions(
+    search_options = HostSearchOptions(
         request=RequestOptions(limit=options.pop("limit", 1000)),
         filters=filters,
         track_instances=options.pop("track_instances", True),
     )
     return Scheduler(
         bank,
-        Search(bank, search_options, options.pop("announcements", None)),
+        HostSearch(bank, search_options, options.pop("announcements", None)),
         ClaimOptions(weighers=order.make([order.ALL_WEIGHERS]), **options),
         GiveBack(bank, Journal(journal)),
         random.Random(1),

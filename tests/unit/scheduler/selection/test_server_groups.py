@@ -13,7 +13,7 @@ from compute_agent.scheduler.claiming.crowding import crowded_hosts
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.operations.replacement import ReplacingClaims
 from compute_agent.scheduler.placement import Holding
-from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.search.server_groups import GroupMembers
 from tests.unit.scheduler.bank import Bank
 
@@ -162,7 +162,7 @@ def test_a_claim_that_waits_for_another_gives_way_at_once_to_a_smaller_one_that_
     group = InstanceGroup("anti-affinity", members=frozenset({"i1", "i2", "i3"}))
     asked = replace(ONE, instance_group=group)
     on_a: dict[str, dict[str, int]] = {"a": {"VCPU": 1}}
-    [host] = Search(bank, SearchOptions()).find(asked).hosts
+    [host] = HostSearch(bank, HostSearchOptions()).find(asked).hosts
     bank.held |= {"i2": on_a, "i3": on_a}
     waits = []
 

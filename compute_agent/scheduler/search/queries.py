@@ -1,18 +1,18 @@
-"""Questions of one search to placement, and the record of what was asked and answered."""
+"""Queries for candidates of one search, with the causes that their answers give."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from compute_agent.scheduler import candidates as answers
-from compute_agent.scheduler.candidates import Answer
+from compute_agent.scheduler.candidates import AllocationCandidates
 from compute_agent.scheduler.causes import QueryCause
 from compute_agent.scheduler.placement import Microversion, Placement, UnknownName
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
-class Questions:
-    """The questions of one search, and what became of them."""
+class CandidateQueries:
+    """The queries of one search, and what became of them."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -20,7 +20,7 @@ class Questions:
         self.notes: list[str] = []
         self.microversion: Microversion = (0, 0)
 
-    def ask(self, shape: LayoutQuery) -> Answer:
+    def ask(self, shape: LayoutQuery) -> AllocationCandidates:
         request = shape.request
         extended = request.gains_by_extensions and self._placement.understands_extensions()
         query = request.query(extended=extended)
@@ -32,7 +32,7 @@ class Questions:
             self._note(shape, query, returned=0)
             if str(error) not in self.notes:
                 self.notes.append(str(error))
-            return Answer()
+            return AllocationCandidates()
         answer = answers.read(body, shape.name)
         self._note(shape, query, returned=answer.returned_count)
         kept_candidates = tuple(

@@ -1,4 +1,4 @@
-"""Questions about one state of the index, within the bounds of one request."""
+"""Evaluation of queries on one state of the index, within the bounds of one request."""
 
 import random
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """Answers from one index.
+class QueryEvaluator:
+    """Answers queries from one index.
 
     :param seconds: how long each may take.
     :param account: counts what is held.
