@@ -35,11 +35,13 @@ _CONNECTION_CLASS: Final = "08"
 _FORBIDDEN_POSTGRESQL: Final = frozenset({"42501", "25006"})
 
 # libpq has no code for a failure before a session, only text, that of the server in its language.
-# A failure that is not known here is waited for.
+# A failure that is not known here is waited for. psycopg 3.1 to 3.1.13 keeps of an invalid value
+# nothing but the value, in quotes.
 _LASTING_TEXT: Final = re.compile(
     r'(role|database) ".*" does not exist|authentication failed|no password supplied'
     r"|no pg_hba\.conf entry|not permitted to log in|not currently accepting connections"
     r"|permission denied|[Cc]ertificate|SSL was required|invalid .*(value|option|port)"
+    r'|connection is bad: "[^"]*"$'
 )
 _PASSING_TEXT: Final = re.compile(
     r"[Cc]onnection refused|timeout|starting up|shutting down|not yet accepting|recovery"
