@@ -86,7 +86,8 @@ def main() -> int:
         options.scale,
         options.periods,
         (eighth, 2 * eighth, 4 * eighth),
-        kept_seconds=min(60.0, max(20.0, 150 * options.scale)),
+        # shorter than a period, so that each prune deletes what the one before has marked
+        kept_seconds=20.0,
         seed=options.seed,
     )
     options.samples.write_text("")
