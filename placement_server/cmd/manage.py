@@ -235,7 +235,9 @@ def _run_migrations(
                 continue
             if matched:
                 print(f"{matched} rows matched query {name}, {migrated} migrated")
-            totals[name] = Batch(totals[name].found + matched, totals[name].done + migrated)
+            totals[name] = Batch(
+                totals[name].matched_rows + matched, totals[name].repaired_rows + migrated
+            )
             rows_left -= migrated
             progress += migrated
         if max_count is not None or not progress:
@@ -249,7 +251,9 @@ def _run_migrations(
 
 def _print_totals(totals: Mapping[str, Batch]) -> None:
     rows = [("Migration", "Total Found", "Completed")]
-    rows += [(name, str(batch.found), str(batch.done)) for name, batch in totals.items()]
+    rows += [
+        (name, str(batch.matched_rows), str(batch.repaired_rows)) for name, batch in totals.items()
+    ]
     for line in text_table(rows):
         print(line)
 

@@ -31,8 +31,8 @@ _INCOMPLETE: Final = select(allocations.c.consumer_id).where(_NO_RECORD).distinc
 class Batch(NamedTuple):
     """The numbers of rows that one pass found and repaired."""
 
-    found: int
-    done: int
+    matched_rows: int
+    repaired_rows: int
 
 
 def count_rootless(tx: ReadTransaction) -> int:

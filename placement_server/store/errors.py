@@ -327,27 +327,27 @@ class ConcurrentUpdate(Stale):
 
 
 class ConsumerGenerationConflict(Stale):
-    """A generation ``given`` by the writer that is not ``expected``, the stored one, if any."""
+    """A generation in a request that is not the stored one; None for no consumer."""
 
-    def __init__(self, consumer: str, expected: int | None, given: int | None) -> None:
+    def __init__(self, consumer: str, stored: int | None, requested: int | None) -> None:
         super().__init__(
-            f"Consumer {consumer} has generation {'null' if expected is None else expected}, "
-            f"the request was made for {'null' if given is None else given}; read it again."
+            f"Consumer {consumer} has generation {'null' if stored is None else stored}, "
+            f"the request was made for {'null' if requested is None else requested}; read it again."
         )
         self.consumer = consumer
-        self.expected = expected
-        self.given = given
+        self.stored_generation = stored
+        self.requested_generation = requested
 
 
 class ReshapeGenerationConflict(Stale):
-    def __init__(self, uuid: str, actual: int, given: int) -> None:
+    def __init__(self, uuid: str, stored: int, requested: int) -> None:
         super().__init__(
             f"resource provider generation conflict for provider {uuid}: "
-            f"actual: {actual}, given: {given}"
+            f"actual: {stored}, given: {requested}"
         )
         self.uuid = uuid
-        self.actual = actual
-        self.given = given
+        self.stored_generation = stored
+        self.requested_generation = requested
 
 
 class StoreUnavailable(StoreError):
@@ -357,37 +357,32 @@ class StoreUnavailable(StoreError):
 class SchemaOutOfDate(StoreError):
     """A schema of an older revision than this version needs."""
 
-    def __init__(self, found: str | None, wanted: str) -> None:
-        state = "has no schema yet" if found is None else f"is at schema revision {found}"
+    def __init__(self, revision: str | None, needed_revision: str) -> None:
+        state = "has no schema yet" if revision is None else f"is at schema revision {revision}"
         super().__init__(
-            f"The database {state}, this version needs revision {wanted}: run "
+            f"The database {state}, this version needs revision {needed_revision}: run "
             "'placement-manage db sync', or set [placement_database]sync_on_startup."
         )
-        self.found = found
-        self.wanted = wanted
 
 
 class SchemaRevisionUnknown(StoreError):
     """A schema revision, named or recorded in the database, that this version lacks."""
 
-    def __init__(self, found: str | None, reason: str) -> None:
+    def __init__(self, revision: str | None, reason: str) -> None:
         super().__init__(
-            f"The schema (now at revision {found}) cannot be migrated: {reason}. A database of "
+            f"The schema (now at revision {revision}) cannot be migrated: {reason}. A database of "
             "OpenStack Placement must be at its newest revision, a082b8bb98d0, first: run its own "
             "'placement-manage db sync' there."
         )
-        self.found = found
 
 
 class SchemaIncomplete(StoreError):
     """A database without some tables or columns of its schema revision."""
 
-    def __init__(self, found: str, missing: Sequence[str]) -> None:
-        self.found = found
-        self.missing_parts = tuple(missing)
+    def __init__(self, revision: str, missing: Sequence[str]) -> None:
         super().__init__(
-            f"The database is recorded at schema revision {found}, but lacks "
-            f"{', '.join(self.missing_parts)}: restore it from a backup, or record the revision "
+            f"The database is recorded at schema revision {revision}, but lacks "
+            f"{', '.join(missing)}: restore it from a backup, or record the revision "
             "that it has with 'placement-manage db stamp REVISION' and run 'placement-manage db "
             "sync'."
         )

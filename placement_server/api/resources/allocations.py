@@ -241,9 +241,10 @@ def claim_conflict(
         case store_errors.CapacityExceeded():
             return _refusal(error, "would exceed the capacity.")
         case store_errors.ConsumerGenerationConflict():
+            stored = error.stored_generation
             return errors.Conflict(
                 "consumer generation conflict - expected "
-                f"{'null' if error.expected is None else error.expected} but got {error.given}",
+                f"{'null' if stored is None else stored} but got {error.requested_generation}",
                 code=errors.CONCURRENT_UPDATE,
             )
         case _:

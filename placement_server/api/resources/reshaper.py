@@ -44,7 +44,7 @@ def apply(request: Request) -> Response:
     except store_errors.ReshapeGenerationConflict as error:
         raise errors.Conflict(
             f"resource provider generation conflict for provider {error.uuid}: "
-            f"actual: {error.actual}, given: {error.given}",
+            f"actual: {error.stored_generation}, given: {error.requested_generation}",
             code=errors.CONCURRENT_UPDATE,
         ) from error
     except store_errors.ProviderNotFound as error:

@@ -113,13 +113,13 @@ def carry_out(
     ]
     changes = claim_check.changes(taken_amounts, context.inventories, given_back)
     settled = tx.settle(changes, rises)
-    if settled.applied != len(changes):
+    if settled.changed_inventories != len(changes):
         raise LostRace(
             "An inventory of the request changed since it was checked: "
             f"{_inventory_names(context, requested)}.",
             uuids=list(context.provider_ids),
         )
-    if settled.found != len(rises):
+    if settled.found_providers != len(rises):
         raise LostRace(
             "A provider of the request moved or was deleted since it was read: "
             f"{joined_names(context.provider_ids, _SHOWN)}.",

@@ -112,8 +112,8 @@ class ChangeRecord(NamedTuple):
 class Settled(NamedTuple):
     """Numbers of inventories changed and providers found, and the id of a change record, if any."""
 
-    applied: int
-    found: int
+    changed_inventories: int
+    found_providers: int
     change_id: int | None
 
 

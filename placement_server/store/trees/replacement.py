@@ -118,7 +118,7 @@ def _as_stored(
 def _require_generations(write: TreeWrite, scope: Scope) -> None:
     unnamed = {
         uuid: provider.generation
-        for uuid, provider in scope.taken.items()
+        for uuid, provider in scope.from_other_trees.items()
         if write.providers[uuid].generation is None
     }
     if unnamed:

@@ -15,13 +15,13 @@ class Scope:
 
     :ivar root_id: of the tree; `None` when it does not exist yet.
     :ivar own: the providers of the tree, by uuid.
-    :ivar taken: those of other trees that the request names, by uuid.
+    :ivar from_other_trees: those of other trees that the request names, by uuid.
     :ivar providers: all of these and the subtrees that come along, by uuid.
     """
 
     root_id: int | None
     own: Mapping[str, TreeProvider]
-    taken: Mapping[str, TreeProvider]
+    from_other_trees: Mapping[str, TreeProvider]
     providers: Mapping[str, TreeProvider]
 
     @classmethod

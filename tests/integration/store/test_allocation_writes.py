@@ -110,7 +110,7 @@ def test_any_number_is_refused_for_an_unknown_consumer(store: Store, given: int)
     provider, consumer = new_provider(store, {"VCPU": 8}), new_uuid()
     with pytest.raises(ConsumerGenerationConflict) as conflict:
         write(store, set_of(consumer, {provider: {"VCPU": 1}}, given))
-    assert (conflict.value.expected, conflict.value.given) == (None, given)
+    assert (conflict.value.stored_generation, conflict.value.requested_generation) == (None, given)
 
 
 def test_null_is_refused_for_a_known_consumer(store: Store) -> None:
@@ -118,7 +118,7 @@ def test_null_is_refused_for_a_known_consumer(store: Store) -> None:
     write(store, set_of(consumer, {provider: {"VCPU": 1}}))
     with pytest.raises(ConsumerGenerationConflict) as conflict:
         write(store, set_of(consumer, {provider: {"VCPU": 1}}, None))
-    assert (conflict.value.expected, conflict.value.given) == (1, None)
+    assert (conflict.value.stored_generation, conflict.value.requested_generation) == (1, None)
 
 
 def test_consumer_generations_are_checked_before_providers_and_those_before_classes(

@@ -129,8 +129,8 @@ def test_a_write_that_lost_its_race_takes_no_number_in_the_feed(
             rises.append(Rise(inventory.provider_id, root_id, raised=True))
         settled = tx.settle(changes, rises)
         assert settled.change_id is None
-        assert settled.applied == len(hosts) - (lost == "inventory")
-        assert settled.found == (len(hosts) - 1 if lost == "provider" else 0)
+        assert settled.changed_inventories == len(hosts) - (lost == "inventory")
+        assert settled.found_providers == (len(hosts) - 1 if lost == "provider" else 0)
         raise Enough
 
     with pytest.raises(Enough):
