@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from tests.fixtures import programs
 from tests.functional.agent.processes import PATIENCE, AgentProcess, PlacementProcess
 from tests.unit.tracker.damaged_documents import CLAIM, GUEST, NO_FILES, RAW, envelope
 
-AGENT = Path(sys.executable).with_name("compute-agent")
 MEMORY = 1024**3
 """Bytes that the process may map."""
 
@@ -58,13 +55,11 @@ def test_a_damaged_file_that_is_the_truth_ends_the_start_with_its_name_and_chang
 ) -> None:
     before = placement.tree(node)
     damage(agent, name, form)
-    result = subprocess.run(
-        ["prlimit", f"--as={MEMORY}", str(AGENT), "run", "--config-file", str(agent.config)],
-        capture_output=True,
-        text=True,
+    result = programs.run(
+        "tests.functional.agent.limited_memory",
+        *(str(MEMORY), "run", "--config-file", str(agent.config)),
         timeout=PATIENCE,
-        env=agent.environment(),
-        check=False,
+        environment=agent.environment(),
     )
     assert result.returncode == status, result.stderr
     assert str(agent.state / name) in result.stderr

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -20,6 +19,7 @@ from placement_server.store.allocations import allocations
 from placement_server.store.errors import CapacityExceeded
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
+from tests.fixtures import programs
 from tests.integration.bank import world
 from tests.integration.bank.connection import Connection
 from tests.integration.bank.ledger import Ledger
@@ -40,7 +40,6 @@ _STUCK = 500.0
 """Seconds without one acknowledged write after which nothing is believed to move any more."""
 _DATABASE_MIB = 1000
 """Room for a database and what it writes in an hour."""
-_TOP = Path(__file__).resolve().parents[3]
 
 
 @dataclass
@@ -78,24 +77,25 @@ class Tellers:
         self._acknowledged = 0
         self._ledgers = [directory / f"ledger-{number}.json" for number in range(count)]
         self._errors = directory / "tellers.log"
-        with self._errors.open("wb") as errors:
-            self._processes = [
-                subprocess.Popen(
-                    [sys.executable, "-m", "tests.integration.bank.teller", str(port), seed,
-                     str(number), str(directory / "world.json"), str(self._ledgers[number])],
-                    cwd=_TOP, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+        self._processes: list[programs.Process] = []
+        for number, ledger in enumerate(self._ledgers):
+            dots, output = os.pipe()
+            with self._errors.open("ab") as errors, open(output, "wb") as written:
+                process = programs.start(
+                    "tests.integration.bank.teller",
+                    *(str(port), seed, str(number), str(directory / "world.json"), str(ledger)),
+                    output=written,
+                    errors=errors,
                 )
-                for number in range(count)
-            ]  # fmt: skip
-        for process in self._processes:
-            threading.Thread(target=self._count, args=(process,), daemon=True).start()
+            self._processes.append(process)
+            threading.Thread(target=self._count, args=(dots,), daemon=True).start()
 
-    def _count(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
-        while dots := process.stdout.read1(4096):  # type: ignore[attr-defined]
-            with self._moved:
-                self._acknowledged += len(dots)
-                self._moved.notify_all()
+    def _count(self, pipe: int) -> None:
+        with open(pipe, "rb", buffering=0) as written:
+            while dots := written.read(4096):
+                with self._moved:
+                    self._acknowledged += len(dots)
+                    self._moved.notify_all()
 
     def await_writes(self, more: int) -> None:
         """Return after so many more acknowledged writes. Raises AssertionError when stuck."""

@@ -7,14 +7,13 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
+from tests.fixtures import programs
 from tests.integration.bank.processes import await_end
 
 _LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
@@ -45,8 +44,11 @@ class Service:
             "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
         )
         self._environment = {**os.environ, **(environment or {})}
+        if "LD_PRELOAD" in self._environment:
+            # which a fork would not load
+            self._environment["PRELOADED"] = "no"
         self._workers, self._threads = workers, threads
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: programs.Process | None = None
         self._starts = 0
 
     @property
@@ -57,18 +59,14 @@ class Service:
     def start(self) -> int:
         """The port, a new one each time: connections to the dead do not block it."""
         self._starts += 1
-        command = [
-            str(Path(sys.executable).parent / "placement-server"),
-            *("serve", "--config-file", str(self._config), "--host", "127.0.0.1", "--port", "0"),
-            *("--workers", str(self._workers), "--threads", str(self._threads)),
-        ]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=self._environment,
+            self._process = programs.start(
+                "placement-server",
+                *("serve", "--config-file", str(self._config), "--host", "127.0.0.1"),
+                *("--port", "0"),
+                *("--workers", str(self._workers), "--threads", str(self._threads)),
+                output=log,
+                environment=self._environment,
             )
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
@@ -81,10 +79,9 @@ class Service:
 
     def require_running(self) -> None:
         """Raises AssertionError with the log when the server ended by itself."""
-        if self._process is not None and self._process.poll() is not None:
+        if self._process is not None and (status := self._process.poll()) is not None:
             raise AssertionError(
-                f"placement-server ended with {self._process.returncode}:\n"
-                f"{self.log.read_text()[-4000:]}"
+                f"placement-server ended with {status}:\n{self.log.read_text()[-4000:]}"
             )
 
     def workers(self) -> list[psutil.Process]:
