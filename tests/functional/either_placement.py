@@ -22,6 +22,7 @@ from compute_agent.placement.transports.transport import (
 )
 from placement_server.app import build_app
 from placement_server.conf import new_config
+from tests.fixtures.databases import migrated_sqlite
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
 
 KINDS = ("ours", "published")
@@ -30,9 +31,8 @@ KINDS = ("ours", "published")
 def ours(directory: Path) -> Any:
     """This project's application on a database file in a directory."""
     conf = new_config(config_files=[])
-    url = f"sqlite:///{directory}/placement.db"
     for name, value in {
-        "connection": url,
+        "connection": migrated_sqlite(directory / "placement.db"),
         "sync_on_startup": True,
         "sqlite_synchronous": False,
     }.items():

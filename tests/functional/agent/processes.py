@@ -21,6 +21,7 @@ import requests
 from compute_agent import errors
 from compute_agent.agent import local_socket
 from tests.fixtures import programs
+from tests.fixtures.databases import migrated_sqlite
 from tests.fixtures.placement import free_port, wait_for_placement
 
 BIN = Path(sys.executable).parent
@@ -65,8 +66,9 @@ class PlacementProcess:
 
     def start(self) -> None:
         config = self.directory / "placement.conf"
+        url = migrated_sqlite(self.directory / "placement.db")
         config.write_text(
-            f"[placement_database]\nconnection = sqlite:///{self.directory}/placement.db\n"
+            f"[placement_database]\nconnection = {url}\n"
             "sync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
             f"[oslo_policy]\nenforce_new_defaults = false\n{self.more}"
         )

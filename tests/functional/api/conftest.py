@@ -7,7 +7,6 @@ private server of that kind.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
-from tests.fixtures.databases import fresh_database
+from tests.fixtures.databases import fresh_database, migrated_sqlite
 
 from .candidate_world import build_world
 from .wsgi_client import Client
@@ -37,9 +36,7 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ca
 
         def make() -> str:
             if KIND == "sqlite":
-                path = tmp_path / f"placement-{len(made)}.db"
-                shutil.copy(request.getfixturevalue("_migrated_sqlite"), path)
-                made.append(f"sqlite:///{path}")
+                made.append(migrated_sqlite(tmp_path / f"placement-{len(made)}.db"))
             else:
                 server = request.getfixturevalue(f"{KIND}_server")
                 made.append(databases.enter_context(fresh_database(server, migrated=True)))

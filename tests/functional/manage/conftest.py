@@ -19,6 +19,7 @@ from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request, Transport
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
+from tests.fixtures.databases import migrated_sqlite
 from tests.functional.manage.cloud import Cloud, running_cloud
 
 VERSION = (1, 39)
@@ -210,10 +211,10 @@ def new_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable
             view = PlacementView(KeystoneTransport.to_endpoint(url))
             return Operator(tmp_path, view, None, name, options, capsys)
         database = tmp_path / "placement.db"
+        url = migrated_sqlite(database)
         file = tmp_path / "placement.conf"
         file.write_text(
-            f"[placement_database]\nconnection = sqlite:///{database}\nsync_on_startup = true\n"
-            "max_retries = 0\n"
+            f"[placement_database]\nconnection = {url}\nsync_on_startup = true\nmax_retries = 0\n"
         )
         view = PlacementView(InProcessTransport.from_config_files([str(file)]))
         extra = [f"--placement-config={file}"]

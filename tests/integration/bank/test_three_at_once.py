@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from placement_server.store import audit
-from tests.fixtures.databases import DATABASES, fresh_database
+from tests.fixtures.databases import DATABASES, fresh_database, migrated_sqlite
 from tests.functional.api.wsgi_client import Answer, Client, claim_body
 from tests.integration.bank.sessions import Action, Scene, Sessions
 
@@ -21,9 +19,7 @@ def sessions(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sessions]:
     if request.param == "sqlite":
-        path: Path = tmp_path_factory.mktemp("database") / "placement.db"
-        shutil.copy(request.getfixturevalue("_migrated_sqlite"), path)
-        opened = Sessions(f"sqlite:///{path}")
+        opened = Sessions(migrated_sqlite(tmp_path_factory.mktemp("database") / "placement.db"))
         yield opened
         opened.close()
         return

@@ -13,6 +13,7 @@ import time_machine
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.store.store import Store
+from tests.fixtures.databases import migrated_sqlite
 from tests.fixtures.keystone import PASSWORD, Keystone
 from tests.functional.api.wsgi_client import Client
 
@@ -28,7 +29,7 @@ def make_api(keystone: Keystone, tmp_path: Path) -> Iterator[MakeApi]:
     def make(options: str = "") -> Client:
         file = tmp_path / f"placement-{len(stores)}.conf"
         file.write_text(
-            f"[placement_database]\nconnection = sqlite:///{file}.db\nsync_on_startup = true\n"
+            f"[placement_database]\nconnection = {migrated_sqlite(file.with_suffix('.db'))}\n"
             f"[oslo_policy]\nenforce_new_defaults = true\n"
             f"[keystone_authtoken]\nauth_type = password\nauth_url = {keystone.url}\n"
             f"www_authenticate_uri = {keystone.url}\nusername = placement\npassword = {PASSWORD}\n"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -23,7 +21,7 @@ from placement_server.store.records import (
 )
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import WriteTransaction
-from tests.fixtures.databases import DATABASES, fresh_database
+from tests.fixtures.databases import DATABASES, fresh_database, migrated_sqlite
 from tests.integration.store.interleaving import Sessions
 
 OPTIONS = StoreOptions(sqlite_synchronous=False, connect_tries=1)
@@ -35,9 +33,7 @@ def module_database_url(
 ) -> Iterator[str]:
     """A migrated database of each kind in turn, shared by the tests of a module."""
     if request.param == "sqlite":
-        path: Path = tmp_path_factory.mktemp("database") / "placement.db"
-        shutil.copy(request.getfixturevalue("_migrated_sqlite"), path)
-        yield f"sqlite:///{path}"
+        yield migrated_sqlite(tmp_path_factory.mktemp("database") / "placement.db")
         return
     server = request.getfixturevalue(f"{request.param}_server")
     with fresh_database(server, migrated=True) as url:
