@@ -122,7 +122,9 @@ def test_metrics_are_served_where_configured_and_names_are_those_of_the_document
     names = set(re.findall(r"^# TYPE (compute_scheduler_\w+) ", text, re.MULTILINE))
     # the library adds when each counter began
     names = {name for name in names if not name.endswith("_created")}
-    documented = (Path(__file__).parents[3] / "docs" / "reference" / "scheduler.md").read_text()
+    documented = (
+        Path(__file__).parents[3] / "docs" / "reference" / "scheduler-service.md"
+    ).read_text()
     assert names <= set(re.findall(r"compute_scheduler_\w+", documented))
 
 
