@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from compute_agent import errors
 from compute_agent.claims import numa_fit
@@ -44,8 +44,7 @@ class CellPolicy:
     packing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CellOccupancy:
+class CellOccupancy(NamedTuple):
     """The cells of a node, and what others have of them.
 
     :param taken_units: named units that others have, dedicated CPUs among them.
@@ -193,7 +192,7 @@ def _refuse(
 
     :raises ComputeResourcesUnavailable: always, with what is in the way.
     """
-    anywhere = replace(needs, physnets=frozenset(), tunneled=False)
+    anywhere = needs._replace(physnets=frozenset(), tunneled=False)
     away = numa_fit.fit(anywhere, cells, policy.networks) is not None
     reason = (
         "its networks are near other cells ([neutron]physnets)"

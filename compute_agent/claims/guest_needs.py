@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -87,9 +86,9 @@ def _as_allocated(
     if (shared, pinned) == (whole.vcpus, whole.pinned):
         return tuple(nodes)
     if (0, shared + pinned) == (whole.vcpus, whole.pinned):
-        return tuple(replace(n, vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes)
+        return tuple(n._replace(vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes)
     if (shared + pinned, 0) == (whole.vcpus, whole.pinned):
-        return tuple(replace(n, vcpus=n.vcpus + n.pinned, pinned=0) for n in nodes)
+        return tuple(n._replace(vcpus=n.vcpus + n.pinned, pinned=0) for n in nodes)
     raise errors.ComputeResourcesUnavailable(
         f"The NUMA nodes of {instance} have {shared} shared and {pinned} pinned CPUs, and "
         f"{whole.vcpus} VCPU and {whole.pinned} PCPU are allocated for it on this host. Schedule "

@@ -7,8 +7,7 @@ and what was claimed here counts as being here until its claim is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent.state.claim import Claim
 
@@ -19,8 +18,7 @@ BUILDING_SECONDS = 3600.0
 """An instance whose claim is younger may still be on its way to run here: no driver lists it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(NamedTuple):
     """Consumers that are known to be here.
 
     :ivar running: instances that the driver lists; None: it cannot tell.

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.placement.allocations.allocations import AlreadyClaimed, NoCapacity
@@ -35,8 +34,7 @@ FLAVOR_FIELDS: Final = ("flavor", "image", "is_bfv", "numa_topology")
 """Fields of a request specification that determine what a flavor comes to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(NamedTuple):
     """What an instance holds, here or elsewhere.
 
     :ivar by_host: this host has just allocated it, and may take it back.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from compute_agent.claims.host_cells import FreeCell
 from compute_agent.state.claim import ClaimedCell
 
 
-@dataclass(frozen=True, slots=True)
-class NodeNeed:
+class NodeNeed(NamedTuple):
     """What one NUMA node of a guest needs; memory in MiB.
 
     :param page_sizes: sizes in KiB of huge pages of which its memory must be in one; empty:
@@ -27,8 +27,7 @@ class NodeNeed:
     page_sizes: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class GuestNeeds:
+class GuestNeeds(NamedTuple):
     """The NUMA nodes of a guest, and the networks that it must be near.
 
     :param names_nodes: it named nodes; if not there is one, which may lie on several cells.

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import NamedTuple, NewType
 
 CellId = NewType("CellId", int)
 CpuId = NewType("CpuId", int)
@@ -60,8 +60,7 @@ def is_pci_address(text: str) -> bool:
     return _NORMALISED.fullmatch(text) is not None
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class HugePages:
+class HugePages(NamedTuple):
     """A pool of huge pages of one size on one cell."""
 
     size_kib: int
@@ -86,8 +85,7 @@ class NumaCell:
     """The GPU whose own memory this cell is (Grace Hopper): no memory for guests."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cpu:
+class Cpu(NamedTuple):
     """A logical CPU (hardware thread) that is online."""
 
     id: CpuId
@@ -95,8 +93,7 @@ class Cpu:
     """Online threads of the same core, itself included: more than one = hyper-threading."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuModel:
+class CpuModel(NamedTuple):
     """What kind of CPUs the host has."""
 
     arch: str
@@ -356,8 +353,7 @@ class PmemNamespace:
     """/dev/dax0.0, or /dev/pmem0 of another mode; None: it is disabled."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEncryption:
+class MemoryEncryption(NamedTuple):
     """What KVM and the cgroup controller `misc` report of encrypted guests."""
 
     amd_sev: bool = False

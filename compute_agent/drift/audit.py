@@ -10,9 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
@@ -36,8 +36,7 @@ SUSPECTED_TYPES = frozenset({"INSTANCE", "MIGRATION", None})
 """Types of consumers of hosts; None: placement does not report it. Others are not ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(NamedTuple):
     """Consumers about which the host and placement disagree."""
 
     orphans: frozenset[str] = frozenset()
@@ -138,8 +137,7 @@ class DriftAudit:
     def without(self, consumers: frozenset[str]) -> Drift:
         """Record agreement about some consumers, and return what is left."""
         last = self._last
-        self._last = replace(
-            last,
+        self._last = last._replace(
             orphans=last.orphans - consumers,
             missing_consumers=last.missing_consumers - consumers,
         )

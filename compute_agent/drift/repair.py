@@ -13,9 +13,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compute_agent import errors
 
@@ -34,8 +33,7 @@ class End(Enum):
     FAILED = logging.WARNING
 
 
-@dataclass(frozen=True, slots=True)
-class Treated:
+class Treated(NamedTuple):
     """A consumer after its treatment, with a sentence about it that goes on after its name."""
 
     consumer: str
@@ -60,16 +58,14 @@ class Remedies(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class HealedKinds:
+class HealedKinds(NamedTuple):
     """Which kinds of drift are healed, at the moment."""
 
     orphans: bool = False
     missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(NamedTuple):
     root: str
     orphans: frozenset[str]
     missing_consumers: frozenset[str]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from compute_agent import errors
@@ -24,8 +23,7 @@ _CONNECT_SECONDS: Final = 10.0
 _MARGIN_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """Changes that were made.
 
     :ivar roots: the roots of the trees that changed.

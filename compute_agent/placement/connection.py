@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
@@ -73,8 +73,7 @@ def parse_version(text: str) -> Microversion:
     return int(major), int(minor)
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedVersions:
+class OfferedVersions(NamedTuple):
     """Content of the version document.
 
     :ivar extensions: the newest version of this project's extensions; None when there are none.

@@ -12,8 +12,7 @@ import email.utils
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from compute_agent import errors
 from compute_agent.bounded_http.retry_after import seconds_of
@@ -44,8 +43,7 @@ _NO_PROVIDER: Final = re.compile(r"resource provider '[^']+' that does not exist
 E = TypeVar("E", bound=errors.PlacementError)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Placement's own explanation of an answer with status 400 or above."""
 
     status: int

@@ -21,7 +21,7 @@ import logging
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
@@ -60,15 +60,13 @@ class ProviderConfig:
         return f"uuid {self.uuid}" if self.uuid else f"name {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderConfigs:
+class ProviderConfigs(NamedTuple):
     """The entries of all files of a directory."""
 
     providers: tuple[ProviderConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MergeResult:
+class MergeResult(NamedTuple):
     """Result of a merge. `additions` is to be remembered once it has been written to placement."""
 
     additions: Additions

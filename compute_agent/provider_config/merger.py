@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from compute_agent import errors
 from compute_agent.provider_config import additions as provider_config
@@ -26,8 +25,7 @@ LOG = logging.getLogger(__name__)
 _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """Effect of the files on one wanted tree."""
 
     problems: tuple[Exception, ...] = ()

@@ -6,7 +6,7 @@ import hashlib
 import uuid as uuidlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
@@ -18,8 +18,7 @@ ASPECTS: Final = ("inventories", "aggregates", "traits")
 """Parts that are read and replaced separately, each under the provider's one generation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """One named unit behind a count, such as a pmem namespace.  Never sent to placement."""
 
     provider_uuid: str

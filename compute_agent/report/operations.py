@@ -7,29 +7,25 @@ carried out against placement, or applied to a tree in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory, equal_records
 
 
-@dataclass(frozen=True, slots=True)
-class EnsureTraits:
+class EnsureTraits(NamedTuple):
     """Make sure placement knows these traits; custom ones it lacks are created."""
 
     traits: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EnsureResourceClass:
+class EnsureResourceClass(NamedTuple):
     """Make sure placement knows this custom resource class."""
 
     resource_class: str
 
 
-@dataclass(frozen=True, slots=True)
-class CreateProvider:
+class CreateProvider(NamedTuple):
     """Create an empty provider."""
 
     uuid: str
@@ -37,8 +33,7 @@ class CreateProvider:
     parent_uuid: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PutProvider:
+class PutProvider(NamedTuple):
     """Give a provider another name, another parent or both."""
 
     uuid: str
@@ -52,8 +47,7 @@ class PutProvider:
         return self.old_parent_uuid != self.parent_uuid
 
 
-@dataclass(frozen=True, slots=True)
-class SetInventory:
+class SetInventory(NamedTuple):
     """Replace a provider's whole inventory."""
 
     uuid: str
@@ -62,23 +56,20 @@ class SetInventory:
     after: Inventory
 
 
-@dataclass(frozen=True, slots=True)
-class SetInventories:
+class SetInventories(NamedTuple):
     """Replace the inventories of many providers in one atomic request."""
 
     changes: tuple[SetInventory, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reshape:
+class Reshape(NamedTuple):
     """Replace inventories and the allocations against them in one atomic request."""
 
     changes: tuple[SetInventory, ...]
     allocations: Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class SetAggregates:
+class SetAggregates(NamedTuple):
     """Add and remove a provider's aggregates; those of others stay."""
 
     uuid: str
@@ -87,8 +78,7 @@ class SetAggregates:
     after: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class SetTraits:
+class SetTraits(NamedTuple):
     """Add and remove a provider's traits; those of others stay."""
 
     uuid: str
@@ -97,8 +87,7 @@ class SetTraits:
     after: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteProvider:
+class DeleteProvider(NamedTuple):
     """Delete a provider without children."""
 
     uuid: str
@@ -106,8 +95,7 @@ class DeleteProvider:
     parent_uuid: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class KeepProvider:
+class KeepProvider(NamedTuple):
     """Leave a provider that is not in the wanted tree but has another owner.  No request."""
 
     uuid: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from compute_agent.state.shapes import (
     AMOUNTS,
@@ -19,8 +19,7 @@ from compute_agent.state.shapes import (
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AssignedUnit:
+class AssignedUnit(NamedTuple):
     """One named unit behind a count: a CPU, a PCI function, a place for a mediated device."""
 
     provider_uuid: str
@@ -28,8 +27,7 @@ class AssignedUnit:
     name: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ClaimedCell:
+class ClaimedCell(NamedTuple):
     """The share of one NUMA cell of the host that a guest has.
 
     :param cell: id of the cell.
@@ -80,8 +78,8 @@ class Claim:
         """Return the claim as plain JSON types."""
         return {
             **asdict(self),
-            "units": [asdict(unit) for unit in sorted(self.units)],
-            "cells": [asdict(cell) for cell in self.cells],
+            "units": [unit._asdict() for unit in sorted(self.units)],
+            "cells": [cell._asdict() for cell in self.cells],
             "providers_of": {group: list(uuids) for group, uuids in self.providers_of.items()},
         }
 

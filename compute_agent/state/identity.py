@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import uuid as uuids
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from compute_agent import errors
 from compute_agent.provider_tree.provider import SHARING_TRAIT, provider_name
@@ -29,16 +29,14 @@ MARKED = Shape("the node that was registered", object_of({"uuid": TEXT, "name": 
 OWNER_TRAITS = frozenset({COMPUTE_NODE, OWNER_NOVA})
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(NamedTuple):
     """The node that was last registered from this state directory."""
 
     uuid: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class RootFacts:
+class RootFacts(NamedTuple):
     """The provider that placement has under this host's name or uuid, which should be a root.
 
     :ivar parent_uuid: `None` for a root.
@@ -67,8 +65,7 @@ class IdentityDecision(Enum):
     REFUSE = "do not start"
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(NamedTuple):
     """A verdict with the uuid to take over, or the reason of a refusal."""
 
     verdict: IdentityDecision

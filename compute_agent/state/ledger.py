@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent.state.claim import Claim, claims_by_consumer
 from compute_agent.state.files import StateFile
@@ -53,8 +52,7 @@ FAULTS: Final = Shape(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceState:
+class ServiceState(NamedTuple):
     """Whether new instances may come to the host, with the reason if not.
 
     `automatic` is True while it was the agent that disabled it: only then may it enable it again.

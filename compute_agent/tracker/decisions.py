@@ -25,8 +25,8 @@ time is part of the event and a wait is an upper bound that the caller draws fro
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from compute_agent import errors
 
@@ -83,8 +83,7 @@ class Action(Enum):
     DONE = "nothing is left to do"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened at `at` (seconds of a monotonic clock).
 
     `subject` distinguishes two faults of the same kind, so that a new one is logged while an old
@@ -97,8 +96,7 @@ class Event:
     retry_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitLimits:
+class WaitLimits(NamedTuple):
     """Configured bounds, in seconds. `startup_placement_timeout` 0 means none.
 
     `spread`: over how long the first passes of a fleet are spread.
@@ -109,8 +107,7 @@ class WaitLimits:
     spread: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """A condition that lasts: since when, when it was last logged, how often it was seen."""
 
     kind: EventKind
@@ -120,8 +117,7 @@ class Fault:
     seen: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(NamedTuple):
     """What the decisions about one node depend on.
 
     `startup` stays True until a pass of the node has completed. `tries` counts the tries of the
@@ -138,8 +134,7 @@ class NodeState:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What to do, and the state afterwards.
 
     :param wait: upper bound in seconds of the wait before RETRY and BACK_OFF: wait a time drawn
@@ -267,11 +262,11 @@ def decide(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
 
 
 def _after_completion(state: NodeState) -> Decision:
-    return Decision(Action.DONE, replace(_settle(state), fault=None), ended_fault=state.fault)
+    return Decision(Action.DONE, _settle(state)._replace(fault=None), ended_fault=state.fault)
 
 
 def _settle(state: NodeState) -> NodeState:
-    return replace(state, startup=False, reshape_pending=False, tries=0, attempts=0, rejoins=False)
+    return state._replace(startup=False, reshape_pending=False, tries=0, attempts=0, rejoins=False)
 
 
 def _after_conflict(state: NodeState, event: Event) -> Decision:
@@ -279,7 +274,7 @@ def _after_conflict(state: NodeState, event: Event) -> Decision:
     if tries < MAX_TRIES:
         # the first repetition is at once: the other writer is most likely done
         return Decision(
-            Action.RETRY, replace(state, tries=tries), wait=2.0 * (tries - 1), log=logging.DEBUG
+            Action.RETRY, state._replace(tries=tries), wait=2.0 * (tries - 1), log=logging.DEBUG
         )
     if state.startup:
         return Decision(
@@ -309,14 +304,13 @@ def _after_refusal(state: NodeState, event: Event, limits: WaitLimits) -> Decisi
     if fault is None or fault.seen == 1:
         return decision
     due = fault.seen % REFUSALS_PER_LOG == 0
-    return replace(decision, log=logging.ERROR if due else None)
+    return decision._replace(log=logging.ERROR if due else None)
 
 
 def _backing_off(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     bound = min(limits.period, BACK_OFF_START * 2.0 ** min(state.attempts, 32))
-    after = replace(_pass_over(state), attempts=state.attempts + 1, rejoins=False)
-    return replace(
-        _lasting(Action.BACK_OFF, after, event),
+    after = _pass_over(state)._replace(attempts=state.attempts + 1, rejoins=False)
+    return _lasting(Action.BACK_OFF, after, event)._replace(
         wait=max(bound, event.retry_after or 0.0),
         wait_at_least=event.retry_after or 0.0,
     )
@@ -333,14 +327,14 @@ def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
     else:
         due = event.at - fault.logged_at >= REMINDER_AFTER
         logged_at = event.at if due else fault.logged_at
-        fault = replace(fault, seen=fault.seen + 1, logged_at=logged_at)
+        fault = fault._replace(seen=fault.seen + 1, logged_at=logged_at)
     return Decision(
         action,
-        replace(state, fault=fault, reshape_pending=pending),
+        state._replace(fault=fault, reshape_pending=pending),
         log=level if due else None,
         with_traceback=due and event.kind is EventKind.DRIVER_FAILED,
     )
 
 
 def _pass_over(state: NodeState) -> NodeState:
-    return replace(state, tries=0)
+    return state._replace(tries=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,4 +159,4 @@ class NodeSetup:
         if facts.why_no_host() is not None:
             return facts
         consumers = self._report.get_allocations_for_provider_tree(provider.uuid)
-        return replace(facts, has_allocations=bool(consumers))
+        return facts._replace(has_allocations=bool(consumers))

@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
@@ -42,8 +41,7 @@ PATIENCE: Final = 30.0
 """Seconds that an order waits for a node: callers on the bus give up after 60 by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrackerOptions:
+class TrackerOptions(NamedTuple):
     """What the operator configured for passes, in seconds.
 
     `period` is `NEVER` where no periodic passes are wanted.
@@ -60,8 +58,7 @@ class TrackerOptions:
         return decisions.WaitLimits(period, self.startup_placement_timeout, self.fuzzy_delay)
 
 
-@dataclass(frozen=True, slots=True)
-class PassResult:
+class PassResult(NamedTuple):
     """How a pass ended: when the next is due (in seconds), and whether the process must end."""
 
     completed: bool
@@ -285,7 +282,7 @@ class ResourceTracker:
             return None
         self._report.reconnect()
         self._board.placement_is(up=True)
-        node.state = replace(node.state, rejoins=True)
+        node.state = node.state._replace(rejoins=True)
         turn = self._rng.uniform(0.0, bound)
         LOG.debug(
             "Node %s: placement can be reached again; the next pass begins in %.1f s.",

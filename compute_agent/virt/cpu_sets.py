@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from compute_agent import errors
 from compute_agent.discovery.sysfs import cpu_list
@@ -30,8 +31,7 @@ class CpuSets:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class GuestCpus:
+class GuestCpus(NamedTuple):
     """CPUs of this machine that guests get."""
 
     shared: frozenset[int]

@@ -94,8 +94,8 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
 def _cpu_model(libvirt: CpuModel, sysfs: CpuModel) -> CpuModel:
     """Return the host's CPU with the features that guests get of it; unknown where they are."""
     has_features = libvirt.guest_features is not None
-    return replace(
-        sysfs, flags=sysfs.flags if has_features else (), guest_features=libvirt.guest_features
+    return sysfs._replace(
+        flags=sysfs.flags if has_features else (), guest_features=libvirt.guest_features
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -43,23 +42,20 @@ Record: TypeAlias = dict[str, Any]
 E = TypeVar("E", bound=errors.PlacementError)
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """The consumer holds what was asked for."""
 
     consumer: str
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyClaimed:
+class AlreadyClaimed(NamedTuple):
     """The consumer holds something else already; ``record`` is what."""
 
     consumer: str
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class NoCapacity:
+class NoCapacity(NamedTuple):
     """There is not enough (any more).  Provider and class are None where placement did not say."""
 
     provider: str | None
@@ -67,8 +63,7 @@ class NoCapacity:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerNature:
+class ConsumerNature(NamedTuple):
     """What a consumer is.
 
     :ivar type: None where it has none, or placement knows no types.

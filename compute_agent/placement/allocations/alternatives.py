@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -29,8 +28,7 @@ NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
 _PATH: Final = "/claims"
 
 
-@dataclass(frozen=True, slots=True)
-class LostAlternative:
+class LostAlternative(NamedTuple):
     """A candidate that could not be claimed.
 
     :ivar position: its place among the candidates.
@@ -44,8 +42,7 @@ class LostAlternative:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class AlternativeAnswer:
+class AlternativeAnswer(NamedTuple):
     """The answer to a claim: the position of what is claimed now, if any, and what was lost."""
 
     position: int | None

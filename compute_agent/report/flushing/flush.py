@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.placement.providers import Providers
@@ -56,8 +56,7 @@ ASPECT_OF: Final[Mapping[type, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """A provider that is no longer wanted but stays, with the reason."""
 
     uuid: str

@@ -8,8 +8,7 @@ is the same, and so is what it leaves alone: a key that is left out, a provider 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
@@ -35,16 +34,17 @@ from compute_agent.report.operations import (
 HAS_CHILDREN = "it has children that are not this agent's to delete"
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedNames:
+class AcceptedNames(NamedTuple):
     """Filters for traits and classes that placement is known to refuse."""
 
     traits: Callable[[Collection[str]], frozenset[str]] = frozenset
     inventory: Callable[[Inventory], Inventory] = FrozenRecord
 
 
-@dataclass(frozen=True, slots=True)
-class TreeChange:
+_ALL: Final = AcceptedNames()
+
+
+class TreeChange(NamedTuple):
     """A plan made into one change of the tree that placement has.
 
     :ivar result: the tree afterwards.
@@ -106,7 +106,7 @@ def tree_change(
     live: ProviderTree,
     operations: Sequence[Operation],
     *,
-    names: AcceptedNames = AcceptedNames(),
+    names: AcceptedNames = _ALL,
 ) -> TreeChange:
     """Return what a plan changes in the tree that placement has by now.
 

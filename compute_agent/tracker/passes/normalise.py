@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import MAX_INT
@@ -22,8 +22,7 @@ class Correction(Enum):
     RESERVE_CLAMPED = "reserve clamped"
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
+class Corrected(NamedTuple):
     """A record that was not expressible and what became of it."""
 
     kind: Correction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compute_agent.provider_tree import ProviderTree
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_config.merger import Merged
 
 
-@dataclass(frozen=True, slots=True)
-class PassTarget:
+class PassTarget(NamedTuple):
     """The node a pass is about, and what the pass may do."""
 
     name: str
@@ -22,8 +21,7 @@ class PassTarget:
     rename_allowed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Grounds:
+class Grounds(NamedTuple):
     """All that a proposal follows from, once the driver has edited the tree.
 
     ``ledger``, ``config_files``: how often the one was changed and the others were read.

@@ -8,7 +8,7 @@ reported before is so continued without a new provider.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, OWNER_NOVA, PAGE_SIZE_PREFIX
@@ -18,8 +18,7 @@ from compute_agent.virt.layout.wanted import ROOT, HostLayout, WantedProvider
 OTHER_OWNERS = frozenset({"OWNER_CYBORG", SHARING_TRAIT})
 
 
-@dataclass(frozen=True, slots=True)
-class Identities:
+class Identities(NamedTuple):
     """The uuid of every provider of a layout, by key, and which of them placement has."""
 
     uuids: Mapping[str, str]

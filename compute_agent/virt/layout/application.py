@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, other_spelling
@@ -55,8 +56,7 @@ def is_of_layout(resource_class: str) -> bool:
 Held = Callable[[str], Mapping[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class KeptInventory:
+class KeptInventory(NamedTuple):
     """A record that stays only because it is held."""
 
     provider: str

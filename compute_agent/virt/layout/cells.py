@@ -7,15 +7,14 @@ NumaCell (facts)  --merge, leave out-->  GuestCell  --records-->  <root>_NUMA<id
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from compute_agent.discovery.facts import CellId, HostTopology, NumaCell
 from compute_agent.virt.cpu_sets import GuestCpus, format_cpu_set
 from compute_agent.virt.layout.options import LayoutOptions
 
 
-@dataclass(frozen=True, slots=True)
-class PagePool:
+class PagePool(NamedTuple):
     """Huge pages of one size on one cell, in MiB."""
 
     size_kib: int
@@ -23,8 +22,7 @@ class PagePool:
     reserved_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class CellProvider:
+class CellProvider(NamedTuple):
     """A cell that gets a provider."""
 
     id: int
@@ -39,8 +37,7 @@ class CellProvider:
         return self.shared | self.dedicated
 
 
-@dataclass(frozen=True, slots=True)
-class GuestCells:
+class GuestCells(NamedTuple):
     cells: tuple[CellProvider, ...]
     """By id; never empty."""
     provider_of: Mapping[int, int]
@@ -227,7 +224,7 @@ def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
     for cell in reversed(cells):
         cut = min(max(excess, 0), cell.memory_mib)
         excess -= cut
-        capped.append(replace(cell, memory_mib=cell.memory_mib - cut))
+        capped.append(cell._replace(memory_mib=cell.memory_mib - cut))
     return capped[::-1]
 
 
@@ -239,5 +236,5 @@ def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvi
     ]
     shares[0] += total - sum(shares)
     return [
-        replace(cell, memory_mib=share, pools=()) for cell, share in zip(cells, shares, strict=True)
+        cell._replace(memory_mib=share, pools=()) for cell, share in zip(cells, shares, strict=True)
     ]

@@ -12,8 +12,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import os_resource_classes
 import os_traits
@@ -44,8 +43,7 @@ _YES: Final = frozenset({"yes", "true", "1", "on", "y", "t"})
 _NO: Final = frozenset({"no", "false", "0", "off", "n", "f"})
 
 
-@dataclass(frozen=True, slots=True)
-class AddressPattern:
+class AddressPattern(NamedTuple):
     """Four regular expressions, each for one whole part of an address."""
 
     domain: str = ".*"
@@ -62,8 +60,7 @@ class AddressPattern:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSpec:
+class DeviceSpec(NamedTuple):
     """One entry of [pci]device_spec; None = the entry does not say."""
 
     vendor_id: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.virt.cpu_sets import CpuSets
@@ -11,8 +12,7 @@ from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.pmem import PmemLabel
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(NamedTuple):
     """Overcommit of one class.
 
     `fixed` (None = unset) wins over all, `initial` is for a new record; otherwise what placement
@@ -38,8 +38,7 @@ class ReservedPages:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class MdevTypeOptions:
+class MdevTypeOptions(NamedTuple):
     """One type of mediated device that is enabled."""
 
     type_id: str
@@ -74,8 +73,7 @@ class NicOptions:
     numa_node_override: Mapping[PciAddress, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PciOptions:
+class PciOptions(NamedTuple):
     report: bool = False
     device_specs: tuple[DeviceSpec, ...] = ()
     report_root_ports: bool = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.discovery.facts import HostTopology
@@ -18,8 +18,7 @@ _OPTION: Final = "[libvirt]pmem_namespaces"
 _NOT_IN_CLASSES = re.compile(r"[^A-Z0-9_]")
 
 
-@dataclass(frozen=True, slots=True)
-class PmemLabel:
+class PmemLabel(NamedTuple):
     """Namespaces of which any serves a flavor that asks for the label."""
 
     label: str
@@ -30,8 +29,7 @@ class PmemLabel:
         return f"{CLASS_PREFIX}{_NOT_IN_CLASSES.sub('_', self.label.upper())}"
 
 
-@dataclass(frozen=True, slots=True)
-class PmemLayout:
+class PmemLayout(NamedTuple):
     """What the root has of persistent memory, and which options do not fit the machine."""
 
     inventory: Mapping[str, WantedRecord]

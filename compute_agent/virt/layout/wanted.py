@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from compute_agent.discovery.facts import PciAddress
 
@@ -23,8 +23,7 @@ def slots(address: PciAddress, count: int) -> tuple[str, ...]:
     return tuple(f"{address}/{number}" for number in range(count))
 
 
-@dataclass(frozen=True, slots=True)
-class WantedRecord:
+class WantedRecord(NamedTuple):
     """One inventory record, except for what only placement knows.
 
     `ratio` None: by the precedence of the options (VCPU, MEMORY_MB, DISK_GB). `keep_reserved`:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from compute_agent.discovery.facts import (
     GpuVf,
@@ -45,8 +45,7 @@ NVLINK_PREFIX = "CUSTOM_NVLINK_GROUP_"
 """GPUs of a host with the same number reach each other through NVLinks."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLayout:
+class GpuLayout(NamedTuple):
     providers: tuple[WantedProvider, ...]
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
@@ -121,8 +120,7 @@ def lay_out_gpus(
     return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
 
 
-@dataclass(frozen=True, slots=True)
-class _Traits:
+class _Traits(NamedTuple):
     """Traits of the silicon, and the prefixes of those that no other silicon may leave behind."""
 
     present: frozenset[str]

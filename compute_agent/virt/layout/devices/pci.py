@@ -7,7 +7,8 @@ is named after their PF.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX, HW_PCI_LIVE_MIGRATABLE
@@ -23,8 +24,7 @@ ONE_TIME_USE = "HW_PCI_ONE_TIME_USE"
 TRUSTED = "HW_NIC_SRIOV_TRUSTED"
 
 
-@dataclass(frozen=True, slots=True)
-class PciClaim:
+class PciClaim(NamedTuple):
     """A device that some specification gives to guests."""
 
     device: PciDevice
@@ -50,8 +50,7 @@ class PciClaim:
         return tuple(sorted({*self.spec.traits, *flags}))
 
 
-@dataclass(frozen=True, slots=True)
-class PciLayout:
+class PciLayout(NamedTuple):
     providers: tuple[WantedProvider, ...]
     errors: tuple[str, ...]
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from compute_agent.discovery.facts import Mdev, MdevType, PciAddress, PhysicalGpu, VgpuType
 from compute_agent.virt.layout.options import MdevTypeOptions
@@ -26,8 +25,7 @@ Offer: TypeAlias = Mapping[PciAddress, tuple[MdevTypeOptions, int]]
 """By function: the type that is enabled for it, and how many vGPUs it has or can make."""
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
+class Maker(NamedTuple):
     """A function that makes mediated devices: a GPU without SR-IOV, or one VF of a GPU with it."""
 
     address: PciAddress

@@ -35,7 +35,7 @@ def reading(*domains: DomainCapabilities, mode: str = "host-model") -> Hyperviso
 
 
 def test_libvirt_counts_the_guests_of_each_kind() -> None:
-    assert describe(reading(SNP)) == replace(KVM_AMD, capacity=(("sev", 410), ("sev_es", 99)))
+    assert describe(reading(SNP)) == KVM_AMD._replace(capacity=(("sev", 410), ("sev_es", 99)))
 
 
 def test_keys_without_the_type_of_guests_are_not_snp() -> None:
@@ -53,7 +53,7 @@ def test_emulated_architectures_encrypt_nothing() -> None:
 
 
 def test_what_kvm_has_switched_off_no_guest_gets() -> None:
-    kernel = replace(KVM_AMD, amd_sev_snp=False, capacity=(("sev", 5), ("tdx", 31)))
+    kernel = KVM_AMD._replace(amd_sev_snp=False, capacity=(("sev", 5), ("tdx", 31)))
     both = join(describe(reading(SNP)), kernel)
     assert (both.amd_sev, both.amd_sev_es, both.amd_sev_snp) == (True, True, False)
     assert dict(both.capacity) == {"sev": 410, "sev_es": 99, "tdx": 31}
@@ -62,7 +62,7 @@ def test_what_kvm_has_switched_off_no_guest_gets() -> None:
 
 
 def test_what_kvm_has_and_libvirt_cannot_start_is_a_difference() -> None:
-    sentences = list(differences(MemoryEncryption(), replace(KVM_AMD, amd_sev_snp=False)))
+    sentences = list(differences(MemoryEncryption(), KVM_AMD._replace(amd_sev_snp=False)))
     assert [text.partition(" switched")[0] for text in sentences] == [
         "KVM has SEV",
         "KVM has SEV-ES",
