@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
 from compute_agent.agent.change_follower import WAIT, ChangeFollower
@@ -51,8 +50,7 @@ DEFAULT_PERIOD = 60.0
 CACHE = "placement-cache.json"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentParts:
+class AgentParts(NamedTuple):
     """What an agent consists of.
 
     `lock` is held as long as the parts live, None for parts that only look.

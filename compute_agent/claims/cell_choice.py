@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from compute_agent import errors
@@ -32,15 +32,14 @@ _GUEST_NODE = re.compile(r"_NUMA(\d+)")
 _OVERCOMMITTED = ("VCPU", "MEMORY_MB")
 
 
-@dataclass(frozen=True, slots=True)
-class CellPolicy:
+class CellPolicy(NamedTuple):
     """What the operator configured about cells.
 
     :param networks: the cells that are near networks.
     :param packing: cells with the least room are taken first, instead of those with the most.
     """
 
-    networks: HostNetworks = field(default_factory=HostNetworks)
+    networks: HostNetworks = HostNetworks()
     packing: bool = False
 
 

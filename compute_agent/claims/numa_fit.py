@@ -7,7 +7,7 @@ near each network of the guest that is near some cell at all.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from compute_agent.claims.host_cells import FreeCell
@@ -39,11 +39,10 @@ class GuestNeeds(NamedTuple):
     tunneled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HostNetworks:
+class HostNetworks(NamedTuple):
     """The cells that are near the networks of this host."""
 
-    physnets: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    physnets: Mapping[str, frozenset[int]] = MappingProxyType({})
     tunneled: frozenset[int] = frozenset()
 
     def near(self, cell: int) -> dict[str, object]:

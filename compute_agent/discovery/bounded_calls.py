@@ -16,10 +16,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from compute_agent.discovery.errors import CallHangs
 
@@ -37,8 +36,7 @@ IDLE: Final = 5.0
 """Seconds after which a thread without work ends: longer than a pass pauses between calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class HungCall:
+class HungCall(NamedTuple):
     """A call that has not returned; `since` in seconds since the epoch."""
 
     source: str

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from compute_agent import errors
@@ -17,8 +16,7 @@ from compute_agent.state.shapes import Shape
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateAnswer:
+class CandidateAnswer(NamedTuple):
     """An answer of ``GET /allocation_candidates``; ``version`` is the one to claim with."""
 
     allocation_requests: list[dict[str, Any]]
@@ -30,8 +28,7 @@ CLOSEST: Final[Microversion] = (1, 1)
 """The version of the extensions that explains with the closest changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """An answer of ``GET /candidate_explanation``, as placement gave it.
 
     :ivar sentences: all of it, to be read.
@@ -55,8 +52,7 @@ CAPACITY: Final[Microversion] = (1, 1)
 """The version of the extensions that counts further claims."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(NamedTuple):
     """An answer of ``GET /capacity``: how many further claims of one query would succeed.
 
     :ivar at_least: whatever candidates are chosen.
@@ -72,8 +68,7 @@ class Capacity:
     limited_by: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Fragmentation:
+class Fragmentation(NamedTuple):
     """An answer of ``GET /fragmentation``, as placement gave it.
 
     :ivar resource_classes: ``capacity``, ``used``, ``free``, ``largest_free`` and ``stranded`` of
@@ -223,6 +218,6 @@ class Candidates:
         return usages
 
 
-def _known_fields(answer: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(answer: type[NamedTuple], body: Mapping[str, Any]) -> dict[str, Any]:
     """Return what this version knows of an answer; a newer placement may say more."""
-    return {field.name: body[field.name] for field in fields(answer) if field.name in body}
+    return {name: body[name] for name in answer._fields if name in body}

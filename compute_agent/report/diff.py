@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, equal_inventories
@@ -15,22 +15,19 @@ from compute_agent.report.operations import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reparent:
+class Reparent(NamedTuple):
     uuid: str
     before: str | None
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(NamedTuple):
     uuid: str
     before: str
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """The changes from an old tree to a new one.
 
     ``create`` has parents first, ``delete`` children first; the others follow the new tree's order.
@@ -45,7 +42,7 @@ class Difference:
     delete: tuple[DeleteProvider, ...] = ()
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__slots__)
+        return any(tuple(self))
 
 
 def diff(old: ProviderTree, new: ProviderTree) -> Difference:

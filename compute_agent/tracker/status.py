@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compute_agent import __version__
 from compute_agent.daemon import tracing
@@ -27,8 +27,7 @@ NODES_NAMED = 5
 """A line of the log has no more nodes than these."""
 
 
-@dataclass(frozen=True, slots=True)
-class PassOutcome:
+class PassOutcome(NamedTuple):
     """How the last pass of a node went. `at` in seconds since the epoch, `seconds` its duration."""
 
     at: float
@@ -41,8 +40,7 @@ class PassOutcome:
     global_request_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """What is wrong with a node now, since when, and how often it was seen."""
 
     what: str
@@ -51,8 +49,7 @@ class Trouble:
     seen: int
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryStatus:
+class InventoryStatus(NamedTuple):
     """The inventories of one resource class: what they give out, and what is kept back."""
 
     capacity: int = 0
@@ -87,8 +84,7 @@ class NodeStatus:
     """The names of providers of devices that are marked as broken."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementStatus:
+class PlacementStatus(NamedTuple):
     """Whether placement answers, and since when that is so."""
 
     up: bool | None = None
@@ -106,8 +102,7 @@ class FeedState(StrEnum):
     NOT_OFFERED = "not offered"
 
 
-@dataclass(frozen=True, slots=True)
-class FeedStatus:
+class FeedStatus(NamedTuple):
     """How following changes goes, and since when it does.
 
     :ivar last: the id up to which changes are known.
@@ -183,9 +178,9 @@ class StatusBoard:
         """Note whether placement answers."""
         with self._mutex:
             if self._placement.up is not up:
-                self._placement = replace(self._placement, up=up, since=time.time())
+                self._placement = self._placement._replace(up=up, since=time.time())
             if max_version:
-                self._placement = replace(self._placement, max_version=max_version)
+                self._placement = self._placement._replace(max_version=max_version)
 
     def feed_is(self, state: FeedState, *, last: int | None = None, changes: int = 0) -> None:
         """Note how following changes goes.
@@ -194,9 +189,8 @@ class StatusBoard:
         """
         with self._mutex:
             if self._feed.state is not state:
-                self._feed = replace(self._feed, state=state, since=time.time())
-            self._feed = replace(
-                self._feed,
+                self._feed = self._feed._replace(state=state, since=time.time())
+            self._feed = self._feed._replace(
                 last=self._feed.last if last is None else last,
                 changes=self._feed.changes + changes,
             )
@@ -268,10 +262,10 @@ class StatusBoard:
             "version": __version__,
             "pid": os.getpid(),
             "started": _text(self.started),
-            "placement": {**asdict(placement), "since": _text(placement.since)},
-            "changes": {**asdict(self.feed()), "since": _text(self.feed().since)},
+            "placement": {**placement._asdict(), "since": _text(placement.since)},
+            "changes": {**self.feed()._asdict(), "since": _text(self.feed().since)},
             "hung_calls": [
-                {**asdict(call), "since": _text(call.since)} for call in self.hung_calls()
+                {**call._asdict(), "since": _text(call.since)} for call in self.hung_calls()
             ],
             "nodes": [_node_document(node) for node in self.nodes()],
             "totals": {
@@ -335,12 +329,14 @@ def _nothing() -> None:
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:
-    document = asdict(node)
-    document["last_success"] = _text(node.last_success)
-    for part, moment in (("last_pass", "at"), ("trouble", "since")):
-        if document[part] is not None:
-            document[part][moment] = _text(document[part][moment])
-    return document
+    last_pass, trouble = node.last_pass, node.trouble
+    return {
+        **asdict(node),
+        "last_success": _text(node.last_success),
+        "last_pass": last_pass and {**last_pass._asdict(), "at": _text(last_pass.at)},
+        "trouble": trouble and {**trouble._asdict(), "since": _text(trouble.since)},
+        "inventories": {name: sums._asdict() for name, sums in node.inventories.items()},
+    }
 
 
 def _text(moment: float | None) -> str | None:

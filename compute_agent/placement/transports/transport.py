@@ -10,7 +10,7 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from compute_agent import errors
 
@@ -72,8 +72,7 @@ class Request:
         return {**headers, **self.conditions, **self.trace}
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """One answer.  Header names are lower case; ``json`` is None when the body is not JSON."""
 
     status: int

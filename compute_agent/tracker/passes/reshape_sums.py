@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
@@ -32,8 +31,7 @@ _DEVICE_CLASS = "VGPU"
 _OF_THE_HOST = CPUS | {"MEMORY_MB", "DISK_GB"}
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanges:
+class Exchanges(NamedTuple):
     """Which classes of a tree count as one in this reshape.
 
     ``going``, ``coming``: units that a provider has only before, or only after.
@@ -44,7 +42,7 @@ class Exchanges:
     groups: tuple[frozenset[str], ...]
     going: Units
     coming: Units
-    newly_counted: Units = field(default=frozenset())
+    newly_counted: Units = frozenset()
 
     @classmethod
     def of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from compute_agent.provider_tree import ProviderData, ProviderTree
@@ -64,12 +64,11 @@ class KeptInventory(NamedTuple):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ratios:
+class Ratios(NamedTuple):
     """Overcommit by options, and what a class moves along with when its provider changes."""
 
     options: Mapping[str, Ratio]
-    inherited: Mapping[str, float] = field(default_factory=dict)
+    inherited: Mapping[str, float] = MappingProxyType({})
 
     def of(
         self, resource_class: str, record: WantedRecord, stored: InventoryRecord | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from compute_agent.discovery.facts import PciAddress
@@ -68,13 +69,12 @@ class WantedProvider:
         return self.key == ROOT
 
 
-@dataclass(frozen=True, slots=True)
-class HostLayout:
+class HostLayout(NamedTuple):
     """The root first, then its descendants, parents before children, in a fixed order."""
 
     providers: tuple[WantedProvider, ...]
     nested: bool
-    provider_of: Mapping[int, int] = field(default_factory=dict)
+    provider_of: Mapping[int, int] = MappingProxyType({})
     """Cell of the machine -> cell that has its provider; empty in the flat layout."""
     warnings: tuple[str, ...] = ()
     """What was left out or adjusted, one sentence each."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.virt.layout.compute_resources import cell_key
 from compute_agent.virt.layout.wanted import ROOT
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceParents:
+class DeviceParents(NamedTuple):
     """The cells that have providers; without any (flat layout) everything hangs under the root.
 
     A device whose cell is unknown hangs under the root too, but on a host of one cell under that.
     """
 
-    provider_of: Mapping[int, int] = field(default_factory=dict)
+    provider_of: Mapping[int, int] = MappingProxyType({})
     """Cell of the machine -> cell that has its provider."""
 
     def of(
