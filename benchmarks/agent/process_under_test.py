@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.parts.client import Client
+from benchmarks.parts.interpreters import WITHOUT_EXTRAS
 from benchmarks.parts.servers import Server, keeping_bytecode
 
 REPOSITORY = Path(__file__).parents[2]
+_PROCESS = f"{WITHOUT_EXTRAS}from benchmarks.agent.process import main\nmain()"
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class AgentUnderTest:
 
     def start(self) -> "AgentUnderTest":
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.agent.process", str(self._config)],
+            [sys.executable, "-c", _PROCESS, str(self._config)],
             cwd=REPOSITORY,
             env=keeping_bytecode(),
             stdin=subprocess.PIPE,

@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.floors.table import Row
 from benchmarks.parts.client import Client
-from benchmarks.parts.interpreters import Starter
+from benchmarks.parts.interpreters import WITHOUT_EXTRAS, Starter
 from benchmarks.parts.servers import (
     Server,
     cpu_seconds,
@@ -54,6 +54,7 @@ from compute_agent.daemon import garbage_collection
 with garbage_collection.pause():
     import compute_agent.agent.agent, compute_agent.agent.assembly
 """
+_PROGRAM: Final = f"{WITHOUT_EXTRAS}from compute_agent.cmd.agent.main import main\nsys.exit(main())"
 # The first rule of a policy makes oslo.policy look through the entry points of all packages.
 _RULE: Final = "from oslo_policy import policy\npolicy.RuleDefault('name', 'role:name')\n"
 
@@ -186,8 +187,7 @@ def _agent(server: Server, directory: Path, interval: int) -> Iterator[psutil.Pr
         f"state_path = {directory}\nupdate_resources_interval = {interval}\n"
         f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
     )
-    program = Path(sys.executable).parent / "compute-agent"
-    command = [str(program), "run", "--config-file", str(config)]
+    command = [sys.executable, "-c", _PROGRAM, "run", "--config-file", str(config)]
     with (
         (directory / "log").open("wb") as log,
         subprocess.Popen(command, env=keeping_bytecode(), stdout=log, stderr=log) as process,

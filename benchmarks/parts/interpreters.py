@@ -14,8 +14,10 @@ _LIST: Final = (
     "import sys; print(' '.join(name for name in sys.modules "
     f"if name.partition('.')[0] not in {_OWN!r}))"
 )
-# Packages of extras, which others import where they find them.
-_HIDDEN: Final = "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
+WITHOUT_EXTRAS: Final = (
+    "import sys; sys.modules.update(dict.fromkeys(('osprofiler', 'opentelemetry')))\n"
+)
+"""Code that hides the packages of extras, which others import where they find them."""
 _OTHERS: Final = """
 import contextlib, importlib, sys
 for name in open(sys.argv[1]).read().split():
@@ -55,7 +57,7 @@ class Starter:
         :param also: what else is unavoidable.
         """
         listed = subprocess.run(
-            [sys.executable, "-c", f"{_HIDDEN}{code}\n{_LIST}"],
+            [sys.executable, "-c", f"{WITHOUT_EXTRAS}{code}\n{_LIST}"],
             env=self._environment,
             check=True,
             stdout=subprocess.PIPE,
@@ -69,7 +71,7 @@ class Starter:
         with open(os.devnull, "wb") as nowhere:
             actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), number) for number in (1, 2)]
             told = self._directory / "resident"
-            asked = f"{_HIDDEN}{code}\n{_RESIDENT.format(path=str(told))}"
+            asked = f"{WITHOUT_EXTRAS}{code}\n{_RESIDENT.format(path=str(told))}"
             command = [self._python, "-c", asked, *arguments]
             pid = os.posix_spawn(self._python, command, self._environment, file_actions=actions)
             _, status, usage = os.wait4(pid, 0)
