@@ -9,7 +9,9 @@ from compute_agent.claims.host_cells import FreeCell
 from compute_agent.claims.numa_fit import GuestNeeds, HostNetworks, NodeNeed, fit
 
 small = st.integers(0, 3)
-nodes = st.lists(st.builds(NodeNeed, small, small, small), min_size=1, max_size=4)
+# every field: of a named tuple, those with defaults are drawn too
+ordinary_memory = st.just(frozenset())
+nodes = st.lists(st.builds(NodeNeed, small, small, small, ordinary_memory), min_size=1, max_size=4)
 rooms = st.lists(st.tuples(small, small, small), max_size=5)
 near = st.frozensets(st.integers(0, 4), max_size=3)
 
