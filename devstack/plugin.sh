@@ -26,6 +26,8 @@ function install_compute_agent {
         extras+=,libvirt
     fi
     setup_develop "$COMPUTE_AGENT_DIR" "$extras"
+    # configure_keystone_authtoken_middleware names memcached servers
+    pip_install_gr python-memcached
 }
 
 function configure_compute_placement {

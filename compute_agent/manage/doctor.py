@@ -273,6 +273,9 @@ def _name_conflicts(
             f"provider {holder['uuid']}; rename or delete that one, or adopt it if it is this host"
         )
         yield Diagnosis(Level.ERROR, "names", text)
+        if operation.parent_uuid is None:
+            # the host has another provider, which has all names of the tree
+            return
 
 
 def _subject_of(error: errors.ComputeAgentError) -> str:

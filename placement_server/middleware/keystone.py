@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import re
 import threading
@@ -196,6 +197,13 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
         raise InvalidConfiguration(
             f"[{GROUP}]http_connect_timeout is {'empty' if seconds is None else seconds}, and a "
             "number of seconds from 1 on was expected."
+        )
+    if conf[GROUP].memcached_servers and importlib.util.find_spec("memcache") is None:
+        # keystonemiddleware looks for it at the first request, and again at each
+        raise InvalidConfiguration(
+            f"[{GROUP}]memcached_servers is set, and the library for it is not installed. Install "
+            "python-memcached beside placement-server, or take the option out: each worker then "
+            "remembers tokens by itself."
         )
     for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):
         # The first would be in logs, the second in every 401. URLs of Keystone have no other @.

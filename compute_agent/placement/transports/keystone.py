@@ -144,10 +144,16 @@ class KeystoneTransport:
             answer = self._get_adapter().request(path, method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
+            if away := unanswered_discovery(exc):
+                raise errors.PlacementAPIConnectFailure(
+                    f"{request} was not sent, keystone does not answer: {short_reason(away)}",
+                    method=method,
+                    path=path,
+                ) from exc
             reason = WRONG_CREDENTIALS if isinstance(exc, ka_exc.Unauthorized) else str(exc)
             raise errors.PlacementUnauthorized(
-                f"{request} was not sent: {reason}. Check the auth options, region_name and "
-                "endpoint_override of [placement] and the catalogue of keystone",
+                f"{request} was not sent: {reason.rstrip('.')}. Check the auth options, "
+                "region_name and endpoint_override of [placement] and the catalogue of keystone",
                 status=getattr(exc, "http_status", None),
                 method=method,
                 path=path,
@@ -222,6 +228,17 @@ def short_reason(error: Exception) -> str:
     if reason is None:
         return text
     return f"{text.split(': ')[0]}: {reason[1].strip()}"
+
+
+def unanswered_discovery(error: Exception) -> Exception | None:
+    """Return why keystone could not be asked for its versions, if it may be later.
+
+    Where auth_url names no version, keystoneauth1 takes an outage of keystone for a wrong URL.
+    """
+    cause = error.__context__ if isinstance(error, ka_exc.DiscoveryFailure) else None
+    if isinstance(cause, ka_exc.HttpError):
+        return cause if cause.http_status >= 500 else None
+    return cause if isinstance(cause, ka_exc.ConnectionError) else None
 
 
 def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIMEOUT) -> Any:

@@ -171,6 +171,10 @@ def test_a_rule_that_cannot_be_checked_is_reported_with_its_name(
             "[elsewhere] lacks auth_url, username or user_id, password.",
         ),
         ("auth_type = magic\n", "[keystone_authtoken]auth_type is magic"),
+        (
+            "memcached_servers = 127.0.0.1:1\n",
+            "[keystone_authtoken]memcached_servers is set, and the library for it is not installed",
+        ),
     ],
 )
 def test_credentials_for_keystone_that_are_missing_are_named(

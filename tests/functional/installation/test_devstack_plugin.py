@@ -26,7 +26,7 @@ configure_keystone_authtoken_middleware() { iniset "$1" keystone_authtoken usern
 database_connection_url() { echo "mysql+pymysql://root:secret@127.0.0.1/$1"; }
 get_transport_url() { echo rabbit://stack:secret@192.0.2.1:5672/; }
 get_python_exec_prefix() { echo "$PWD/bin"; }
-for function in echo_summary setup_develop recreate_database create_service_user \
+for function in echo_summary setup_develop pip_install_gr recreate_database create_service_user \
     get_or_create_service get_or_create_endpoint run_process stop_process wait_for_service; do
     eval "$function() { echo $function \\"\\$@\\"; }"
 done

@@ -1,8 +1,11 @@
 """Short reasons of connections to placement that failed."""
 
+from pathlib import Path
+
 import pytest
 from keystoneauth1 import exceptions
 
+from compute_agent.conf import new_config
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.transports.keystone import KeystoneTransport, short_reason
 from compute_agent.placement.transports.transport import Request
@@ -16,6 +19,20 @@ def test_a_refused_connection_is_one_short_sentence() -> None:
         "GET / got no answer: Unable to establish connection to http://127.0.0.1:1/: "
         "Connection refused"
     )
+
+
+@pytest.mark.parametrize("path", ["", "/identity", "/v3"])
+def test_a_keystone_that_is_away_is_waited_for_whatever_its_url_names(
+    tmp_path: Path, path: str
+) -> None:
+    file = tmp_path / "compute-agent.conf"
+    file.write_text(
+        f"[placement]\nauth_type = password\nauth_url = http://127.0.0.1:1{path}\nusername = u\n"
+        "password = p\nuser_domain_name = Default\nendpoint_override = http://127.0.0.1:1\n"
+    )
+    conf = new_config([f"--config-file={file}"], default_config_dirs=[])
+    with pytest.raises(PlacementAPIConnectFailure, match=r"Connection refused$"):
+        KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
 
 
 def test_a_certificate_that_is_refused_is_one_short_sentence() -> None:
