@@ -124,7 +124,7 @@ class TestOwnership:
         fine = {"OWNER_NOVA", "COMPUTE_NODE", f"CUSTOM_FINE_{whole.tag}"}
         assert tree.data(whole.root).traits == fine
         assert set(tree.data(f"{whole.name}_GPU0").inventory) == {"VGPU"}
-        assert whole.client.names.refused == {"HW_NOT_A_TRAIT", "CUSTOM_bad", "NOT_A_CLASS"}
+        assert whole.client.names.refused_names == {"HW_NOT_A_TRAIT", "CUSTOM_bad", "NOT_A_CLASS"}
         assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 3
         caplog.clear()
         whole.report(lay_out)
