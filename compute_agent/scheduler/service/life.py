@@ -146,6 +146,7 @@ class SchedulerLife:
                     UPKEEP_SECONDS,
                     error,
                 )
+            garbage_collection.free_cycles()
             if self._stopping.wait(UPKEEP_SECONDS):
                 return
 
