@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         help="directory of *.conf files; may be given several times",
     )
     serve.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="default: %(default)s"
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on; default: %(default)s"
     )
     serve.add_argument(
         "--port",

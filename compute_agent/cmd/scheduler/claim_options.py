@@ -30,7 +30,7 @@ def add_request_options(command: argparse.ArgumentParser) -> None:
         **repeated,
     )
     command.add_argument(
-        "--forbidden", metavar="[GROUP:]TRAIT,...", help="traits that must not", **repeated
+        "--forbidden", metavar="[GROUP:]TRAIT,...", help="traits that must not be there", **repeated
     )
     command.add_argument(
         "--member-of",
@@ -48,16 +48,24 @@ def add_request_options(command: argparse.ArgumentParser) -> None:
         **repeated,
     )
     command.add_argument(
-        "--same-subtree", metavar="GROUP,...", help="be below one of them", **repeated
+        "--same-subtree",
+        metavar="GROUP,...",
+        help="all of them in the subtree of one of them",
+        **repeated,
     )
     command.add_argument(
         "--group-policy", choices=["none", "isolate"], default="none", help="default: %(default)s"
     )
     command.add_argument("--host", default="", metavar="HOST", help="this host only")
     command.add_argument(
-        "--project", default=DEFAULT_OWNER, metavar="ID", help="default: %(default)s"
+        "--project",
+        default=DEFAULT_OWNER,
+        metavar="ID",
+        help="of the consumer; default: %(default)s",
     )
-    command.add_argument("--user", default=DEFAULT_OWNER, metavar="ID", help="default: %(default)s")
+    command.add_argument(
+        "--user", default=DEFAULT_OWNER, metavar="ID", help="of the consumer; default: %(default)s"
+    )
     command.add_argument(
         "--type", default="INSTANCE", metavar="TYPE", help="consumer type; default: %(default)s"
     )

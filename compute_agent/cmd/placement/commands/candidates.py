@@ -55,7 +55,7 @@ def add_query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
     )
-    parser.add_argument("--in-tree", metavar="PROVIDER", help="in the tree of this one")
+    parser.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
 
 
 def query_of(namespace: argparse.Namespace, client: Client) -> str:

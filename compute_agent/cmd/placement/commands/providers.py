@@ -25,7 +25,7 @@ def add_commands(commands: Commands) -> None:
     group = commands.group("provider", "resource providers")
     listing = group.add("list", _list, "list resource providers")
     listing.add_argument("--name", metavar="NAME", help="with this name")
-    listing.add_argument("--in-tree", metavar="PROVIDER", help="in the tree of this one")
+    listing.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
     listing.add_argument("--resources", metavar="CLASS:N,...", help="with room for these amounts")
     listing.add_argument("--required", metavar="TRAIT,...", action="append", help="with the traits")
     listing.add_argument(
