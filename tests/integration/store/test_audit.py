@@ -152,7 +152,7 @@ def test_providers_without_a_root_get_the_top_of_their_tree(store: Store, host: 
     )
     everything = store.read(data_migrations.count_rootless)
     assert store.write(data_migrations.set_root_provider_ids, 1) == (1, 1)
-    assert store.write(data_migrations.set_root_provider_ids, 5000).done == everything - 1
+    assert store.write(data_migrations.set_root_provider_ids, 5000).repaired_rows == everything - 1
     assert store.read(data_migrations.count_rootless) == 0
     assert {p.uuid for p in store.read(providers.find, in_tree=host)} == tree
     assert store.read(audit.audit) == []
