@@ -32,7 +32,7 @@ _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_cl
 
 
 class HeldInventory(NamedTuple):
-    """An inventory as stored_inventory, which a transaction that changes it has locked."""
+    """An inventory as stored, which a transaction that changes it has locked."""
 
     id: int
     provider_id: int
