@@ -35,7 +35,7 @@ class Outcomes(Observer):
     def __init__(self) -> None:
         self.claims: list[tuple[ClaimOutcome, bool]] = []
 
-    def claimed(self, outcome: ClaimOutcome, *, again: bool) -> None:
+    def on_claim(self, outcome: ClaimOutcome, *, again: bool) -> None:
         self.claims.append((outcome, again))
 
 
@@ -75,6 +75,7 @@ def outcome(hosts: list[tuple[int, list[bool]]], instances: int, *, alternatives
             scheduler.select_destinations(ASKED, [f"i{n}" for n in range(instances)])
         except NoValidHost as error:
             lost = error.causes.claims_lost
+    assert observer.claims
     return bank.held, observer.claims, lost
 
 
