@@ -75,7 +75,6 @@ def outcome(hosts: list[tuple[int, list[bool]]], instances: int, *, alternatives
             scheduler.select_destinations(ASKED, [f"i{n}" for n in range(instances)])
         except NoValidHost as error:
             lost = error.causes.claims_lost
-    assert observer.claims
     return bank.held, observer.claims, lost
 
 
@@ -84,4 +83,7 @@ def test_both_ways_claim_the_same_and_lose_the_same(
     hosts: list[tuple[int, list[bool]]], instances: int
 ) -> None:
     one_by_one = outcome(hosts, instances, alternatives=False)
+    _, claims, _ = one_by_one
+    # several instances need as many candidates
+    assert claims or instances > 1
     assert outcome(hosts, instances, alternatives=True) == one_by_one
