@@ -13,3 +13,7 @@ def main() -> int:
     limit = int(sys.argv.pop(1))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return agent.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
