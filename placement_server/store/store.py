@@ -85,8 +85,8 @@ class Store:
         self._clock = clock
         owners = self._known_owners = KnownOwners()
         for engine in self.all_engines():
-            # A connection broke: a standby may take over that lacks the cached ids. SQLAlchemy has
-            # a connection in use and its listeners for good: with a method, the store too.
+            # A connection broke: a standby may take over that lacks the cached ids. No method of
+            # the store, which SQLAlchemy would then keep for as long as a connection is in use.
             event.listen(engine, "invalidate", lambda *_: owners.forget())
         self._stretch: int | None = None
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
