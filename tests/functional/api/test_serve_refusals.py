@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -177,9 +178,14 @@ def test_a_rule_that_cannot_be_checked_is_reported_with_its_name(
         ),
     ],
 )
-def test_credentials_for_keystone_that_are_missing_are_named(
-    tmp_path: Path, told: Callable[..., str], options: str, missing: str
+def test_what_is_missing_for_keystone_is_named(
+    tmp_path: Path,
+    told: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    missing: str,
 ) -> None:
+    monkeypatch.setitem(sys.modules, "memcache", None)
     path = config(tmp_path, f"[keystone_authtoken]\n{options}")
     text = told("--config-file", path, "--auth-strategy", "keystone")
     assert text.startswith("placement-server: ")
