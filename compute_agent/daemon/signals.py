@@ -49,7 +49,7 @@ def handle(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[No
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """Keep the signal from its default action; the thread of `handled` does the work."""
+    """Keep the signal from its default action; the thread of `handle` does the work."""
 
 
 def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:

@@ -64,7 +64,7 @@ class PassSchedule:
     def take_due(self) -> list[tuple[str, frozenset[str]]]:
         """Return the nodes whose pass is to run now, with the triggers it answers.
 
-        The caller runs them and calls `finished` for each.
+        The caller runs them and calls `finish` for each.
         """
         now = self._clock()
         due_nodes = []

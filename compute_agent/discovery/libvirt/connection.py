@@ -64,7 +64,7 @@ class Listener(Protocol):
         """
 
     def closing(self, connection: libvirt.virConnect) -> None:
-        """Take back what `opened` registered, which would keep the connection's memory."""
+        """Take back what `on_open` registered, which would keep the connection's memory."""
 
 
 class LibvirtConnection:
