@@ -13,7 +13,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from placement_server.store import audit, resource_classes
-from placement_server.store.allocations import allocations
+from placement_server.store.allocations import allocations, usages
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
@@ -21,6 +21,7 @@ from tests.integration.store.conftest import (
     generation_of,
     new_provider,
     new_uuid,
+    sabotage,
     set_of,
     use_of,
 )
@@ -97,6 +98,19 @@ def test_a_session_killed_before_the_commit_costs_a_second_try_and_nothing_else(
     assert lost
     assert use_of(store, provider) == {"VCPU": 2}
     assert generation_of(store, provider) == 2
+
+
+def test_a_server_that_took_over_with_other_ids_is_asked_for_them(store: Store) -> None:
+    provider, project = new_provider(store, {"VCPU": 8}), new_uuid()
+    for _ in range(2):
+        write = set_of(new_uuid(), {provider: {"VCPU": 1}}, project=project)
+        store.write(allocations.write, [write])
+    given_again = "UPDATE projects SET external_id = :other WHERE external_id = :project"
+    sabotage(store, given_again, other=new_uuid(), project=project)
+    with session_lost_before(store, "changes"):
+        write = set_of(new_uuid(), {provider: {"VCPU": 3}}, project=project)
+        store.write(allocations.write, [write])
+    assert store.read(usages.of_project, project) == {"VCPU": 3}
 
 
 @pytest.mark.parametrize("committed", [True, False])
