@@ -252,7 +252,8 @@ class Attempt:
         most = most_for(host, name, change.group or UNSUFFIXED) or most_on(host, name)
         total = host.free(name)
         if most >= amount:
-            free = f"{most} free, but not together with the rest of the request"
+            # answers about candidates do not name the limits of one allocation
+            free = f"{most} free, but max_unit, step_size or the rest of the request is in the way"
         elif change.group == UNSUFFIXED and total > most:
             free = f"{total} free, at most {most} on one provider"
         else:

@@ -94,6 +94,23 @@ def test_what_is_free_is_counted_where_the_rest_of_the_request_fits(
     assert [lack["text"] for lack in host["lacks"]] == ["VCPU: 600 asked, 300 free (group CELL)"]
 
 
+def test_a_limit_of_one_allocation_may_be_what_is_in_the_way(
+    hosts: Hosts, command: Command
+) -> None:
+    path = f"/resource_providers/{hosts.flat(1)}/inventories/VCPU"
+    # as a host with overcommit has: 800 free, and no guest with more than 500
+    inventory = {"total": 500, "max_unit": 500, "allocation_ratio": 1.6}
+    generation = hosts.cloud.call("GET", path)["resource_provider_generation"]
+    body = {"resource_provider_generation": generation, **inventory}
+    hosts.cloud.call("PUT", path, json=body)
+    document = explained(command, "--resources", f"VCPU=600,{hosts.mark}")
+    [host] = document["causes"]["closest_hosts"]
+    in_the_way = "max_unit, step_size or the rest of the request is in the way"
+    assert [lack["text"] for lack in host["lacks"]] == [
+        f"VCPU: 600 asked, 800 free, but {in_the_way}"
+    ]
+
+
 def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
     hosts: Hosts, command: Command
 ) -> None:
