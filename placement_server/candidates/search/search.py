@@ -261,6 +261,8 @@ class Search:
                     if self._found >= self._tick_at:
                         self.tick()
                     yield _candidate((placement, tree))
+            if len(remaining) < len(trees):
+                every = [series for series in every if series.get(number) is not None]
             trees = remaining
             number += 1
 
