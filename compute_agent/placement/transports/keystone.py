@@ -238,6 +238,9 @@ def unanswered_discovery(error: Exception) -> Exception | None:
     cause = error.__context__ if isinstance(error, ka_exc.DiscoveryFailure) else None
     if isinstance(cause, ka_exc.HttpError):
         return cause if cause.http_status >= 500 else None
+    if isinstance(getattr(cause, "original", None), ValueError):
+        # the HTTP library cannot read the URL
+        return None
     return cause if isinstance(cause, ka_exc.ConnectionError) else None
 
 

@@ -6,7 +6,7 @@ import pytest
 from keystoneauth1 import exceptions
 
 from compute_agent.conf import new_config
-from compute_agent.errors import PlacementAPIConnectFailure
+from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnauthorized
 from compute_agent.placement.transports.keystone import KeystoneTransport, short_reason
 from compute_agent.placement.transports.transport import Request
 
@@ -21,18 +21,28 @@ def test_a_refused_connection_is_one_short_sentence() -> None:
     )
 
 
+def asked_with(tmp_path: Path, auth_url: str) -> None:
+    file = tmp_path / "compute-agent.conf"
+    file.write_text(
+        f"[placement]\nauth_type = password\nauth_url = {auth_url}\nusername = u\n"
+        "password = p\nuser_domain_name = Default\nendpoint_override = http://127.0.0.1:1\n"
+    )
+    conf = new_config([f"--config-file={file}"], default_config_dirs=[])
+    KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
+
+
 @pytest.mark.parametrize("path", ["", "/identity", "/v3"])
 def test_a_keystone_that_is_away_is_waited_for_whatever_its_url_names(
     tmp_path: Path, path: str
 ) -> None:
-    file = tmp_path / "compute-agent.conf"
-    file.write_text(
-        f"[placement]\nauth_type = password\nauth_url = http://127.0.0.1:1{path}\nusername = u\n"
-        "password = p\nuser_domain_name = Default\nendpoint_override = http://127.0.0.1:1\n"
-    )
-    conf = new_config([f"--config-file={file}"], default_config_dirs=[])
     with pytest.raises(PlacementAPIConnectFailure, match=r"Connection refused$"):
-        KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
+        asked_with(tmp_path, f"http://127.0.0.1:1{path}")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/identity", "htp://127.0.0.1/identity"])
+def test_a_url_of_keystone_that_cannot_be_read_is_not_waited_for(tmp_path: Path, url: str) -> None:
+    with pytest.raises(PlacementUnauthorized, match="check that your auth_url is correct"):
+        asked_with(tmp_path, url)
 
 
 def test_a_certificate_that_is_refused_is_one_short_sentence() -> None:
