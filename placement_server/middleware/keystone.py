@@ -198,12 +198,12 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
             f"[{GROUP}]http_connect_timeout is {'empty' if seconds is None else seconds}, and a "
             "number of seconds from 1 on was expected."
         )
-    if conf[GROUP].memcached_servers and importlib.util.find_spec("memcache") is None:
-        # keystonemiddleware looks for it at the first request, and again at each
+    if lacking := _missing_libraries(conf[GROUP]):
+        # keystonemiddleware looks for them at the first request, and again at each
         raise InvalidConfiguration(
             f"[{GROUP}]memcached_servers is set, and the library for it is not installed. Install "
-            "python-memcached beside placement-server, or take the option out: each worker then "
-            "remembers tokens by itself."
+            f"{' and '.join(lacking)} beside placement-server, or take the option out: each "
+            "worker then remembers tokens by itself."
         )
     for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):
         # The first would be in logs, the second in every 401. URLs of Keystone have no other @.
@@ -228,6 +228,25 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
             f"about tokens: [{group}] lacks {', '.join(missing)}. Set them, as "
             "etc/placement.conf.sample describes."
         )
+
+
+def _missing_libraries(own: Any) -> list[str]:
+    """Return the packages that keeping tokens in memcached needs and that are not installed."""
+    if not own.memcached_servers:
+        return []
+    has_pool = own.memcache_use_advanced_pool
+    # keystonemiddleware has the options of SASL and TLS in newer versions only
+    has_sasl = getattr(own, "memcache_sasl_enabled", False)
+    has_tls = getattr(own, "memcache_tls_enabled", False)
+    libraries = {
+        "memcache": ("python-memcached", has_pool or not has_sasl),
+        "bmemcached": ("python-binary-memcached", has_sasl or (has_pool and has_tls)),
+    }
+    return [
+        package
+        for module, (package, is_needed) in libraries.items()
+        if is_needed and importlib.util.find_spec(module) is None
+    ]
 
 
 def check_at_start(conf: cfg.ConfigOpts) -> None:

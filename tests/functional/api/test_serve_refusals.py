@@ -176,6 +176,11 @@ def test_a_rule_that_cannot_be_checked_is_reported_with_its_name(
             "memcached_servers = 127.0.0.1:1\n",
             "[keystone_authtoken]memcached_servers is set, and the library for it is not installed",
         ),
+        (
+            "memcached_servers = 127.0.0.1:1\nmemcache_sasl_enabled = true\n"
+            "memcache_use_advanced_pool = false\n",
+            "Install python-binary-memcached beside",
+        ),
     ],
 )
 def test_what_is_missing_for_keystone_is_named(
@@ -185,7 +190,8 @@ def test_what_is_missing_for_keystone_is_named(
     options: str,
     missing: str,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "memcache", None)
+    for library in ("memcache", "bmemcached"):
+        monkeypatch.setitem(sys.modules, library, None)
     path = config(tmp_path, f"[keystone_authtoken]\n{options}")
     text = told("--config-file", path, "--auth-strategy", "keystone")
     assert text.startswith("placement-server: ")
