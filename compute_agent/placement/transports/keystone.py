@@ -145,6 +145,12 @@ class KeystoneTransport:
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
             if away := unanswered_discovery(exc):
+                if refused := refused_answer(away):
+                    raise errors.PlacementAnswerRefused(
+                        f"{request} was not sent, no answer of keystone can be used: {refused}",
+                        method=method,
+                        path=path,
+                    ) from exc
                 raise errors.PlacementAPIConnectFailure(
                     f"{request} was not sent, keystone does not answer: {short_reason(away)}",
                     method=method,
@@ -215,7 +221,7 @@ class KeystoneTransport:
             self._adapter = None
 
 
-def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
+def refused_answer(error: Exception) -> AnswerRefused | None:
     """Return the reason, where a request failed because its answer breaks a bound."""
     original = getattr(error, "original", None)
     return original if isinstance(original, AnswerRefused) else None

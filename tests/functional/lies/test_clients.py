@@ -171,6 +171,17 @@ def test_a_keystone_that_lies_is_an_error_of_placement(
         transport.send(Request("GET", "/", (1, 0)))
 
 
+@pytest.mark.parametrize("path", ["", "/v3"])
+def test_what_breaks_a_bound_is_refused_whatever_auth_url_names(
+    configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, path: str
+) -> None:
+    options = password(proxy, auth_url=f"{proxy.url}{path}")
+    transport = KeystoneTransport.from_conf(configured(placement=options))
+    proxy.lie(MENU["a redirect 308 elsewhere"].tell, elsewhere.url)
+    with pytest.raises(errors.PlacementAnswerRefused, match="Redirects are followed"):
+        transport.send(Request("GET", "/", (1, 0)))
+
+
 def token(**changes: Any) -> Entry:
     body = {"expires_at": "2999-01-01T00:00:00.000000Z", "methods": ["password"]} | changes
     return Entry(says({"token": body}, "201 Created", X_Subject_Token=TOKEN), "")
