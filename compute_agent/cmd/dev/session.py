@@ -271,7 +271,7 @@ class DevRun:
         """Print the tree of the first host, and name the others, which report the same machine."""
         self._print_tree(trees[0])
         if others := [tree[0].name for tree in trees[1:]]:
-            self._print(f"{' and '.join(others)} report the same machine")
+            self._print(f"The same machine is reported by {' and '.join(others)}")
 
     def _print_tree(self, tree: Sequence[ProviderLines], *, only_used: bool = False) -> None:
         if self._options.machine:

@@ -81,7 +81,7 @@ def test_devices_of_one_cell_are_claimed_until_none_fits_and_that_is_explained(
 ) -> None:
     dev = start("--once", "--port", "0", *arguments)
     assert dev.end() == 0, dev.output + dev.stderr
-    others = re.findall(r"^(.*) report the same machine$", dev.output, re.MULTILINE)
+    others = re.findall(r"^The same machine is reported by (.*)$", dev.output, re.MULTILINE)
     assert [len(names.split(" and ")) for names in others] == ([hosts - 1] if hosts > 1 else [])
     assert "SRIOV_NET_VF=1 of one NUMA cell" in dev.output
     assert f"Claim {fit} of the same has" in dev.output
