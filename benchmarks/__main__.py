@@ -80,7 +80,8 @@ def main() -> None:
         "--steady",
         type=float,
         metavar="SECONDS",
-        help="fleet: how long the agents are left alone, 600 (60 when quick)",
+        help="fleet: how long the agents are left alone, 600 (61 when quick); where thousands "
+        "start slowly, only whole minutes have as many passes as are demanded",
     )
     parser.add_argument("--seed", default="1", help="what bank, fleet and day draw from")
     arguments = parser.parse_args()
