@@ -80,6 +80,28 @@ class SteadySession(BoundedSession):
         return dict(settings)
 
 
+class KeystoneSession(ka_session.Session):  # type: ignore[misc]
+    """A session that asks keystone for its versions without a token only.
+
+    Where they are refused, keystoneauth1 asks again with a token. As they are asked for in order to
+    get one, it would wait for itself for ever.
+    """
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        keystone = getattr(self.auth, "auth_url", None)
+        if kwargs.get("authenticated") and keystone and url.rstrip("/") == keystone.rstrip("/"):
+            raise ka_exc.Unauthorized(f"{url} asks for a token")
+        return super().request(url, method, **kwargs)
+
+
+class KeystoneSessionLoader(ka_loading.session.Session):  # type: ignore[misc]
+    """Makes such a session from options."""
+
+    @property
+    def plugin_class(self) -> type[KeystoneSession]:
+        return KeystoneSession
+
+
 class KeystoneTransport:
     """Requests through a keystoneauth1 adapter; one pool of kept-alive connections.
 
@@ -257,7 +279,7 @@ def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIME
         option is not set.
     :raises keystoneauth1.exceptions.ClientException: the options do not make one.
     """
-    session = ka_loading.load_session_from_conf_options(
+    session = KeystoneSessionLoader().load_from_conf_options(
         conf, group, auth=_load_auth(conf, group), session=SteadySession(lambda: _period(conf))
     )
     if session.timeout is None:

@@ -182,6 +182,17 @@ def test_what_breaks_a_bound_is_refused_whatever_auth_url_names(
         transport.send(Request("GET", "/", (1, 0)))
 
 
+@pytest.mark.parametrize("path", ["", "/identity"])
+def test_a_keystone_whose_versions_need_a_token_is_refused_and_not_waited_for(
+    configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, path: str
+) -> None:
+    options = password(proxy, auth_url=f"{proxy.url}{path}")
+    transport = KeystoneTransport.from_conf(configured(placement=options))
+    proxy.lie(says({}, "401 Unauthorized"), elsewhere.url)
+    with pytest.raises(errors.PlacementUnauthorized, match="asks for a token"):
+        transport.send(Request("GET", "/", (1, 0)))
+
+
 def token(**changes: Any) -> Entry:
     body = {"expires_at": "2999-01-01T00:00:00.000000Z", "methods": ["password"]} | changes
     return Entry(says({"token": body}, "201 Created", X_Subject_Token=TOKEN), "")
