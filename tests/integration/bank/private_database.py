@@ -22,7 +22,7 @@ from tests.fixtures.databases import (
     migrate,
     postgresql_missing,
 )
-from tests.integration.bank.processes import await_end
+from tests.integration.bank.processes import await_end, await_stop
 
 _WAIT = 300.0
 _POSTGRESQL = Path("/usr/lib/postgresql")
@@ -134,6 +134,9 @@ class _Server:
 
     def kill(self) -> None:
         assert self._process is not None
+        # or it would start more processes meanwhile, of which nobody here would know
+        self._process.send_signal(signal.SIGSTOP)
+        await_stop(psutil.Process(self._process.pid))
         family = self.family()
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
