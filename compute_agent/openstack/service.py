@@ -124,9 +124,10 @@ class Service:
                 self._wait(2.0**attempt / 2)
             try:
                 answer = self._send(method, path, body)
-            except ka_exc.ConnectionError as error:
+            except (ka_exc.ConnectionError, ka_exc.HttpServerError) as error:
                 if refused := refused_answer(error):
                     raise ServiceUnusable(f"{doing} failed: {refused}") from error
+                # only keystone's own answers are raised
                 last = error
                 continue
             except (ka_exc.ClientException, OSError) as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -81,17 +82,40 @@ class SteadySession(BoundedSession):
 
 
 class KeystoneSession(ka_session.Session):  # type: ignore[misc]
-    """A session that asks keystone for its versions without a token only.
+    """A session for which keystone's versions are like any other answer.
 
-    Where they are refused, keystoneauth1 asks again with a token. As they are asked for in order to
-    get one, it would wait for itself for ever.
+    keystoneauth1 asks for them where auth_url names none. It takes an outage then for a wrong URL;
+    and where they are refused without a token, it asks again with one, for which it would wait for
+    itself for ever.
     """
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
         keystone = getattr(self.auth, "auth_url", None)
         if kwargs.get("authenticated") and keystone and url.rstrip("/") == keystone.rstrip("/"):
             raise ka_exc.Unauthorized(f"{url} asks for a token")
-        return super().request(url, method, **kwargs)
+        with _outages_of_discovery():
+            return super().request(url, method, **kwargs)
+
+    def get_endpoint(self, *args: Any, **kwargs: Any) -> Any:
+        with _outages_of_discovery():
+            return super().get_endpoint(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def _outages_of_discovery() -> Iterator[None]:
+    """Raise what was wrong, where keystone could not be asked for its versions but may be later."""
+    try:
+        yield
+    except ka_exc.DiscoveryFailure as error:
+        cause = error.__context__
+        if isinstance(cause, ka_exc.HttpServerError):
+            raise cause from None
+        # a ValueError: the HTTP library cannot read the URL
+        if isinstance(cause, ka_exc.ConnectionError) and not isinstance(
+            getattr(cause, "original", None), ValueError
+        ):
+            raise cause from None
+        raise
 
 
 class KeystoneSessionLoader(ka_loading.session.Session):  # type: ignore[misc]
@@ -166,18 +190,6 @@ class KeystoneTransport:
             answer = self._get_adapter().request(path, method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
-            if away := unanswered_discovery(exc):
-                if refused := refused_answer(away):
-                    raise errors.PlacementAnswerRefused(
-                        f"{request} was not sent, no answer of keystone can be used: {refused}",
-                        method=method,
-                        path=path,
-                    ) from exc
-                raise errors.PlacementAPIConnectFailure(
-                    f"{request} was not sent, keystone does not answer: {short_reason(away)}",
-                    method=method,
-                    path=path,
-                ) from exc
             reason = WRONG_CREDENTIALS if isinstance(exc, ka_exc.Unauthorized) else str(exc)
             raise errors.PlacementUnauthorized(
                 f"{request} was not sent: {reason.rstrip('.')}. Check the auth options, "
@@ -243,7 +255,7 @@ class KeystoneTransport:
             self._adapter = None
 
 
-def refused_answer(error: Exception) -> AnswerRefused | None:
+def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
     """Return the reason, where a request failed because its answer breaks a bound."""
     original = getattr(error, "original", None)
     return original if isinstance(original, AnswerRefused) else None
@@ -256,20 +268,6 @@ def short_reason(error: Exception) -> str:
     if reason is None:
         return text
     return f"{text.split(': ')[0]}: {reason[1].strip()}"
-
-
-def unanswered_discovery(error: Exception) -> Exception | None:
-    """Return why keystone could not be asked for its versions, if it may be later.
-
-    Where auth_url names no version, keystoneauth1 takes an outage of keystone for a wrong URL.
-    """
-    cause = error.__context__ if isinstance(error, ka_exc.DiscoveryFailure) else None
-    if isinstance(cause, ka_exc.HttpError):
-        return cause if cause.http_status >= 500 else None
-    if isinstance(getattr(cause, "original", None), ValueError):
-        # the HTTP library cannot read the URL
-        return None
-    return cause if isinstance(cause, ka_exc.ConnectionError) else None
 
 
 def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIMEOUT) -> Any:

@@ -18,10 +18,10 @@ from compute_agent.drift.instances.glance import Images
 from compute_agent.drift.instances.instance import Instance, PortsUnreadable
 from compute_agent.drift.instances.neutron import NeutronPorts
 from compute_agent.drift.instances.nova import Compute
-from compute_agent.openstack.service import Service, ServiceUnusable
+from compute_agent.openstack.service import TRIES, Service, ServiceUnusable
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.placement.transports.transport import Request
+from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy
@@ -175,22 +175,24 @@ def test_a_keystone_that_lies_is_an_error_of_placement(
 def test_what_breaks_a_bound_is_refused_whatever_auth_url_names(
     configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, path: str
 ) -> None:
-    options = password(proxy, auth_url=f"{proxy.url}{path}")
-    transport = KeystoneTransport.from_conf(configured(placement=options))
     proxy.lie(MENU["a redirect 308 elsewhere"].tell, elsewhere.url)
     with pytest.raises(errors.PlacementAnswerRefused, match="Redirects are followed"):
-        transport.send(Request("GET", "/", (1, 0)))
+        ask_through_keystone(configured, proxy, path)
 
 
 @pytest.mark.parametrize("path", ["", "/identity"])
 def test_a_keystone_whose_versions_need_a_token_is_refused_and_not_waited_for(
     configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, path: str
 ) -> None:
-    options = password(proxy, auth_url=f"{proxy.url}{path}")
-    transport = KeystoneTransport.from_conf(configured(placement=options))
     proxy.lie(says({}, "401 Unauthorized"), elsewhere.url)
     with pytest.raises(errors.PlacementUnauthorized, match="asks for a token"):
-        transport.send(Request("GET", "/", (1, 0)))
+        ask_through_keystone(configured, proxy, path)
+
+
+def ask_through_keystone(configured: Callable[..., Any], proxy: LyingProxy, path: str) -> Response:
+    options = password(proxy, auth_url=f"{proxy.url}{path}")
+    transport = KeystoneTransport.from_conf(configured(placement=options))
+    return transport.send(Request("GET", "/", (1, 0)))
 
 
 def token(**changes: Any) -> Entry:
@@ -260,6 +262,20 @@ def test_a_nova_that_lies_is_a_service_that_cannot_be_used(
     proxy.lie(lie.tell, elsewhere.url)
     with pytest.raises(ServiceUnusable):
         list(Compute(service).servers())
+
+
+@pytest.mark.parametrize("path", ["", "/v3"])
+@pytest.mark.parametrize("status", [None, 503], ids=["silent", "unavailable"])
+def test_nova_is_asked_again_while_keystone_is_away(
+    configured: Callable[..., Any], proxy: LyingProxy, status: int | None, path: str
+) -> None:
+    options = password(proxy, auth_url=f"{proxy.url}{path}")
+    waits: list[float] = []
+    service = Service(configured(nova=options), "nova", "Nova", wait=waits.append)
+    proxy.answer("GET|POST", "", status)
+    with pytest.raises(ServiceUnusable, match="does not answer .* Try again when it does"):
+        list(Compute(service).servers())
+    assert len(waits) == TRIES - 1
 
 
 @few_lies
