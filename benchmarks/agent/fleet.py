@@ -23,10 +23,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.agent import large_fleet, pass_cost
+from benchmarks.agent import large_fleet
 from benchmarks.agent.quiet_phase import LATE, QuietPhase
 from benchmarks.agent.simulated_agents import PERIOD, Fleet, SimulatedAgent, Traffic
-from benchmarks.parts.postgresql import create_database, free_port, postgresql
+from benchmarks.parts.postgresql import free_port, postgresql
 from benchmarks.parts.servers import Server, ours
 from compute_agent import conf as agent_conf
 
@@ -147,11 +147,9 @@ def run(console: Console, directory: Path, lengths: Lengths, agents: int, seed: 
             fleet.stop()
             fleet = Fleet(hosts, traffic, seed + "again")
             observer.observe("restart of all", server, _starting(fleet))
-            create_database(database, "beside")
-            with ours(directory / "beside", f"postgresql+psycopg:{database}/beside", 1) as beside:
-                steady = observer.observe(
-                    "steady", server, _steady(fleet, agents, lengths.steady, server, beside)
-                )
+            steady = observer.observe(
+                "steady", server, _steady(fleet, agents, lengths.steady, server)
+            )
 
         def away() -> tuple[str, None]:
             time.sleep(lengths.outage)
@@ -182,28 +180,27 @@ def _starting(fleet: Fleet) -> Callable[[], tuple[str, bool | None]]:
 
 
 def _steady(
-    fleet: Fleet, agents: int, seconds: float, server: Server, beside: Server
+    fleet: Fleet, agents: int, seconds: float, server: Server
 ) -> Callable[[], tuple[str, bool | None]]:
     def during() -> tuple[str, bool | None]:
-        began = time.monotonic()
-        turn = pass_cost.WINDOW_PASSES * PERIOD / agents
         traffic = fleet.traffic
-        cost = pass_cost.measure(lambda: len(traffic.passes), server, beside, seconds, PERIOD, turn)
+        began, cpu = time.monotonic(), server.cpu_seconds()
+        time.sleep(seconds)
         # In this order each request that is counted belongs to a pass that is, or to one at work.
         requests, at_work = len(traffic.sent), fleet.at_work
         passes = Counter(name for _, name in list(traffic.passes))
-        seconds_left_alone = time.monotonic() - began
-        late = list(traffic.late) or [0.0]
+        cpu = server.cpu_seconds() - cpu
         quiet = QuietPhase(
             agents,
-            seconds_left_alone,
+            time.monotonic() - began,
             PERIOD,
             requests,
             passes,
             at_work,
-            statistics.mean(late),
+            statistics.mean(list(traffic.late) or [0.0]),
         )
-        return f"{quiet.note()}; {cost.note()}", quiet.holds
+        cost = f"{1000 * cpu / max(1, passes.total()):.2f} ms of server CPU a pass"
+        return f"{quiet.note()}; {cost}", quiet.holds
 
     return during
 

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from benchmarks.agent.simulated_agents import PERIOD
 from benchmarks.parts.client import HEADERS
 from benchmarks.parts.servers import Server
 from benchmarks.server.trees import VERSION, Meter
 
 HOSTS = 100_000
-PERIOD = 60.0
 MOST_CORES = 1.0
 CONNECTIONS = 64
 _ROUNDS = 8
@@ -77,27 +77,43 @@ class LargeFleetCost:
 class _Connection:
     """A kept connection, on which one request at a time waits for its answer."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, address: tuple[str, int], selector: selectors.BaseSelector) -> None:
         self.due = 0.0
+        self._address = address
+        self._selector = selector
         self._received = b""
+        self._open()
+
+    def _open(self) -> None:
+        self._socket = socket.create_connection(self._address)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._selector.register(self._socket, selectors.EVENT_READ, self)
+
+    def close(self) -> None:
+        self._selector.unregister(self._socket)
+        self._socket.close()
 
     def ask(self, request: bytes, due: float) -> None:
         self.due = due
-        self.socket.sendall(request)
+        self._socket.sendall(request)
 
     def receive(self) -> bool:
         """Take what has come; whether that completes the answer.
 
+        A server that still has the connections of the agents says that it closes this connection,
+        which is opened again then, as a proxy does.
+
         :raises RuntimeError: it is another answer than 304, or the server closed the connection.
         """
-        piece = self.socket.recv(4096)
+        piece = self._socket.recv(4096)
         self._received += piece
         if piece and b"\r\n\r\n" not in self._received:
             return False
         if not self._received.startswith(b"HTTP/1.1 304 "):
             raise RuntimeError(f"a quiet pass was answered with {self._received[:200]!r}")
+        if b"\r\nconnection: close\r\n" in self._received.lower():
+            self.close()
+            self._open()
         self._received = b""
         return True
 
@@ -113,10 +129,10 @@ def measure(server: Server, roots: Sequence[str], seconds: float) -> LargeFleetC
     address = (parts.hostname, parts.port)
     requests = _requests(server, parts.netloc, roots)
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
-        connections = [_Connection(address) for _ in range(CONNECTIONS)]
-        for connection in connections:
-            stack.enter_context(connection.socket)
-            selector.register(connection.socket, selectors.EVENT_READ, connection)
+        connections = [
+            stack.enter_context(contextlib.closing(_Connection(address, selector)))
+            for _ in range(CONNECTIONS)
+        ]
         _ask(selector, connections, requests, _ROUNDS * len(requests))
         began, cpu = time.monotonic(), server.cpu_seconds()
         late = _ask(selector, connections, requests, round(seconds * HOSTS / PERIOD))

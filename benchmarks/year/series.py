@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -95,12 +96,12 @@ class Year:
         """The series that grow more than they may."""
         return [series.name for series in self.judged() if not series.holds]
 
-    def cpu(self) -> dict[str, float]:
+    def cpu(self) -> Mapping[str, float]:
         """CPU seconds so far, by part."""
-        parts: dict[str, float] = {}
+        parts: dict[str, float] = defaultdict(float)
         for sample in self.samples:
             for name, seconds in sample.cpu.items():
-                parts[name] = parts.get(name, 0.0) + seconds
+                parts[name] += seconds
         return parts
 
     def _warm(self) -> Iterable[Sample]:
