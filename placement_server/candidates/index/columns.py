@@ -68,6 +68,17 @@ class ClassColumns:
         columns.largest_step_size = view.largest_step_size
         return columns
 
+    def append_again(self, rows: SlotArray, slots: IntArray, used: IntArray) -> None:
+        """Append inventories that are here already, for other slots and with other use."""
+        capacity, limit = self.capacity.view()[rows], self.max_unit.view()[rows]
+        self.fit.extend(_fit(capacity, limit, used))
+        for column in (self.min_unit, self.step_size, self.shown_capacity):
+            column.extend(column.view()[rows])
+        self.max_unit.extend(limit)
+        self.capacity.extend(capacity)
+        self.used.extend(used)
+        self.slot.extend(slots)
+
     def compact(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
         """Return the inventories of living slots alone, under the new slots."""
         living = alive[self.slot.view()]
@@ -93,6 +104,12 @@ class ClassColumns:
             largest_min_unit=self.largest_min_unit,
             largest_step_size=self.largest_step_size,
         )
+
+
+def _fit(capacity: IntArray, max_unit: IntArray, used: IntArray) -> IntArray:
+    """Return the largest amounts that may be asked for, -1 where there is overuse."""
+    fit: IntArray = np.clip(np.minimum(capacity - used, max_unit), -1, UNIT_MAX)
+    return fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +278,49 @@ class Columns:
         self.provider_id.extend([row.id for row in rows])
         return bases
 
+    def inventory_keys(self, base: int) -> list[tuple[int, int]]:
+        """Return the ids of provider and class of each inventory of a tree, by slot."""
+        stop = int(self.end.view()[base])
+        starts = self.inventory_start.view()[base : stop + 1]
+        ids = np.repeat(self.provider_id.view()[base:stop], np.diff(starts))
+        classes = self.inventory_class.view()[starts[0] : starts[-1]]
+        return list(zip(ids.tolist(), classes.tolist(), strict=True))
+
+    def append_again(self, base: int, used: Mapping[tuple[int, int], int]) -> int:
+        """Append a tree that is here already, with other use, and return the slot of its root.
+
+        :param used: by the ids of provider and class, for each inventory.
+        """
+        stop, new_base = int(self.end.view()[base]), self.size
+        amounts = [used[key] for key in self.inventory_keys(base)]
+        self._append_inventories_again(base, stop, np.array(amounts, dtype=np.int64))
+        uuids = self.uuid[base:stop]
+        for slot, uuid in enumerate(uuids, new_base):
+            self._slots_by_uuid.setdefault(uuid, []).append(slot)
+        self.uuid.extend(uuids)
+        parent = self.parent.view()[base:stop]
+        self.parent.extend(np.where(parent >= 0, parent + (new_base - base), -1))
+        self.root.extend([new_base] * (stop - base))
+        self.end.extend(self.end.view()[base:stop] + (new_base - base))
+        for column in (self.shape, self.trait_set, self.aggregate_set, self.provider_id):
+            column.extend(column.view()[base:stop])
+        return new_base
+
+    def _append_inventories_again(self, base: int, stop: int, used: IntArray) -> None:
+        starts = self.inventory_start.view()[base : stop + 1]
+        classes = self.inventory_class.view()[starts[0] : starts[-1]]
+        rows = self.inventory_row.view()[starts[0] : starts[-1]]
+        slots = np.repeat(np.arange(self.size, self.size + stop - base), np.diff(starts))
+        new_rows = np.empty_like(rows)
+        for class_id in set(classes.tolist()):
+            of_class = np.flatnonzero(classes == class_id)
+            columns = self.classes[class_id]
+            new_rows[of_class] = np.arange(columns.slot.size, columns.slot.size + len(of_class))
+            columns.append_again(rows[of_class], slots[of_class], used[of_class])
+        self.inventory_start.extend(starts[1:] + (self.inventory_class.size - starts[0]))
+        self.inventory_class.extend(classes)
+        self.inventory_row.extend(new_rows)
+
     def living(self, roots: IntArray) -> BoolArray:
         """Return for each slot whether it is in one of some trees."""
         edges = np.zeros(self.size + 1, dtype=np.int8)
@@ -340,7 +400,8 @@ class Columns:
                 batch = batches.get(class_id)
                 if batch is None:
                     batch = batches[class_id] = _InventoryBatch([], [])
-                    self.classes.setdefault(class_id, ClassColumns())
+                    if class_id not in self.classes:
+                        self.classes[class_id] = ClassColumns()
                 classes.append(class_id)
                 class_rows.append(self.classes[class_id].slot.size + len(batch.slots))
                 batch.slots.append(slot)
@@ -380,9 +441,8 @@ class Columns:
         columns = self.classes.setdefault(class_id, ClassColumns())
         columns.largest_min_unit = max(columns.largest_min_unit, int(np.max(min_unit)))
         columns.largest_step_size = max(columns.largest_step_size, int(np.max(step_size)))
-        free = np.array(capacity, dtype=np.int64) - np.array(used, dtype=np.int64)
-        limit = np.array(max_unit, dtype=np.int64)
-        columns.fit.extend(np.clip(np.minimum(free, limit), -1, UNIT_MAX))
+        numbers = (np.array(values, dtype=np.int64) for values in (capacity, max_unit, used))
+        columns.fit.extend(_fit(*numbers))
         columns.min_unit.extend(min_unit)
         columns.max_unit.extend(max_unit)
         columns.step_size.extend(step_size)

@@ -87,6 +87,7 @@ class News:
     """Changes up to one moment; None for a tree that no longer exists.
 
     :param records: the change records that are new.
+    :param used: the use of trees of which nothing else changed.
     :param restructured: the ids of the roots of trees of which more than the use changed.
     """
 
@@ -94,6 +95,7 @@ class News:
     records: Sequence[ChangeRow] = ()
     names: NameRows | None = None
     trees: Mapping[int, TreeRows | None] = field(default_factory=dict)
+    used: snapshot.Usage = field(default_factory=dict)
     restructured_roots: Collection[int] = ()
 
 
@@ -186,7 +188,7 @@ class Feed:
         if isinstance(read, Everything):
             what = "everything"
         else:
-            what = "changes" if read.trees or read.names is not None else "nothing"
+            what = "changes" if read.trees or read.used or read.names is not None else "nothing"
         _READ_SECONDS[what].observe(time.perf_counter() - began)
         if what != "nothing":
             metrics.INDEX_TREES.set(len(self._writer.index.roots))
@@ -214,8 +216,8 @@ class Feed:
                 if self._writer.rename(read.names).names.meanings is not meanings:
                     # a class or trait has another name now, in whichever trees
                     self.tree_tags.clear()
-            if read.trees:
-                self._writer.apply(read.trees)
+            if read.trees or read.used:
+                self._writer.apply(read.trees, read.used)
         self._position = read.position
         self._followed_at = now
         if self._saved_file is not None:
@@ -232,7 +234,7 @@ class Feed:
         began = time.perf_counter()
         try:
             writer, news, totals = self._store.read(self._read_after, saved, now)
-            if totals_of(writer.apply(news.trees)) != totals:
+            if totals_of(writer.apply(news.trees, news.used)) != totals:
                 raise UnusableCopy("its trees and those of the database do not have the same sums")
         except UnusableCopy as reason:
             self._saved_file.refuse(reason)
@@ -247,7 +249,7 @@ class Feed:
             len(writer.index.roots),
             self._saved_file.path,
             saved.position.last,
-            len(news.trees),
+            len(news.trees) + len(news.used),
         )
 
     def _read_after(
@@ -286,14 +288,12 @@ class Feed:
         rows = position.new_in(rows)
         if any(row.kind not in (USAGE, VOID) for row in rows):
             return None
-        trees: dict[int, TreeRows | None] = {}
-        for root_id in {row.root_id for row in rows if row.kind == USAGE}:
-            tree, used_now = writer.tree(root_id), used.get(root_id, {})
-            if tree is None or tree.inventory_keys != used_now.keys():
-                return None
-            trees[root_id] = tree.with_usage(used_now)
+        roots = {row.root_id for row in rows if row.kind == USAGE}
+        used = {root_id: used.get(root_id, {}) for root_id in roots}
+        if any(writer.inventory_keys(root_id) != used[root_id].keys() for root_id in roots):
+            return None
         reached = position.after((row.id for row in rows), now, self._gap_seconds)
-        return News(reached, rows, trees=trees)
+        return News(reached, rows, used=used)
 
     def _read_single(
         self, tx: ReadTransaction, last: int, gaps: list[int]
@@ -359,18 +359,14 @@ class Feed:
         if len(kinds) > max(_RELOAD_LEAST, _RELOAD_SHARE * len(writer.index.roots)):
             return self._read_everything(tx, now)
         structure = {root for root, kind in kinds.items() if kind == STRUCTURE}
-        trees: dict[int, TreeRows | None] = {}
-        if len(structure) < len(kinds):
-            for root, used in snapshot.usage(tx, kinds.keys() - structure).items():
-                tree = writer.tree(root)
-                if tree is None or tree.inventory_keys != used.keys():
-                    structure.add(root)
-                else:
-                    trees[root] = tree.with_usage(used)
-        if structure:
-            trees.update(snapshot.trees(tx, structure))
+        used = snapshot.usage(tx, kinds.keys() - structure)
+        for root_id, amounts in list(used.items()):
+            if writer.inventory_keys(root_id) != amounts.keys():
+                structure.add(root_id)
+                del used[root_id]
+        trees = snapshot.trees(tx, structure)
         names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
-        return News(reached, rows, names, trees, structure)
+        return News(reached, rows, names, trees, used, structure)
 
     def _prune_now_and_then(self, now: float) -> None:
         if now - self._pruned_at < self._prune_seconds:

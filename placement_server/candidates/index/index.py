@@ -23,7 +23,13 @@ from placement_server.candidates.index.names import IndexNames
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.candidates.index.tree_order import in_preorder
-from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
+from placement_server.store.changes.snapshot import (
+    InventoryRow,
+    NameRows,
+    ProviderRow,
+    TreeRows,
+    Usage,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -300,9 +306,17 @@ class IndexWriter:
         base = self.index.root_slot(root_id)
         return self.index.tree(base) if base is not None else None
 
-    def apply(self, changed: Mapping[int, TreeRows | None]) -> Index:
-        """Replace trees by root id; None or a tree without providers removes it."""
-        before = self.index
+    def inventory_keys(self, root_id: int) -> set[tuple[int, int]] | None:
+        """Return the ids of provider and class of each inventory of a living tree."""
+        base = self.index.root_slot(root_id)
+        return set(self._columns.inventory_keys(base)) if base is not None else None
+
+    def apply(self, changed: Mapping[int, TreeRows | None], used: Usage | None = None) -> Index:
+        """Replace trees by root id; None or a tree without providers removes it.
+
+        :param used: the use of other living trees, for each of their inventories.
+        """
+        before, used = self.index, used or {}
         in_order = {
             root_id: in_preorder(tree.root_id, tree.providers) if tree is not None else None
             for root_id, tree in sorted(changed.items())
@@ -314,10 +328,12 @@ class IndexWriter:
             for root_id, tree in changed.items()
             if tree is not None and tree.providers and not in_order[root_id]
         )
-        bases_before = {root_id: before.root_slot(root_id) for root_id in in_order}
+        bases_before = {root_id: before.root_slot(root_id) for root_id in (*in_order, *used)}
         old = {root_id: base for root_id, base in bases_before.items() if base is not None}
         bases = self._columns.append(present.values())
         new = dict(zip(present, bases, strict=True))
+        for root_id, amounts in used.items():
+            new[root_id] = self._columns.append_again(old[root_id], amounts)
         roots, root_ids = self._replace_roots(before, old, new)
         links = self._updated_links(before, old, new, roots)
         extent = before.extent.plus(self._columns, _array(old.values()), -1)

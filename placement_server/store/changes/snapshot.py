@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -124,31 +124,6 @@ class TreeRows:
 
     root_id: int
     providers: tuple[ProviderRow, ...]
-
-    @property
-    def inventory_keys(self) -> set[tuple[int, int]]:
-        """The ids of provider and class of each inventory."""
-        return {
-            (row.id, inventory.resource_class_id)
-            for row in self.providers
-            for inventory in row.inventories
-        }
-
-    def with_usage(self, used: Mapping[tuple[int, int], int]) -> TreeRows:
-        """Return the tree with other used amounts."""
-        return TreeRows(
-            self.root_id,
-            tuple(
-                replace(
-                    row,
-                    inventories=tuple(
-                        replace(inventory, used=used[row.id, inventory.resource_class_id])
-                        for inventory in row.inventories
-                    ),
-                )
-                for row in self.providers
-            ),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,32 @@ def test_an_index_stays_what_it_is_while_the_writer_goes_on() -> None:
     assert writer.index.slot_of("cell") is None
 
 
+@pytest.mark.parametrize("amount", [0, 3, 200])
+def test_other_use_of_a_tree_is_as_if_the_tree_were_read_again(amount: int) -> None:
+    writer, reader = writer_of(WORLD), writer_of(WORLD)
+    keys = writer.inventory_keys(1)
+    class_ids = writer.index.names.class_ids
+    assert keys == {(1, class_ids["VCPU"]), (2, class_ids["MEMORY_MB"])}
+    tree = reader.tree(1)
+    assert tree is not None
+    read_again = reader.apply({1: with_use(tree, amount)})
+    index = writer.apply({}, {1: dict.fromkeys(keys, amount)})
+    assert list(index.trees()) == list(read_again.trees())
+    assert index.extent == read_again.extent
+    assert index.links.anchor.tolist() == read_again.links.anchor.tolist()
+    for class_id, view in read_again.classes.items():
+        assert index.classes[class_id].slot.tolist() == view.slot.tolist()
+        assert index.classes[class_id].fit.tolist() == view.fit.tolist()
+
+
+def with_use(tree: TreeRows, amount: int) -> TreeRows:
+    providers = [
+        replace(row, inventories=tuple(replace(held, used=amount) for held in row.inventories))
+        for row in tree.providers
+    ]
+    return TreeRows(tree.root_id, tuple(providers))
+
+
 def test_links_follow_a_tree_to_its_new_slots() -> None:
     writer = writer_of(WORLD)
     writer.apply({1: writer.tree(1)})
