@@ -41,8 +41,8 @@ _USUAL_NAMES: Final = {
 class LenientRequest(Request):  # type: ignore[misc]
     """A request whose first line may be long and whose Content-Length may be nonsense.
 
-    Candidate queries are longer than gunicorn's largest limit for that line, to which the only
-    alternative is no limit. A nonsensical length is answered by the application, in the form of its
+    Candidate queries are longer than gunicorn's largest limit for that line, so the limit is
+    `LONGEST_REQUEST_LINE`. A nonsensical length is answered by the application, in the form of its
     other errors. The end of the body is unknown then, so no body is read and the connection is
     closed after the answer: nothing behind it is taken for another request.
 
