@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -190,44 +190,18 @@ def build(
     check_healing(conf)
     check_following(conf)
     state_path = Path(conf.state_path)
-    lock = None
-    if not read_only:
-        state_files.prepare_directory(state_path)
-        instances = Path(conf.instances_path)
-        if instances.parent == state_path:
-            # the default: without it a new host would report no disk
-            state_files.make_directory(instances, "[DEFAULT]instances_path")
-        lock = AgentLock(state_path)
-        lock.acquire()
+    lock = None if read_only else _take_state_directory(conf, state_path)
     board = StatusBoard(conf.DEFAULT.host)
     with naming_places(conf):
         driver = load_driver(conf.compute_driver, conf)
-    transport = transport or KeystoneTransport.from_conf(conf)
-    report = ReportClient(
-        ReadOnlyTransport(transport) if read_only else transport,
-        cache_path=None if read_only else state_path / CACHE,
-        connections=conf.compute_agent.placement_connections,
-        association_refresh=refresh_seconds(conf),
-        max_listed=conf.compute.sharing_providers_max_uuids_per_request,
-        bulk_inventories=conf.compute_agent.bulk_inventory == "auto",
-        use_extensions=conf.compute_agent.use_placement_extensions == "auto",
-        on_request=lambda method, _path, status: board.count_request(method, status),
+    report = _report_client(
+        conf, transport or KeystoneTransport.from_conf(conf), board, read_only=read_only
     )
-
-    def usage_of_provider(uuid: str) -> Mapping[str, int]:
-        return usage_of(report, uuid)
-
-    driver.usage_source = usage_of_provider
-    driver.holder_source = lambda uuid: holders_of(report, uuid)
     ledger = Ledger(state_path, read_only=read_only)
-    if not read_only:
-        driver.unit_source = lambda instance: [
-            unit.name
-            for claim in ledger.claims().values()
-            if claim.instance == instance
-            for unit in claim.units
-        ]
-    merger = ProviderConfigMerger(provider_config_location(conf), ledger, usage_of_provider)
+    _set_sources(driver, report, ledger, read_only=read_only)
+    merger = ProviderConfigMerger(
+        provider_config_location(conf), ledger, lambda uuid: usage_of(report, uuid)
+    )
     merger.load()
     setup = NodeSetup(
         driver,
@@ -260,6 +234,48 @@ def build(
     return AgentParts(
         conf, driver, report, ledger, merger, setup, node_pass, board, lock, shared_disk
     )
+
+
+def _take_state_directory(conf: cfg.ConfigOpts, state_path: Path) -> AgentLock:
+    """Make the directories of an agent that lack, and keep other agents out."""
+    state_files.prepare_directory(state_path)
+    instances = Path(conf.instances_path)
+    if instances.parent == state_path:
+        # the default: without it a new host would report no disk
+        state_files.make_directory(instances, "[DEFAULT]instances_path")
+    lock = AgentLock(state_path)
+    lock.acquire()
+    return lock
+
+
+def _report_client(
+    conf: cfg.ConfigOpts, transport: Transport, board: StatusBoard, *, read_only: bool
+) -> ReportClient:
+    return ReportClient(
+        ReadOnlyTransport(transport) if read_only else transport,
+        cache_path=None if read_only else Path(conf.state_path) / CACHE,
+        connections=conf.compute_agent.placement_connections,
+        association_refresh=refresh_seconds(conf),
+        max_listed=conf.compute.sharing_providers_max_uuids_per_request,
+        bulk_inventories=conf.compute_agent.bulk_inventory == "auto",
+        use_extensions=conf.compute_agent.use_placement_extensions == "auto",
+        on_request=lambda method, _path, status: board.count_request(method, status),
+    )
+
+
+def _set_sources(
+    driver: ComputeDriver, report: ReportClient, ledger: Ledger, *, read_only: bool
+) -> None:
+    """Give the driver what it may ask of placement and of the claims of this host."""
+    driver.usage_source = lambda uuid: usage_of(report, uuid)
+    driver.holder_source = lambda uuid: holders_of(report, uuid)
+    if not read_only:
+        driver.unit_source = lambda instance: [
+            unit.name
+            for claim in ledger.claims().values()
+            if claim.instance == instance
+            for unit in claim.units
+        ]
 
 
 def shared_disk_of(conf: cfg.ConfigOpts, report: ReportClient) -> SharedDisk | None:

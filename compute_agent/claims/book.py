@@ -324,12 +324,11 @@ class ClaimBook:
         moving = bool(request.migration)
         if known_claim is not None and moving and known_claim.migration == request.migration:
             moving = False  # asked again: the answer was lost
+        left_claim, renewed_claim = (known_claim, None) if moving else (None, known_claim)
         units = units_of(tree, root)
         cells = cells_of(self._tracker.facts(node))
         guests = self._guests() if units or cells else {}
-        own = (
-            frozenset(known_claim.units) if known_claim is not None and not moving else frozenset()
-        )
+        own = frozenset(renewed_claim.units if renewed_claim is not None else ())
         taken_names = taken_units(self.claims(), request.instance, units, guests, moving=moving)
         found_units, short = choose_units(amounts, units, taken_names, own)
         if short:
@@ -337,8 +336,8 @@ class ClaimBook:
                 f"Node {node} cannot give {request.instance} what was allocated: "
                 f"{'; '.join(short)}. `compute-agent claims` shows who has them."
             )
-        if known_claim is not None and not moving and known_claim.amounts == amounts:
-            places = known_claim.cells
+        if renewed_claim is not None and renewed_claim.amounts == amounts:
+            places = renewed_claim.cells
         else:
             but = "" if moving else request.instance
             others = used_cells(self._claims_on(node), cells, guests, but=but)
@@ -352,18 +351,18 @@ class ClaimBook:
             node=node,
             amounts=amounts,
             instance=request.instance,
-            claimed_at=known_claim.claimed_at if known_claim and not moving else self._clock(),
+            claimed_at=renewed_claim.claimed_at if renewed_claim is not None else self._clock(),
             units=found_units,
             providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
             migration=request.migration or (known_claim.migration if known_claim else ""),
             cells=places,
         )
-        old = (
-            [replace(known_claim, consumer=request.migration, migration="")]
-            if known_claim and moving
+        source_claims = (
+            [replace(left_claim, consumer=request.migration, migration="")]
+            if left_claim is not None
             else []
         )
-        self._ledger.change_claims(add=[*old, claim])
+        self._ledger.change_claims(add=[*source_claims, claim])
         return claim
 
     def free_cells(self, node: str) -> list[dict[str, Any]]:

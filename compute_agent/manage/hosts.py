@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.drift.wording import count_of
@@ -72,6 +72,33 @@ def delete_host(
     members = tree.get_provider_uuids(root)
     allocations = report.get_allocations_for_provider_tree(root)
     names = tuple(tree.data(uuid).name for uuid in members)
+    _check_evacuated(name, members, allocations, evacuated=evacuated)
+    if why := running_agent(root):
+        raise CommandRefused(
+            f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
+            "pass creates it again. Stop the agent first, or add --force. Nothing was changed."
+        )
+    if not dry_run:
+        _release(report, root, sorted(allocations))
+        try:
+            report.delete_resource_provider(root)
+        except errors.ResourceProviderInUse as error:
+            raise CommandRefused(
+                f"Host {name!r} was taken into use while it was being deleted: {error}. Some of "
+                "its providers may be gone; its agent, if it still runs, creates them again. Stop "
+                "the agent and repeat the command."
+            ) from error
+    return HostFacts(root, name, names, tuple(sorted(allocations)))
+
+
+def _check_evacuated(
+    name: str,
+    members: Collection[str],
+    allocations: Mapping[str, Mapping[str, Any]],
+    *,
+    evacuated: bool,
+) -> None:
+    """Refuse to release a consumer that nobody says was evacuated, or that holds nothing else."""
     if allocations and not evacuated:
         raise CommandRefused(
             f"{_holders(allocations)} resources of host {name!r}: "
@@ -89,22 +116,6 @@ def delete_host(
             f"they were not evacuated: {first_few(only_here)}. Delete their allocations if they "
             "are gone. Nothing was changed."
         )
-    if why := running_agent(root):
-        raise CommandRefused(
-            f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
-            "pass creates it again. Stop the agent first, or add --force. Nothing was changed."
-        )
-    if not dry_run:
-        _release(report, root, sorted(allocations))
-        try:
-            report.delete_resource_provider(root)
-        except errors.ResourceProviderInUse as error:
-            raise CommandRefused(
-                f"Host {name!r} was taken into use while it was being deleted: {error}. Some of "
-                "its providers may be gone; its agent, if it still runs, creates them again. Stop "
-                "the agent and repeat the command."
-            ) from error
-    return HostFacts(root, name, names, tuple(sorted(allocations)))
 
 
 def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, RootTransaction, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import Pool
 
@@ -237,11 +237,9 @@ class Store:
         :raises ConcurrentUpdate: other writers were faster every time.
         :raises StoreUnavailable: the database failed.
         """
-        written: WriteTransaction | None = None
-        start = 0.0
+        doing = _doing(function)
 
-        def once() -> _Result:
-            nonlocal written, start
+        def once() -> tuple[_Result, WriteTransaction, float]:
             with self._turn, self._engines.writer.connect() as connection:
                 self._label(connection, function)
                 transaction = connection.begin()
@@ -258,36 +256,39 @@ class Store:
                 except BaseException:
                     _roll_back(connection)
                     raise
-                try:
-                    transaction.commit()
-                except DBAPIError as error:
-                    if not retry.is_disconnect(error):
-                        _roll_back(connection)
-                        raise
-                    LOG.warning(
-                        "The connection to the database broke during a commit while %s; checking "
-                        "whether it was committed: %s",
-                        _doing(function),
-                        error.orig,
-                    )
-                    if not outcome.was_committed(
-                        self._engines.writer, tx.change_id, tx.write_id, self.options
-                    ):
-                        raise
-                written = tx
-                return result
+                self._commit(transaction, tx, doing)
+                return result, tx, start
 
-        result = retry.retrying(
+        result, tx, start = retry.retrying(
             once,
             tries=self.options.claim_tries,
-            doing=_doing(function),
+            doing=doing,
             patience=self.options.lock_timeout,
         )
-        if written is not None and written.change_id is not None:
+        if tx.change_id is not None:
             if self._clock() - start > RECORDED_AGAIN_AFTER:
-                self._record_again(written.touched_trees)
-            self._prune_when_due(written.change_id)
+                self._record_again(tx.touched_trees)
+            self._prune_when_due(tx.change_id)
         return result
+
+    def _commit(self, transaction: RootTransaction, tx: WriteTransaction, doing: str) -> None:
+        """Commit; where the connection breaks meanwhile, find out whether that happened."""
+        try:
+            transaction.commit()
+        except DBAPIError as error:
+            if not retry.is_disconnect(error):
+                _roll_back(transaction.connection)
+                raise
+            LOG.warning(
+                "The connection to the database broke during a commit while %s; checking "
+                "whether it was committed: %s",
+                doing,
+                error.orig,
+            )
+            if not outcome.was_committed(
+                self._engines.writer, tx.change_id, tx.write_id, self.options
+            ):
+                raise
 
     def _record_again(self, touched: Collection[tuple[int, int]]) -> None:
         """Make sure that readers see what a long transaction changed.

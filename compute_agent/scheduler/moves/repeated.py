@@ -36,12 +36,10 @@ def begun_before(
             uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree
         }
         destination = set(holding.allocations) - source_tree - sharing
-        if not source_amounts or not destination:
+        only_root = _only_root(placement, destination) if source_amounts else None
+        if only_root is None:
             return None
-        destination_roots = set(placement.provider_roots(sorted(destination)).values())
-        if len(destination_roots) != 1:
-            return None
-        destination_root = destination_roots.pop()
+        destination_root = only_root
     else:
         source_amounts = copy_of(source_holding.allocations)
         if not source_amounts or not holding.allocations:
@@ -67,6 +65,12 @@ def begun_before(
         project_id=str(holding.record.get("project_id", "")),
         user_id=str(holding.record.get("user_id", "")),
     )
+
+
+def _only_root(placement: Placement, uuids: Collection[str]) -> str | None:
+    """Return the root of all these providers; `None` without any and for several trees."""
+    roots = set(placement.provider_roots(sorted(uuids)).values())
+    return roots.pop() if len(roots) == 1 else None
 
 
 def _source(

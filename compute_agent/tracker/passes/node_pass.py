@@ -142,11 +142,11 @@ class NodePass:
     ) -> Proposal:
         with self._stage("discover"):
             facts = self._driver.get_available_resource(target.name)
-        missing = [key for key in MANDATORY_FACTS if key not in facts]
-        if missing:
+        missing_keys = [key for key in MANDATORY_FACTS if key not in facts]
+        if missing_keys:
             raise errors.InvalidInput(
-                f"The driver's facts about node {target.name} lack {', '.join(missing)}. This is a "
-                "defect of the driver; nothing is reported for the node."
+                f"The driver's facts about node {target.name} lack {', '.join(missing_keys)}. This "
+                "is a defect of the driver; nothing is reported for the node."
             )
         self._on_facts(target.name, facts)
         # once, and again after an outage: the placement that answers then may be older

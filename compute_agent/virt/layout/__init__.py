@@ -27,6 +27,9 @@ on the root. Nothing is inherited.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.layout.cells import guest_cells
@@ -78,8 +81,6 @@ def lay_out(
     )
     cells = guest_cells(topology, cpus, options)
     parents = DeviceParents(cells.provider_of if options.nested else {})
-    claims = claimed_devices(topology, options.pci)
-    overrides = {**options.nic.numa_node_override, **options.gpu.numa_node_override}
 
     pmem = lay_out_pmem(topology, options.pmem)
     root = root_provider(root_name, topology, cpus, options, shared_disk=shared_disk)
@@ -89,37 +90,15 @@ def lay_out(
     if options.nested:
         providers.extend(cell_providers(root_name, topology, cells, options))
         warnings.extend(cells.warnings)
-    gpus = lay_out_gpus(
-        root_name,
-        topology,
-        options.gpu,
-        parents,
-        claimed=frozenset(claims),
-        existing_names=existing_names,
-        nested=options.nested,
-    )
-    providers.extend(gpus.providers)
-    warnings.extend(gpus.warnings)
-    if reports_nics(options.nic, nested=options.nested):
-        providers.extend(
-            lay_out_nics(
-                root_name,
-                topology,
-                options.nic,
-                parents,
-                nested=options.nested,
-                claims=claims,
-                network_functions=network_functions(topology, options.pci),
-            )
-        )
-    pci = lay_out_pci(root_name, topology, claims, parents, overrides)
-    merged = list(merge_pci(providers, pci.providers))
+    devices = _lay_out_devices(root_name, topology, options, parents, existing_names)
+    warnings.extend(devices.warnings)
+    providers = list(merge_pci([*providers, *devices.providers], devices.pci_providers))
     if options.pci.report_root_ports:
-        merged = list(below_root_ports(root_name, topology, merged))
-    merged.extend(lay_out_memory_encryption(root_name, topology, options))
+        providers = list(below_root_ports(root_name, topology, providers))
+    providers.extend(lay_out_memory_encryption(root_name, topology, options))
 
     clamped = []
-    for provider in merged:
+    for provider in providers:
         kept_provider, wrong, adjusted = clamp(provider)
         clamped.append(kept_provider)
         errors.extend(wrong)
@@ -129,5 +108,48 @@ def lay_out(
         options.nested,
         parents.provider_of,
         tuple(warnings),
-        (*errors, *gpus.errors, *pci.errors, *pmem.errors),
+        (*errors, *devices.errors, *pmem.errors),
+    )
+
+
+class _Devices(NamedTuple):
+    providers: tuple[WantedProvider, ...]
+    pci_providers: tuple[WantedProvider, ...]
+    """What guests get whole, of which some are among ``providers``."""
+    warnings: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def _lay_out_devices(
+    root_name: str,
+    topology: HostTopology,
+    options: LayoutOptions,
+    parents: DeviceParents,
+    existing_names: frozenset[str],
+) -> _Devices:
+    claims = claimed_devices(topology, options.pci)
+    overrides = {**options.nic.numa_node_override, **options.gpu.numa_node_override}
+    gpus = lay_out_gpus(
+        root_name,
+        topology,
+        options.gpu,
+        parents,
+        claimed=frozenset(claims),
+        existing_names=existing_names,
+        nested=options.nested,
+    )
+    nics: Iterable[WantedProvider] = ()
+    if reports_nics(options.nic, nested=options.nested):
+        nics = lay_out_nics(
+            root_name,
+            topology,
+            options.nic,
+            parents,
+            nested=options.nested,
+            claims=claims,
+            network_functions=network_functions(topology, options.pci),
+        )
+    pci = lay_out_pci(root_name, topology, claims, parents, overrides)
+    return _Devices(
+        (*gpus.providers, *nics), pci.providers, gpus.warnings, (*gpus.errors, *pci.errors)
     )

@@ -67,18 +67,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
         and (cell.gpu_memory_of is None or options.gpu.report_memory_cells)
     ]
     kept_cells = kept_cells or list(topology.cells[:1])
-    with_memory = [cell for cell in kept_cells if cell.memory_kib]
-    warnings = []
-    provider_of: dict[int, int] = {}
-    for cell in kept_cells:
-        target = cell
-        if not cell.memory_kib and with_memory:
-            target = _nearest(cell, with_memory)
-            warnings.append(
-                f"NUMA cell {cell.id} has CPUs {format_cpu_set(cell.cpus)} but no memory: "
-                f"they are counted with cell {target.id}"
-            )
-        provider_of[cell.id] = target.id
+    provider_of, warnings = _merged_cells(kept_cells)
     offered = _cpus_by_cell(cpus.shared | cpus.dedicated, kept_cells)
     cells = []
     for cell in kept_cells:
@@ -105,7 +94,24 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
         cells = _spread_file_backed(cells, options.file_backed_memory_mib)
     else:
         cells = _cap_memory(cells, host_memory_mib(topology, options))
-    return GuestCells(tuple(cells), provider_of, tuple(warnings))
+    return GuestCells(tuple(cells), provider_of, warnings)
+
+
+def _merged_cells(cells: Sequence[NumaCell]) -> tuple[dict[int, int], tuple[str, ...]]:
+    """Return the cell that has the provider of each cell, and a warning for each that is merged."""
+    with_memory = [cell for cell in cells if cell.memory_kib]
+    warnings = []
+    provider_of: dict[int, int] = {}
+    for cell in cells:
+        target = cell
+        if not cell.memory_kib and with_memory:
+            target = _nearest(cell, with_memory)
+            warnings.append(
+                f"NUMA cell {cell.id} has CPUs {format_cpu_set(cell.cpus)} but no memory: "
+                f"they are counted with cell {target.id}"
+            )
+        provider_of[cell.id] = target.id
+    return provider_of, tuple(warnings)
 
 
 def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> dict[int, int]:

@@ -106,19 +106,17 @@ def find(
     if required:
         by_name = trait_ids(tx, frozenset().union(*required))
         has_required = [_has_trait([by_name[trait] for trait in group]) for group in required]
-    try:
-        forbidden_ids = trait_ids(tx, forbidden)
-    except TraitNotFound:
-        if has_required and not _any_provider(tx, has_required):
-            return []
-        raise
     is_member = [_in_aggregate(group) for group in member_of]
     try:
+        forbidden_ids = trait_ids(tx, forbidden)
         classes = class_ids(tx, list(resources or ()))
+    except TraitNotFound:
+        if _exclude_all(tx, has_required):
+            return []
+        raise
     except ResourceClassNotFound:
-        for filters in (has_required, is_member):
-            if filters and not _any_provider(tx, filters):
-                return []
+        if _exclude_all(tx, has_required) or _exclude_all(tx, is_member):
+            return []
         raise
 
     conditions += has_required
@@ -131,8 +129,9 @@ def find(
     return [provider_of(row) for row in _select(tx, SELECT_PROVIDERS, conditions, identity)]
 
 
-def _any_provider(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:
-    return bool(_select(tx, select(PROVIDER.c.id).limit(1), conditions))
+def _exclude_all(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:
+    """Return whether no provider meets the conditions; without any, all do."""
+    return bool(conditions) and not _select(tx, select(PROVIDER.c.id).limit(1), conditions)
 
 
 def _select(

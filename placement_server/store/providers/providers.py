@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 import sqlalchemy as sa
@@ -33,7 +34,12 @@ from placement_server.store.tables import (
     resource_providers,
 )
 from placement_server.store.transactions.retry import LostRace
-from placement_server.store.transactions.transaction import STRUCTURE, WriteTransaction, aware
+from placement_server.store.transactions.transaction import (
+    STRUCTURE,
+    AnyRow,
+    WriteTransaction,
+    aware,
+)
 
 __all__ = ["bump", "create", "delete", "find", "find_by_identity", "get", "update"]
 
@@ -213,19 +219,7 @@ def _move(
         new_parent_id, new_root_id = row
         if provider.parent_uuid is not None and not allowed:
             raise ReparentingNotAllowed(provider.uuid)
-    # Two moves at the same time could close a loop that neither sees: both trees are locked
-    # whole, in the order in which claims lock providers, and read again: another writer may have
-    # made a child, or moved one in, before all were locked.
-    trees = {"root_ids": sorted({provider.root_id, new_root_id})}
-    ids = [row.id for row in tx.execute(_TREE_ROWS, trees)]
-    for chunk in chunks(ids):
-        tx.execute(_HOLD, {"ids": chunk}).all()
-    rows = tx.execute(_TREE_ROWS, trees).all()
-    if not {row.id for row in rows} <= set(ids):
-        raise LostRace(
-            f"The tree of provider {provider.uuid} or its new one grew meanwhile.",
-            uuids=[provider.uuid],
-        )
+    rows = _hold_trees(tx, provider, new_root_id)
     roots = {row.id: row.root_provider_id for row in rows}
     moved = roots.get(provider.id) != provider.root_id
     if moved or (new_parent_id is not None and roots.get(new_parent_id) != new_root_id):
@@ -251,6 +245,26 @@ def _move(
     if provider.id == provider.root_id != new_root_id:
         tx.end_tree(provider.id, provider.uuid)
     return new_parent_id
+
+
+def _hold_trees(tx: WriteTransaction, provider: Provider, new_root_id: int) -> Sequence[AnyRow]:
+    """Lock the provider's tree and its new one, and return the rows of both.
+
+    Two moves at the same time could close a loop that neither sees: both trees are locked whole,
+    in the order in which claims lock providers, and read again: another writer may have made a
+    child, or moved one in, before all were locked.
+    """
+    trees = {"root_ids": sorted({provider.root_id, new_root_id})}
+    ids = [row.id for row in tx.execute(_TREE_ROWS, trees)]
+    for chunk in chunks(ids):
+        tx.execute(_HOLD, {"ids": chunk}).all()
+    rows = tx.execute(_TREE_ROWS, trees).all()
+    if not {row.id for row in rows} <= set(ids):
+        raise LostRace(
+            f"The tree of provider {provider.uuid} or its new one grew meanwhile.",
+            uuids=[provider.uuid],
+        )
+    return rows
 
 
 def delete(tx: WriteTransaction, uuid: str) -> None:

@@ -72,21 +72,7 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
     url = database_url(connection, options.connection_parameters)
     log_driver(connection, url)
     backend = url.get_backend_name()
-    settings: dict[str, Any] = {
-        "pool_recycle": options.connection_recycle_time,
-        # every transaction ends explicitly, a second ROLLBACK would be a wasted round trip
-        "pool_reset_on_return": None,
-        "echo": _echo(options.connection_debug),
-    }
-    settings |= {
-        name: value
-        for name, value in (
-            ("pool_size", options.max_pool_size),
-            ("max_overflow", options.max_overflow),
-            ("pool_timeout", options.pool_timeout),
-        )
-        if value is not None
-    }
+    settings = _pool_settings(options)
     try:
         if backend == "sqlite":
             return _sqlite_engines(url, options, settings)
@@ -119,6 +105,21 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
         in_memory=False,
         single=_passed_by(single[0], options) if single else None,
     )
+
+
+def _pool_settings(options: StoreOptions) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "pool_recycle": options.connection_recycle_time,
+        # every transaction ends explicitly, a second ROLLBACK would be a wasted round trip
+        "pool_reset_on_return": None,
+        "echo": _echo(options.connection_debug),
+    }
+    limits = {
+        "pool_size": options.max_pool_size,
+        "max_overflow": options.max_overflow,
+        "pool_timeout": options.pool_timeout,
+    }
+    return settings | {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _passed_by(engine: Engine, options: StoreOptions, **execution_options: object) -> Engine:

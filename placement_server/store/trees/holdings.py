@@ -107,7 +107,6 @@ def compare(
         for name, amount in amounts.items()
     }
     project_id, user_id = write.project_id, write.user_id
-    consumer_type = write.consumer_type
     if record is not None:
         project_id = record.project_id if project_id is None else project_id
         user_id = record.user_id if user_id is None else user_id
@@ -124,18 +123,21 @@ def compare(
         write.amounts,
         project_id or "",
         user_id or "",
-        consumer_type,
+        write.consumer_type,
         write.expected_generation,
     )
     changes = old != new or (
-        record is not None
-        and consumer.lives_on
-        and (
-            (record.project_id, record.user_id) != (project_id, user_id)
-            or consumer_type not in (KEEP, record.consumer_type)
-        )
+        record is not None and consumer.lives_on and _has_new_owner(record, consumer.write)
     )
     return HeldInTree(write, consumer, old, new, changes)
+
+
+def _has_new_owner(record: ConsumerRecord, write: ConsumerWrite) -> bool:
+    """Return whether a request changes whose the consumer is, or its type."""
+    return (record.project_id, record.user_id) != (
+        write.project_id,
+        write.user_id,
+    ) or write.consumer_type not in (KEEP, record.consumer_type)
 
 
 def generation_conflicts(holdings: Sequence[HeldInTree]) -> list[TreeContradiction]:
