@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import requests
 
 from compute_agent.placement.transports.in_process import InProcessTransport
 from tests.fixtures import programs
-from tests.functional.either_placement import ours
+from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.either_placement import PipeTransport, ours
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
 
@@ -81,6 +82,17 @@ class Cloud:
         """What a consumer holds."""
         found = self.call("GET", f"/allocations/{consumer}")["allocations"]
         return {uuid: item["resources"] for uuid, item in found.items()}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTransport]:
+    """The published placement, as a black box."""
+    try:
+        reference = Reference(tmp_path_factory.mktemp("published"))
+    except ReferenceMissing as missing:
+        pytest.skip(str(missing))
+    yield PipeTransport(reference)
+    reference.close()
 
 
 @pytest.fixture

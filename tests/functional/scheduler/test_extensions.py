@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
 from tests.functional.either_placement import PipeTransport, ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
@@ -30,16 +28,6 @@ NUMA = "HW_NUMA_ROOT"
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> InProcessTransport:
     return InProcessTransport(ours(tmp_path_factory.mktemp("placement")))
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTransport]:
-    try:
-        one = Reference(tmp_path_factory.mktemp("published"))
-    except ReferenceMissing as missing:
-        pytest.skip(str(missing))
-    yield PipeTransport(one)
-    one.close()
 
 
 class Hosts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
 from compute_agent.scheduler.moves.mover import Begun
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
 from tests.functional.either_placement import PipeTransport
 from tests.functional.scheduler.guests import (
     COLD,
@@ -211,16 +210,6 @@ def test_a_confirmed_move_cannot_be_reverted_nor_an_empty_one_confirmed(world: W
     with pytest.raises(MoveRefused, match="holds nothing at its destination"):
         mover.finish(begun.move)
     assert guest.open_lines() == 0
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTransport]:
-    try:
-        one = Reference(tmp_path_factory.mktemp("published"))
-    except ReferenceMissing as missing:
-        pytest.skip(str(missing))
-    yield PipeTransport(one)
-    one.close()
 
 
 @pytest.mark.parametrize("kind_of_place", KINDS)

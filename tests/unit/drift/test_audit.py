@@ -116,7 +116,7 @@ def test_a_driver_that_cannot_tell_names_no_orphans_and_is_not_one_without_guest
 
 
 def test_what_was_claimed_here_is_no_orphan_and_not_missing_either(audit):
-    found = audit.run(0.0, [], {"root": ["a"]}, claimed=["a", "c"], strangers={"a": OLD})
+    found = audit.run(0.0, [], {"root": ["a"]}, claiming_consumers=["a", "c"], strangers={"a": OLD})
     assert found == Drift()
 
 
