@@ -64,13 +64,13 @@ class InventoryCollector(Collector):
             metrics += _families("placement_host_inventory", ("resource_class", "host"), sums)
         if self._zones:
             sums = self._store.read_single(inventory_sums.by_aggregate, set(self._zones.values()))
-            named = [
+            zone_sums = [
                 inventory_sum._replace(part=name)
                 for name, uuid in self._zones.items()
                 for inventory_sum in sums
                 if inventory_sum.part == uuid
             ]
-            metrics += _families("placement_zone_inventory", ("resource_class", "zone"), named)
+            metrics += _families("placement_zone_inventory", ("resource_class", "zone"), zone_sums)
         return metrics
 
 

@@ -317,7 +317,7 @@ class Agent:
             return
         try:
             # where the driver cannot list them, no build is seen to succeed: the operator enables
-            running = frozenset(self._parts.driver.list_instance_uuids() or ())
+            running_guests = frozenset(self._parts.driver.list_instance_uuids() or ())
         except Exception as error:
             LOG.warning(
                 "Cannot see whether builds succeed again; the next pass looks again: %s",
@@ -325,7 +325,7 @@ class Agent:
                 exc_info=True,
             )
             return
-        if self._availability.has_built(self._claims.claims(), running):
+        if self._availability.has_built(self._claims.claims(), running_guests):
             self._availability.build_succeeded()
 
     def _before_each(self) -> None:

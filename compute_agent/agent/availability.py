@@ -142,10 +142,11 @@ class Availability:
         state = self.state()
         return bool(self._failed.images) or (state.automatic and state.reason.startswith(BUILDS))
 
-    def has_built(self, claims: Iterable[Claim], running: Collection[str]) -> bool:
+    def has_built(self, claims: Iterable[Claim], running_guests: Collection[str]) -> bool:
         """Whether an instance that was claimed after the last failed build runs."""
         return any(
-            claim.claimed_at > self._last_failure and claim.instance in running for claim in claims
+            claim.claimed_at > self._last_failure and claim.instance in running_guests
+            for claim in claims
         )
 
     def build_succeeded(self) -> None:

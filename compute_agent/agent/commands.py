@@ -165,12 +165,12 @@ class AgentCommands:
         for name, value in {"instance": instance, "error": error, "image": image}.items():
             claim_messages.text(name, value)
         node = next((c.node for c in self._claims.claims() if c.consumer == instance), None)
-        dropped = self._claims.drop(instance)
+        was_dropped = self._claims.drop(instance)
         if error:
             self._availability.build_failed(instance, image, error)
         if node is not None:
             self._ask_for_a_pass("claim dropped", node)
-        return dropped
+        return was_dropped
 
     def claims(self) -> list[dict[str, Any]]:
         """Return what instances hold here."""
@@ -201,9 +201,9 @@ class AgentCommands:
             *("last_pass", "last_success", "reshape_pending"),
         )
         nested = self._conf.compute.enable_numa_reporting_to_placement
-        running = self._running()
-        same = {
-            "instances": None if running is None else len(running),
+        running_guests = self._running()
+        common_facts = {
+            "instances": None if running_guests is None else len(running_guests),
             "layout": "nested" if nested else "flat",
             "build_failures": self._availability.failed_builds,
         }
@@ -211,8 +211,8 @@ class AgentCommands:
             "host": document["host"],
             "nodes": [
                 {key: node[key] for key in status_keys}
-                | same
-                | {"io_ops": self._under_way(node["name"], running)}
+                | common_facts
+                | {"io_ops": self._under_way(node["name"], running_guests)}
                 | self._announced_facts(node["name"])
                 for node in document["nodes"]
             ],
@@ -223,20 +223,20 @@ class AgentCommands:
 
     def _announced_facts(self, node: str) -> dict[str, Any]:
         """Return what schedulers compare besides: the hypervisor, its address, the NUMA cells."""
-        announced: dict[str, Any] = {"host_ip": self._conf.my_ip}
+        announced_facts: dict[str, Any] = {"host_ip": self._conf.my_ip}
         try:
             facts = self._tracker.facts(node)
-            announced |= {name: facts[name] for name in ANNOUNCED_FACTS if name in facts}
-            announced |= {
+            announced_facts |= {name: facts[name] for name in ANNOUNCED_FACTS if name in facts}
+            announced_facts |= {
                 name: _parse_fact(facts[name]) for name in PARSED_FACTS if facts.get(name)
             }
             if cells := self._claims.free_cells(node):
-                announced["cells"] = cells
+                announced_facts["cells"] = cells
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             LOG.debug("Node %s: its cells are not announced: they cannot be read now.", node)
         except (errors.ComputeHostNotFound, errors.ComputeResourcesUnavailable) as error:
             LOG.debug("Node %s is announced without its facts: %s", node, error)
-        return announced
+        return announced_facts
 
     def _running(self) -> frozenset[str] | None:
         """Return the instances here; None: unknown, as while the hypervisor is away."""
@@ -246,7 +246,7 @@ class AgentCommands:
             return None
         return None if guest_uuids is None else frozenset(guest_uuids)
 
-    def _under_way(self, node: str, running: frozenset[str] | None) -> int:
+    def _under_way(self, node: str, running_guests: frozenset[str] | None) -> int:
         """Return how many builds, resizes and migrations a node has to do.
 
         They are the claims of instances that are not here yet, as far as that is known, and
@@ -254,7 +254,7 @@ class AgentCommands:
         """
         return sum(
             claim.consumer != claim.instance
-            or (running is not None and claim.instance not in running)
+            or (running_guests is not None and claim.instance not in running_guests)
             for claim in self._claims.claims()
             if claim.node == node
         )

@@ -241,15 +241,15 @@ class ClaimBook:
 
         :param guest_uuids: the instances that run here; None: the driver cannot tell.
         """
-        running = frozenset(guest_uuids or ())
-        suspects = [claim for claim in claims if claim.instance not in running]
+        running_guests = frozenset(guest_uuids or ())
+        suspects = [claim for claim in claims if claim.instance not in running_guests]
         if not suspects:
             return []
         providers = {uuid for claim in suspects for uuid in claim.amounts}
         held_amounts = {
             uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(providers)
         }
-        return stale(suspects, held_amounts, others=running | self._ledger.claims().keys())
+        return stale(suspects, held_amounts, others=running_guests | self._ledger.claims().keys())
 
     def _node_of(self, request: ClaimRequest) -> str:
         nodes = self._tracker.nodes()
@@ -302,8 +302,10 @@ class ClaimBook:
         """
         if not request.apart_from or request.instance in self._ledger.claims():
             return []
-        claimed = {claim.instance for claim in self.claims() if claim.consumer == claim.instance}
-        present_consumers = claimed.union(self._driver.list_instance_uuids() or ())
+        claiming_instances = {
+            claim.instance for claim in self.claims() if claim.consumer == claim.instance
+        }
+        present_consumers = claiming_instances.union(self._driver.list_instance_uuids() or ())
         held_by = self._report.placement.allocations.get_allocs_for_consumer
         # one that has moved away, or is deleted, is only still to be cleared up
         return [

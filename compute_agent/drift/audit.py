@@ -89,10 +89,10 @@ class DriftAudit:
     def run(
         self,
         now: float,
-        running: Iterable[str] | None,
+        running_guests: Iterable[str] | None,
         holders: Mapping[str, Iterable[str]],
         *,
-        claimed: Collection[str] = (),
+        claiming_consumers: Collection[str] = (),
         unfounded: Collection[str] = (),
         strangers: Mapping[str, ConsumerNature] = MappingProxyType({}),
         differences: Mapping[str, str] = MappingProxyType({}),
@@ -100,19 +100,19 @@ class DriftAudit:
     ) -> Drift:
         """Compare, log what is new and what is over, and return what disagrees.
 
-        :param running: uuids of the instances that the driver lists; None: it does not know.
-        :param claimed: consumers that count as being here by their claims.
+        :param running_guests: uuids of the instances that the driver lists; None: it does not know.
+        :param claiming_consumers: consumers that count as being here by their claims.
         :param unfounded: where the driver does not know: instances that were claimed here, and for
             which no consumer holds it.
         :param holders: provider uuid to the consumers that hold something of it.
         :param strangers: what is known of consumers that do not run here. The age of one that is
             not among them is the time for which it has been seen.
         :param differences: what differs, by instance that runs here.
-        :param all_run_here: False if `running` includes instances of other nodes of this agent.
+        :param all_run_here: False if `running_guests` includes those of other nodes of this agent.
         """
         self.started_at = now
         holding = frozenset(consumer for consumers in holders.values() for consumer in consumers)
-        if running is None:
+        if running_guests is None:
             self._first_seen = {}
             drift = Drift(
                 missing_consumers=frozenset(unfounded),
@@ -120,14 +120,18 @@ class DriftAudit:
                 orphans_unknown=True,
             )
             return self._record(drift, differences)
-        here = frozenset(running)
-        unknown = holding - here - frozenset(claimed)
+        here = frozenset(running_guests)
+        unknown_consumers = holding - here - frozenset(claiming_consumers)
         self._first_seen = {
-            consumer: self._first_seen.get(consumer, now) for consumer in sorted(unknown)
+            consumer: self._first_seen.get(consumer, now) for consumer in sorted(unknown_consumers)
         }
-        orphaned = frozenset(c for c in unknown if self._is_suspected(c, now, strangers.get(c)))
-        missing = here - holding if all_run_here else frozenset()
-        return self._record(Drift(orphaned, missing, frozenset(differences)), differences)
+        orphaned_consumers = frozenset(
+            c for c in unknown_consumers if self._is_suspected(c, now, strangers.get(c))
+        )
+        missing_consumers = here - holding if all_run_here else frozenset()
+        return self._record(
+            Drift(orphaned_consumers, missing_consumers, frozenset(differences)), differences
+        )
 
     def _record(self, drift: Drift, differences: Mapping[str, str]) -> Drift:
         self._log(drift, differences)
@@ -256,7 +260,7 @@ class Auditor:
                 self._clock(),
                 here.running,
                 holders,
-                claimed=here.claimed_consumers,
+                claiming_consumers=here.claimed_consumers,
                 unfounded=unfounded,
                 strangers=strangers,
                 differences=differences,
@@ -301,9 +305,12 @@ class Auditor:
 
     def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
         """Return what placement knows of the consumers that are not known to be here."""
-        unknown = {c for consumers in holders.values() for c in consumers}.difference(here)
+        unknown_consumers = {c for consumers in holders.values() for c in consumers}.difference(
+            here
+        )
         return {
-            c: self._report.placement.allocations.nature_of_consumer(c) for c in sorted(unknown)
+            c: self._report.placement.allocations.nature_of_consumer(c)
+            for c in sorted(unknown_consumers)
         }
 
 

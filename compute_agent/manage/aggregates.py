@@ -160,12 +160,12 @@ class AggregateSync:
         self, result: SyncResult, host: str, root: str, add: set[str], remove: set[str]
     ) -> None:
         present = self._report.placement.providers.aggregates(root, host).content
-        added, removed = add - present, remove & present
-        if not added and not removed:
+        added_hosts, removed_hosts = add - present, remove & present
+        if not added_hosts and not removed_hosts:
             return
         if not self._dry_run:
             try:
-                self._report.change_aggregates(root, add=added, remove=removed)
+                self._report.change_aggregates(root, add=added_hosts, remove=removed_hosts)
             except (
                 errors.ResourceProviderUpdateFailed,
                 errors.ResourceProviderUpdateConflict,
@@ -174,7 +174,7 @@ class AggregateSync:
                 result.problems.append(SyncProblem(host, SyncProblemKind.WRITE_FAILED, str(error)))
                 return
         result.changes.append(
-            AggregateChange(host, root, tuple(sorted(added)), tuple(sorted(removed)))
+            AggregateChange(host, root, tuple(sorted(added_hosts)), tuple(sorted(removed_hosts)))
         )
 
 

@@ -195,9 +195,9 @@ class Audit:
                 hosts_of.setdefault(instance, []).append(host)
         without = [instance for instance in sorted(hosts_of) if instance not in holders]
         # they may have got allocations since the providers were read
-        claimed = {consumer.uuid for consumer in self._consumers.read(without)}
+        claimed_consumers = {consumer.uuid for consumer in self._consumers.read(without)}
         for instance in without:
-            if instance not in claimed:
+            if instance not in claimed_consumers:
                 where = ", ".join(hosts_of[instance])
                 yield Finding("instance without allocations", instance, f"runs on {where}")
         for instance, hosts in sorted(hosts_of.items()):
@@ -227,7 +227,7 @@ class Audit:
 def _ownerless(directory: ProviderDirectory, listing: Listing) -> Iterator[Finding]:
     """Yield trees that are neither a host's nor shared: no agent of this cloud reports them."""
     for provider in sorted(directory.roots, key=lambda root: root.uuid):
-        reported = listing.answered_roots | listing.untold.keys()
-        is_host = provider.uuid in directory.hosts or provider.uuid in reported
+        reported_roots = listing.answered_roots | listing.untold.keys()
+        is_host = provider.uuid in directory.hosts or provider.uuid in reported_roots
         if not is_host and not directory.is_shared(provider.uuid):
             yield Finding("provider without owner", provider.uuid, provider.name)

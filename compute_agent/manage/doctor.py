@@ -163,17 +163,17 @@ def _cpu_sets(
 ) -> Iterator[Diagnosis]:
     """Check the CPUs for guests for missing ones; missing dedicated ones were refused before."""
     old_name = bool(conf.vcpu_pin_set)
-    shared = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
-    named, present = options.cpu_sets.shared or frozenset(), set(topology.present_cpus)
+    option = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
+    named_cpus, present = options.cpu_sets.shared or frozenset(), set(topology.present_cpus)
     if not description:
-        text = f"none of the CPUs {format_cpu_set(named)} for guests exists"
-        every = Setting(*shared, format_cpu_set(topology.online_cpus))
+        text = f"none of the CPUs {format_cpu_set(named_cpus)} for guests exists"
+        every = Setting(*option, format_cpu_set(topology.online_cpus))
         yield Diagnosis(Level.ERROR, "CPU sets", text, every)
         return
     yield Diagnosis(Level.FINE, "CPU sets", description)
-    if absent := named - present:
+    if absent := named_cpus - present:
         text = f"they name CPUs that this machine does not have: {format_cpu_set(absent)}"
-        there = Setting(*shared, format_cpu_set(named & present))
+        there = Setting(*option, format_cpu_set(named_cpus & present))
         yield Diagnosis(Level.WARNING, "CPU sets", text, there)
 
 
@@ -255,8 +255,8 @@ def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:
     if proposal.allocations is not None:
         text = "the next start of the agent moves inventory and allocations (a reshape)"
         yield Diagnosis(Level.WARNING, "layout", text)
-    due = sum(not isinstance(operation, KeepProvider) for operation in operations)
-    yield Diagnosis(Level.FINE, "changes", f"{due} due; `compute-agent plan` lists them")
+    change_count = sum(not isinstance(operation, KeepProvider) for operation in operations)
+    yield Diagnosis(Level.FINE, "changes", f"{change_count} due; `compute-agent plan` lists them")
 
 
 def _name_conflicts(

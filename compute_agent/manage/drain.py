@@ -295,9 +295,11 @@ def _enabled_only(query: Parameters) -> list[tuple[str, str]]:
 
 def _host_of(summaries: Mapping[str, Mapping[str, Any]], request: Mapping[str, Any]) -> str:
     """Return the root of what is claimed, other than what hosts share, if there is any."""
-    claimed = [(uuid, summaries[uuid]) for uuid in request["allocations"]]
-    own = [entry for entry in claimed if MISC_SHARES_VIA_AGGREGATE not in entry[1]["traits"]]
-    uuid, summary = (own or claimed)[0]
+    claimed_providers = [(uuid, summaries[uuid]) for uuid in request["allocations"]]
+    own = [
+        entry for entry in claimed_providers if MISC_SHARES_VIA_AGGREGATE not in entry[1]["traits"]
+    ]
+    uuid, summary = (own or claimed_providers)[0]
     # a placement before 1.29 has no nested providers
     return str(summary.get("root_provider_uuid", uuid))
 

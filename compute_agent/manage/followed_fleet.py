@@ -37,13 +37,17 @@ class FollowedTrees:
 
         :raises PlacementError: placement cannot be asked; the next call goes on from here.
         """
-        changed, after = self._changed_roots()
-        stale = [
-            root for root in roots if changed is None or root in changed or root not in self._trees
+        changed_roots, after = self._changed_roots()
+        stale_roots = [
+            root
+            for root in roots
+            if changed_roots is None or root in changed_roots or root not in self._trees
         ]
-        read = {tree[0].uuid: tree for tree in fleet.trees(self._placement, stale)}
-        known = {root: tree for root, tree in self._trees.items() if root not in stale} | read
-        self._trees = {root: known[root] for root in roots if root in known}
+        read = {tree[0].uuid: tree for tree in fleet.trees(self._placement, stale_roots)}
+        known_trees = {
+            root: tree for root, tree in self._trees.items() if root not in stale_roots
+        } | read
+        self._trees = {root: known_trees[root] for root in roots if root in known_trees}
         self._after = after
         return list(self._trees.values())
 

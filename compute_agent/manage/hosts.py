@@ -139,10 +139,10 @@ def adopt(
     :param places: directories that may hold an identity file.
     :raises CommandRefused: the host has an identity already, or the uuid is not that of a host.
     """
-    current = identity.find(places)
-    if current is not None:
+    current_uuid = identity.find(places)
+    if current_uuid is not None:
         raise CommandRefused(
-            f"This host is {current} already ({identity.file_in(places)}). Remove that file "
+            f"This host is {current_uuid} already ({identity.file_in(places)}). Remove that file "
             "first if it shall become another. Nothing was changed."
         )
     marker = identity.read_marker(state_path)
@@ -173,8 +173,8 @@ def adopt(
 
 def first_few(uuids: Iterable[str]) -> str:
     """Return the first uuids, in order, as text."""
-    ordered = sorted(uuids)
-    return ", ".join(ordered[:SHOWN]) + (" and more" if len(ordered) > SHOWN else "")
+    ordered_uuids = sorted(uuids)
+    return ", ".join(ordered_uuids[:SHOWN]) + (" and more" if len(ordered_uuids) > SHOWN else "")
 
 
 def _holders(consumers: Sized) -> str:

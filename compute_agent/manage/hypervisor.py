@@ -214,8 +214,8 @@ def _guests(driver: LibvirtDriver) -> Iterator[Diagnosis]:
     for uuid, reason in sorted(reading.unread_guests.items()):
         text = f"guest {uuid} cannot be understood ({reason}): look at it with virsh dumpxml {uuid}"
         yield Diagnosis(Level.WARNING, "guests", text)
-    running = sum(guest.running for guest in reading.guests.values())
-    yield Diagnosis(Level.FINE, "guests", f"{len(reading.guests)} known, {running} running")
+    running_count = sum(guest.running for guest in reading.guests.values())
+    yield Diagnosis(Level.FINE, "guests", f"{len(reading.guests)} known, {running_count} running")
 
 
 def _user(uid: int | None = None) -> str:

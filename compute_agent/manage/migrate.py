@@ -109,19 +109,19 @@ class _Migration:
         proposal = self.tracker.propose(self.name)
         if proposal.problems:
             raise as_one(proposal.problems)
-        planned = [
+        planned_transfers = [
             operation
             for operation in self.parts.node_pass.operations(proposal)
             if not isinstance(operation, KeepProvider)
         ]
-        self.operations = tuple(describe(operation) for operation in planned)
+        self.operations = tuple(describe(operation) for operation in planned_transfers)
         self.reshaped = proposal.allocations is not None
         if proposal.allocations is not None:
             before = proposal.original_allocations or {}
             self.consumers = sum(
                 record != before.get(consumer) for consumer, record in proposal.allocations.items()
             )
-        if not planned or self.dry_run:
+        if not planned_transfers or self.dry_run:
             return
         try:
             self.parts.node_pass.flush(proposal)

@@ -78,16 +78,16 @@ def _in_order(names: Mapping[str, str], new_names: Mapping[str, str]) -> Iterato
     The host's own name changes last where it can, so that an interrupted renaming finds the host
     under its old name.
     """
-    pending = {uuid: new_names[uuid] for uuid in reversed(list(names)) if uuid in new_names}
-    while pending:
-        in_use = {names[uuid] for uuid in pending}
-        uuid = next((u for u, name in pending.items() if name not in in_use), None)
+    pending_names = {uuid: new_names[uuid] for uuid in reversed(list(names)) if uuid in new_names}
+    while pending_names:
+        in_use = {names[uuid] for uuid in pending_names}
+        uuid = next((u for u, name in pending_names.items() if name not in in_use), None)
         if uuid is None:
             raise CommandRefused(
                 f"The names {', '.join(sorted(in_use))} would have to be exchanged, which "
                 "placement cannot do. Rename to an unused name first. Nothing was changed."
             )
-        yield Renaming(uuid, names[uuid], pending.pop(uuid))
+        yield Renaming(uuid, names[uuid], pending_names.pop(uuid))
 
 
 def _check_free(report: ReportClient, names: Mapping[str, str], renamings: list[Renaming]) -> None:

@@ -266,10 +266,10 @@ class Connection:
     ) -> None:
         if response.status in statuses:
             return
-        refused = refusals.get(response.status, error)
+        refusal = refusals.get(response.status, error)
         if code := responses.code_of(response):
-            refused = refusals.get(code, refused)
-        raise responses.failure(refused, doing, method, path, response)
+            refusal = refusals.get(code, refusal)
+        raise responses.failure(refusal, doing, method, path, response)
 
     def _exchange(self, request: Request, doing: str, *, repeat: bool) -> Response:
         def attempt() -> Response:
@@ -384,9 +384,9 @@ class Connection:
 
 def _is_unknown(path: str, response: Response) -> bool:
     """Whether a placement without extensions answered a request that needs them."""
-    unknown = 400 if path.startswith(_PLAIN_PATH_WITH_PARAMETERS) else 404
+    unknown_status = 400 if path.startswith(_PLAIN_PATH_WITH_PARAMETERS) else 404
     knows_extensions = EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
-    return response.status == unknown and not knows_extensions
+    return response.status == unknown_status and not knows_extensions
 
 
 def _shape(path: str) -> str:

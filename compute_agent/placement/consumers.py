@@ -74,12 +74,13 @@ class Consumers:
 
         :raises PlacementError: they cannot be read.
         """
-        ordered = sorted(providers)
+        ordered_uuids = sorted(providers)
         consumers_by_provider = self._all(
-            "reading allocations of providers", [partial(self._on_one, uuid) for uuid in ordered]
+            "reading allocations of providers",
+            [partial(self._on_one, uuid) for uuid in ordered_uuids],
         )
         holders: dict[str, set[str]] = {}
-        for uuid, consumers in zip(ordered, consumers_by_provider, strict=True):
+        for uuid, consumers in zip(ordered_uuids, consumers_by_provider, strict=True):
             for consumer in consumers:
                 holders.setdefault(consumer, set()).add(uuid)
         return {consumer: frozenset(uuids) for consumer, uuids in sorted(holders.items())}

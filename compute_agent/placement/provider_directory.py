@@ -61,14 +61,14 @@ def read(placement: PlacementApi) -> ProviderDirectory:
         body["uuid"]: ListedProvider(body["uuid"], body["name"], body["root_provider_uuid"])
         for body in _list(placement, "")
     }
-    marked = {
+    marked_uuids = {
         body["uuid"]
         for trait in HOST_TRAITS
         for body in _list(placement, f"required={trait}")
         if body["root_provider_uuid"] == body["uuid"]
     }
     sharing = frozenset(body["uuid"] for body in _list(placement, f"required={SHARING_TRAIT}"))
-    return ProviderDirectory(providers, sharing, frozenset(marked - sharing))
+    return ProviderDirectory(providers, sharing, frozenset(marked_uuids - sharing))
 
 
 def members_of(placement: PlacementApi, aggregate: str) -> list[str]:

@@ -158,8 +158,10 @@ class Providers:
                 )
             if response.status not in (200, 201):
                 raise responses.failure(kind, doing, "POST", path, response)
-            made = responses.body_of(response, kind, doing, "POST", path, response_schemas.PROVIDER)
-            return AtGeneration(made["generation"], True)
+            new_provider = responses.body_of(
+                response, kind, doing, "POST", path, response_schemas.PROVIDER
+            )
+            return AtGeneration(new_provider["generation"], True)
 
         return self._connection.retries.while_unavailable(attempt)
 
@@ -298,8 +300,8 @@ class Providers:
         self, path: str, body: object, doing: str, kind: type[errors.PlacementError]
     ) -> AtGeneration[None]:
         shape = response_schemas.WRITTEN
-        written = self._connection.put(path, body, doing, shape, kind, refusals=WRITE_REFUSALS)
-        return AtGeneration(written["resource_provider_generation"], None)
+        answer = self._connection.put(path, body, doing, shape, kind, refusals=WRITE_REFUSALS)
+        return AtGeneration(answer["resource_provider_generation"], None)
 
     def _adopt(
         self, provider: PlacementProvider, name: str, parent_uuid: str | None, doing: str

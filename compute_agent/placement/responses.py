@@ -206,11 +206,11 @@ def age_of(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -
 
     :param headers: of the answer, names in lower case.
     """
-    written = _seconds(headers.get("last-modified"))
-    if written is None:
+    written_at = _seconds(headers.get("last-modified"))
+    if written_at is None:
         return None
     now = _seconds(headers.get("date"))
-    return (clock() if now is None else now) - written
+    return (clock() if now is None else now) - written_at
 
 
 def _seconds(date: str | None) -> float | None:

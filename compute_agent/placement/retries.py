@@ -99,9 +99,9 @@ class Retries:
         return seconds * self.random.uniform(1 - share, 1 + share)
 
     def _unavailable_wait(self, state: tenacity.RetryCallState) -> float:
-        planned = self.with_jitter(0.5 * 2 ** (state.attempt_number - 1), 0.25)
+        planned_wait = self.with_jitter(0.5 * 2 ** (state.attempt_number - 1), 0.25)
         requested_wait = _retry_after(state.outcome.exception() if state.outcome else None)
-        return max(planned, requested_wait or 0.0)
+        return max(planned_wait, requested_wait or 0.0)
 
     def _conflict_wait(self, state: tenacity.RetryCallState) -> float:
         # The first repetition is at once: nearly always one other writer, who is done by now.

@@ -61,10 +61,10 @@ class Names:
 
     def accepted_inventory(self, inventory: Inventory) -> Inventory:
         with self._lock:
-            refused = self._refused_classes.intersection(inventory)
-        if not refused:
+            refused_classes = self._refused_classes.intersection(inventory)
+        if not refused_classes:
             return inventory
-        return FrozenRecord({rc: r for rc, r in inventory.items() if rc not in refused})
+        return FrozenRecord({rc: r for rc, r in inventory.items() if rc not in refused_classes})
 
     def ensure_traits(self, traits: Iterable[str], *, again: bool = False) -> None:
         """Make these traits exist where possible; those that cannot be are refused from now on.
@@ -78,10 +78,10 @@ class Names:
         if not unseen:
             return
         known_names = self._providers.known_traits(unseen)
-        refused: dict[str, str] = {}
+        refusals: dict[str, str] = {}
         for trait in sorted(unseen - known_names):
             if not trait.startswith(CUSTOM_PREFIX):
-                refused[trait] = (
+                refusals[trait] = (
                     f"it is not a trait this placement knows and has no {CUSTOM_PREFIX} prefix"
                 )
                 continue
@@ -90,11 +90,11 @@ class Names:
             except errors.TraitCreationFailed as exc:
                 if exc.status != 400:
                     raise
-                refused[trait] = exc.detail
+                refusals[trait] = exc.detail
         with self._lock:
-            self._traits.update(unseen.difference(refused))
-            self._refused_traits.update(refused)
-        for trait, reason in refused.items():
+            self._traits.update(unseen.difference(refusals))
+            self._refused_traits.update(refusals)
+        for trait, reason in refusals.items():
             LOG.error("Trait %s is left out of every provider: %s", trait, reason)
 
     def ensure_class(self, resource_class: str, *, again: bool = False) -> None:

@@ -111,11 +111,11 @@ def merge(
         if config is None and not before:
             continue
         earlier_classes = frozenset(before.get("inventories", ()))
-        classes, refused = _add(tree, uuid, config, earlier_classes)
-        problems.extend(refused)
+        classes, conflicts = _add(tree, uuid, config, earlier_classes)
+        problems.extend(conflicts)
         traits = set(config.traits) if config else set()
-        dropped = earlier_classes - classes
-        staying = _take_back_classes(tree, uuid, dropped, base, held_amounts)
+        dropped_classes = earlier_classes - classes
+        staying = _take_back_classes(tree, uuid, dropped_classes, base, held_amounts)
         kept_sentences.extend(
             f"{rc} on provider {tree.data(uuid).name} is in no provider config file any more, but "
             f"{amount} of it are allocated: it stays until they are released"
@@ -146,11 +146,11 @@ class LoggedStates:
         :param kept_sentences: as in `MergeResult`.
         """
         absent, kept_sentences = frozenset(absent), frozenset(kept_sentences)
-        for written in sorted(absent - self._absent):
+        for identity in sorted(absent - self._absent):
             LOG.warning(
                 "A provider config file names the provider with %s, which is not in any tree of "
                 "this agent: its additions wait until it is. Correct the entry if it is misspelt.",
-                written,
+                identity,
             )
         for sentence in sorted(kept_sentences - self._kept_sentences):
             LOG.error("%s.", sentence)
@@ -206,11 +206,11 @@ def _add(
         return frozenset(), []
     provider = tree.data(uuid)
     problems: list[errors.InvalidConfiguration] = []
-    added: dict[str, InventoryRecord] = {}
+    added_records: dict[str, InventoryRecord] = {}
     for resource_class, record in config.inventories.items():
         present = provider.inventory.get(resource_class)
         if present is None or resource_class in earlier_classes or equal_records(present, record):
-            added[resource_class] = record
+            added_records[resource_class] = record
             continue
         problems.append(
             errors.ProviderConfigConflict(
@@ -218,29 +218,29 @@ def _add(
                 "which has it already from the driver or another service. Remove it from the file."
             )
         )
-    tree.update_inventory(uuid, {**provider.inventory, **added})
+    tree.update_inventory(uuid, {**provider.inventory, **added_records})
     tree.add_traits(uuid, *config.traits)
-    return frozenset(added), problems
+    return frozenset(added_records), problems
 
 
 def _take_back_classes(
     tree: ProviderTree,
     uuid: str,
-    leaving: Collection[str],
+    leaving_classes: Collection[str],
     base: ProviderTree | None,
     held_amounts: HeldAmounts | None,
 ) -> dict[str, int]:
     """Drop classes that left the files; return the amounts held of those that stay."""
-    if not leaving:
+    if not leaving_classes:
         return {}
     in_use = held_amounts(uuid) if held_amounts is not None else {}
-    staying = {rc: in_use[rc] for rc in leaving if in_use.get(rc)}
+    staying = {rc: in_use[rc] for rc in leaving_classes if in_use.get(rc)}
     inventory = {
-        rc: record for rc, record in tree.data(uuid).inventory.items() if rc not in leaving
+        rc: record for rc, record in tree.data(uuid).inventory.items() if rc not in leaving_classes
     }
     source = base if base is not None and base.exists(uuid) else tree
-    stored = source.data(uuid).inventory
-    inventory.update({rc: stored[rc] for rc in sorted(staying) if rc in stored})
+    stored_inventory = source.data(uuid).inventory
+    inventory.update({rc: stored_inventory[rc] for rc in sorted(staying) if rc in stored_inventory})
     tree.update_inventory(uuid, inventory)
     return staying
 

@@ -97,11 +97,11 @@ class ProviderConfigMerger:
         additions = {uuid: kinds for uuid, kinds in result.additions.items() if uuid in uuids}
         return Merged(tuple(result.problems), uuids, additions, bool(result.kept_sentences))
 
-    def before_flush(self, merged: Merged) -> None:
+    def before_flush(self, merge_result: Merged) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""
         remembered = self._ledger.additions()
         union: Additions = dict(remembered)
-        for uuid, kinds in (merged.additions or {}).items():
+        for uuid, kinds in (merge_result.additions or {}).items():
             union[uuid] = {
                 kind: sorted({*remembered.get(uuid, {}).get(kind, ()), *names})
                 for kind, names in kinds.items()

@@ -221,11 +221,11 @@ class ProviderForest:
         return provider
 
     def _walk(self, uuid: str) -> Iterator[str]:
-        pending = [uuid]
-        while pending:
-            current = pending.pop()
+        pending_uuids = [uuid]
+        while pending_uuids:
+            current = pending_uuids.pop()
             yield current
-            pending.extend(reversed(self._children[current]))
+            pending_uuids.extend(reversed(self._children[current]))
 
     def _check_name(self, name: str) -> None:
         if not 1 <= len(name) <= MAX_NAME:

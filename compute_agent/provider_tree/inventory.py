@@ -88,20 +88,20 @@ def complete_record(
 
     :raises ValueError: ``total`` is missing, or a key is not one of the six.
     """
-    unknown = [key for key in record if key not in RECORD_KEYS]
-    if unknown:
-        raise ValueError(f"an inventory record has no key {', '.join(map(repr, unknown))}")
+    unknown_keys = [key for key in record if key not in RECORD_KEYS]
+    if unknown_keys:
+        raise ValueError(f"an inventory record has no key {', '.join(map(repr, unknown_keys))}")
     if "total" not in record:
         raise ValueError("an inventory record needs the key 'total'")
-    completed: dict[str, Number] = {"total": record["total"]}
+    complete_values: dict[str, Number] = {"total": record["total"]}
     for key, default in PLACEMENT_DEFAULTS.items():
         if key in record:
-            completed[key] = record[key]
+            complete_values[key] = record[key]
         elif stored is not None and key in operator_keys:
-            completed[key] = stored.get(key, default)
+            complete_values[key] = stored.get(key, default)
         else:
-            completed[key] = default
-    return FrozenRecord(completed)
+            complete_values[key] = default
+    return FrozenRecord(complete_values)
 
 
 def complete_inventory(

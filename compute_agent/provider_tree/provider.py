@@ -103,24 +103,24 @@ def parents_first(
 
     :raises ValueError: parents that are missing (all are named), or that form a loop.
     """
-    missing = {
+    missing_parents = {
         provider.parent_uuid
         for provider in providers.values()
         if provider.parent_uuid is not None and provider.parent_uuid not in providers
     }
-    if missing:
-        raise ValueError(f"parents that are not known: {', '.join(sorted(missing))}")
+    if missing_parents:
+        raise ValueError(f"parents that are not known: {', '.join(sorted(missing_parents))}")
     children: dict[str | None, list[ProviderData]] = {}
     new = [provider for uuid, provider in providers.items() if uuid not in known_uuids]
     new.sort(key=lambda provider: (provider.name, provider.uuid))
     for provider in (*(p for u, p in providers.items() if u in known_uuids), *new):
         children.setdefault(provider.parent_uuid, []).append(provider)
-    placed = 0
-    pending = list(reversed(children.get(None, [])))
-    while pending:
-        provider = pending.pop()
-        placed += 1
+    yielded_count = 0
+    next_providers = list(reversed(children.get(None, [])))
+    while next_providers:
+        provider = next_providers.pop()
+        yielded_count += 1
         yield provider
-        pending.extend(reversed(children.get(provider.uuid, [])))
-    if placed != len(providers):
+        next_providers.extend(reversed(children.get(provider.uuid, [])))
+    if yielded_count != len(providers):
         raise ValueError("the parents of the providers given form a loop")

@@ -69,9 +69,9 @@ class ProviderTree(ProviderForest):
     def remove(self, name_or_uuid: str) -> None:
         """Remove a provider and all its descendants."""
         with self._lock:
-            removed = self.get_provider_uuids(name_or_uuid)
+            removed_uuids = self.get_provider_uuids(name_or_uuid)
             super().remove(name_or_uuid)
-            for uuid in removed:
+            for uuid in removed_uuids:
                 self._stale.pop(uuid, None)
 
     # -- content ---------------------------------------------------------------------------------
@@ -101,9 +101,9 @@ class ProviderTree(ProviderForest):
         operator_keys: Collection[str] = OPERATOR_KEYS,
     ) -> bool:
         """Return whether ``inventory``, completed, differs from what the provider has."""
-        stored = self.data(name_or_uuid).inventory
-        completed = complete_inventory(inventory, stored, operator_keys=operator_keys)
-        return not equal_inventories(completed, stored)
+        stored_inventory = self.data(name_or_uuid).inventory
+        completed = complete_inventory(inventory, stored_inventory, operator_keys=operator_keys)
+        return not equal_inventories(completed, stored_inventory)
 
     def update_inventory(
         self,
@@ -221,14 +221,14 @@ class ProviderTree(ProviderForest):
                 for uuid in self._walk(complete_tree_of):
                     if uuid not in incoming:
                         del known_providers[uuid]
-            merged = ProviderTree()
-            merged._stale = {
+            merged_tree = ProviderTree()
+            merged_tree._stale = {
                 u: aspects for u, aspects in self._stale.items() if u in known_providers
             }
             for uuid, record in incoming.items():
                 old = known_providers.get(uuid)
                 if old is None or old.generation != record["generation"]:
-                    merged._stale[uuid] = frozenset(ASPECTS)
+                    merged_tree._stale[uuid] = frozenset(ASPECTS)
                 known_providers[uuid] = replace(
                     old or ProviderData(uuid, record["name"]),
                     name=record["name"],
@@ -236,9 +236,9 @@ class ProviderTree(ProviderForest):
                     parent_uuid=record.get("parent_provider_uuid"),
                 )
             for provider in parents_first(known_providers, set(self._by_uuid)):
-                merged._insert(provider)
-            self._by_uuid, self._by_name = merged._by_uuid, merged._by_name
-            self._children, self._stale = merged._children, merged._stale
+                merged_tree._insert(provider)
+            self._by_uuid, self._by_name = merged_tree._by_uuid, merged_tree._by_name
+            self._children, self._stale = merged_tree._children, merged_tree._stale
 
     def stale_aspects(self, name_or_uuid: str) -> frozenset[str]:
         """Return those of ``ASPECTS`` that placement may have changed since they were read."""
@@ -253,16 +253,16 @@ class ProviderTree(ProviderForest):
     def mark_stale(self, name_or_uuid: str, aspects: Iterable[str] = ASPECTS) -> None:
         with self._lock:
             uuid = self._find(name_or_uuid).uuid
-            if marked := self._stale.get(uuid, frozenset()).union(aspects):
-                self._stale[uuid] = marked
+            if stale_aspects := self._stale.get(uuid, frozenset()).union(aspects):
+                self._stale[uuid] = stale_aspects
 
     def mark_fresh(self, name_or_uuid: str, aspects: Iterable[str] = ASPECTS) -> None:
         """Record that these aspects of the provider are now as placement has them."""
         with self._lock:
             uuid = self._find(name_or_uuid).uuid
-            remaining = self._stale.pop(uuid, frozenset()).difference(aspects)
-            if remaining:
-                self._stale[uuid] = remaining
+            remaining_aspects = self._stale.pop(uuid, frozenset()).difference(aspects)
+            if remaining_aspects:
+                self._stale[uuid] = remaining_aspects
 
     def set_generation(self, name_or_uuid: str, generation: int) -> None:
         """Store the generation that placement answered with."""

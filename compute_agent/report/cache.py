@@ -149,15 +149,15 @@ class CacheFile:
     def load(self) -> dict[str, TreeCache]:
         """Return the trees by root uuid, empty when the file is missing or cannot be used."""
         try:
-            stored = documents.parse(documents.read_file(self._path), _ANY_FORMAT)
-            if stored["format"] != FORMAT:
-                LOG.info("Ignoring the cache %s: it has format %s", self._path, stored["format"])
+            document = documents.parse(documents.read_file(self._path), _ANY_FORMAT)
+            if document["format"] != FORMAT:
+                LOG.info("Ignoring the cache %s: it has format %s", self._path, document["format"])
                 return {}
-            documents.check(stored, _THIS_FORMAT)
-            etags = stored.get("etags", {})
+            documents.check(document, _THIS_FORMAT)
+            etags = document.get("etags", {})
             return {
                 root: TreeCache(root, _tree_from(root, providers), hint=True, etag=etags.get(root))
-                for root, providers in stored["trees"].items()
+                for root, providers in document["trees"].items()
             }
         except FileNotFoundError:
             return {}

@@ -329,15 +329,20 @@ class ReportClient:
 
         :raises errors.ResourceProviderUpdateFailed: it could not be written.
         """
-        stored = self.placement.providers.traits(uuid, uuid)
-        new_traits = (stored.content | frozenset(add)) - frozenset(remove)
-        if new_traits == stored.content:
+        stored_traits = self.placement.providers.traits(uuid, uuid)
+        new_traits = (stored_traits.content | frozenset(add)) - frozenset(remove)
+        if new_traits == stored_traits.content:
             return
-        written = self.placement.providers.put_traits(uuid, uuid, stored.generation, new_traits)
+        answer = self.placement.providers.put_traits(
+            uuid, uuid, stored_traits.generation, new_traits
+        )
         for cache in self._caches.all():
-            if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == stored.generation:
+            if (
+                cache.tree.exists(uuid)
+                and cache.tree.data(uuid).generation == stored_traits.generation
+            ):
                 cache.dirty, cache.etag = True, None
-                cache.tree.update_traits(uuid, new_traits, written.generation)
+                cache.tree.update_traits(uuid, new_traits, answer.generation)
 
     def change_aggregates(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
@@ -348,11 +353,11 @@ class ReportClient:
         """
 
         def attempt() -> None:
-            stored = self.placement.providers.aggregates(uuid, uuid)
-            new_aggregates = (stored.content | frozenset(add)) - frozenset(remove)
-            if new_aggregates != stored.content:
+            stored_aggregates = self.placement.providers.aggregates(uuid, uuid)
+            new_aggregates = (stored_aggregates.content | frozenset(add)) - frozenset(remove)
+            if new_aggregates != stored_aggregates.content:
                 self.placement.providers.put_aggregates(
-                    uuid, uuid, stored.generation, new_aggregates
+                    uuid, uuid, stored_aggregates.generation, new_aggregates
                 )
 
         self._retries.while_conflicting(attempt)

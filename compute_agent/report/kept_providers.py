@@ -18,8 +18,8 @@ class KeptProviders:
 
     def log(self, report: FlushReport) -> None:
         """Log the providers that this flush kept, and forget those that are deleted now."""
-        deleted = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
-        for uuid in deleted - {kept_provider.uuid for kept_provider in report.kept_providers}:
+        deleted_uuids = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
+        for uuid in deleted_uuids - {kept_provider.uuid for kept_provider in report.kept_providers}:
             self._reasons.pop(uuid, None)
         for kept_provider in report.kept_providers:
             if self._reasons.get(kept_provider.uuid) != kept_provider.reason:

@@ -181,9 +181,9 @@ def carry_out(operation: Operation, tree: ProviderTree) -> None:
 
 
 def _set_change(before: frozenset[str], after: frozenset[str]) -> str:
-    added = [f"+{item}" for item in sorted(after - before)]
-    removed = [f"-{item}" for item in sorted(before - after)]
-    return " ".join(added + removed)
+    additions = [f"+{item}" for item in sorted(after - before)]
+    removals = [f"-{item}" for item in sorted(before - after)]
+    return " ".join(additions + removals)
 
 
 def _inventory_change(before: Inventory, after: Inventory) -> str:

@@ -75,33 +75,33 @@ def plan(
     changes = diff(base, wanted_tree)
     owners = {d.uuid: owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
-    created = {operation.uuid for operation in changes.create}
+    new_uuids = {operation.uuid for operation in changes.create}
     emptied = [
         SetInventory(d.uuid, d.name, had, FrozenRecord())
         for d in reversed(deletions)
         if (had := base.data(d.uuid).inventory)
     ]
-    restricting = {t.uuid for t in changes.traits if _restricts(t)}
+    restricted_uuids = {t.uuid for t in changes.traits if _restricts(t)}
     operations: list[Operation] = [
         *_names(changes, known_traits, known_classes),
         *_freed_names(base, changes, owners),
         *changes.create,
         *_puts(base, changes),
-        *(a for a in changes.aggregates if a.uuid in created),
-        *(t for t in changes.traits if t.uuid in created),
-        *(t for t in changes.traits if t.uuid not in created and t.uuid in restricting),
+        *(a for a in changes.aggregates if a.uuid in new_uuids),
+        *(t for t in changes.traits if t.uuid in new_uuids),
+        *(t for t in changes.traits if t.uuid not in new_uuids and t.uuid in restricted_uuids),
     ]
     if allocations is not None and (changes.inventories or emptied):
-        moved = (*changes.inventories, *emptied)
+        moving_inventories = (*changes.inventories, *emptied)
         involved_consumers = _involved_consumers(
-            moved, allocations, original_allocations, base, wanted_tree
+            moving_inventories, allocations, original_allocations, base, wanted_tree
         )
-        operations.append(Reshape(moved, involved_consumers))
+        operations.append(Reshape(moving_inventories, involved_consumers))
     else:
         operations += _inventories(changes.inventories, emptied, bulk=bulk)
     operations += [
-        *(a for a in changes.aggregates if a.uuid not in created),
-        *(t for t in changes.traits if t.uuid not in created | restricting),
+        *(a for a in changes.aggregates if a.uuid not in new_uuids),
+        *(t for t in changes.traits if t.uuid not in new_uuids | restricted_uuids),
     ]
     operations += [d if owners[d.uuid] else KeepProvider(d.uuid, d.name) for d in changes.delete]
     return operations
@@ -195,8 +195,10 @@ def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
 
 def _restricts(change: SetTraits) -> bool:
     """Return whether this change keeps candidates away and therefore comes before inventories."""
-    added, removed = change.after - change.before, change.before - change.after
-    return bool(added & RESTRICTING) or (not added and not removed & RESTRICTING)
+    added_traits, removed_traits = change.after - change.before, change.before - change.after
+    return bool(added_traits & RESTRICTING) or (
+        not added_traits and not removed_traits & RESTRICTING
+    )
 
 
 def _inventories(

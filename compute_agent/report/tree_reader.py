@@ -61,11 +61,11 @@ class TreeReader:
         :raises errors.PlacementError: something could not be read.
         """
         with cache.lock:
-            due, cache.written_elsewhere = cache.written_elsewhere, False
+            is_due, cache.written_elsewhere = cache.written_elsewhere, False
             try:
-                self._retries.while_conflicting(lambda: self._read_either_way(cache, fresh, due))
+                self._retries.while_conflicting(lambda: self._read_either_way(cache, fresh, is_due))
             except errors.PlacementError:
-                cache.written_elsewhere |= due
+                cache.written_elsewhere |= is_due
                 raise
 
     def take(self, cache: TreeCache, whole: WholeTree) -> None:
@@ -78,7 +78,7 @@ class TreeReader:
         for (_, aspect), content in self._read_aspects(tree, [(uuid, name) for name in aspects]):
             take_in(tree, uuid, aspect, content)
 
-    def _read_either_way(self, cache: TreeCache, fresh: bool, due: bool) -> None:
+    def _read_either_way(self, cache: TreeCache, fresh: bool, is_due: bool) -> None:
         if self._trees.is_offered:
             try:
                 self._read_whole(cache, fresh)
@@ -86,7 +86,7 @@ class TreeReader:
                 LOG.info("Placement has no whole trees any more; they are read by provider.")
             else:
                 return
-        self._read_once(cache, fresh or due)
+        self._read_once(cache, fresh or is_due)
         cache.allocations = None
 
     def _read_whole(self, cache: TreeCache, fresh: bool) -> None:
@@ -255,10 +255,13 @@ def _is_as_known(cache: TreeCache, providers: list[PlacementProvider]) -> bool:
     for provider in providers:
         if not tree.exists(provider["uuid"]):
             return False
-        cached = tree.data(provider["uuid"])
-        if cached.generation != provider["generation"] or cached.name != provider["name"]:
+        cached_provider = tree.data(provider["uuid"])
+        if (
+            cached_provider.generation != provider["generation"]
+            or cached_provider.name != provider["name"]
+        ):
             return False
-        if cached.parent_uuid != provider.get("parent_provider_uuid"):
+        if cached_provider.parent_uuid != provider.get("parent_provider_uuid"):
             return False
     return True
 

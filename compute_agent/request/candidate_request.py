@@ -182,13 +182,15 @@ class CandidateRequest:
             yield from _group_pairs(suffix, self.groups[suffix])
 
     def _subtrees(self, *, extended: bool) -> list[str]:
-        named = {",".join(sorted(suffixes)) for suffixes in self.same_subtree}
+        subtree_texts = {",".join(sorted(suffixes)) for suffixes in self.same_subtree}
         for together, others in self.apart:
             if extended:
-                named.add(",".join([*sorted(together), *(f"!{name}" for name in sorted(others))]))
+                subtree_texts.add(
+                    ",".join([*sorted(together), *(f"!{name}" for name in sorted(others))])
+                )
             elif len(together) > 1:
-                named.add(",".join(sorted(together)))
-        return sorted(named)
+                subtree_texts.add(",".join(sorted(together)))
+        return sorted(subtree_texts)
 
 
 def _group_pairs(suffix: str, group: RequestGroup) -> Iterator[tuple[str, str]]:

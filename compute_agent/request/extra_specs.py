@@ -190,8 +190,10 @@ def root_traits(field_name: str, value: str) -> tuple[frozenset[str], frozenset[
             forbidden.add(trait(field_name, name[1:]))
         else:
             required.add(trait(field_name, name))
-    if both := required & forbidden:
-        raise InvalidRequest(field_name, value, f"{min(both)} either required or forbidden")
+    if contradictory_traits := required & forbidden:
+        raise InvalidRequest(
+            field_name, value, f"{min(contradictory_traits)} either required or forbidden"
+        )
     return frozenset(required), frozenset(forbidden)
 
 

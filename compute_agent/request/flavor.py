@@ -194,18 +194,20 @@ def _check(request: CandidateRequest) -> None:
         raise InvalidRequest("the resources of the request", {}, "an amount of at least one class")
     subtrees = [*request.same_subtree, *(suffix for pair in request.apart for suffix in pair)]
     in_subtrees = set().union(*subtrees)
-    missing = in_subtrees - set(request.groups)
-    for suffix in sorted(name for name in missing if not GUEST_CELL_SUFFIX.fullmatch(name)):
+    missing_suffixes = in_subtrees - set(request.groups)
+    for suffix in sorted(
+        name for name in missing_suffixes if not GUEST_CELL_SUFFIX.fullmatch(name)
+    ):
         raise InvalidRequest(
             "same_subtree",
             suffix,
             f"the suffix of a group: {', '.join(sorted(set(request.groups) - {UNSUFFIXED}))}",
         )
     for suffix, group in request.groups.items():
-        named = f"group {suffix}" if suffix else "the unsuffixed group"
+        group_text = f"group {suffix}" if suffix else "the unsuffixed group"
         if not group.resources and suffix not in in_subtrees:
             raise InvalidRequest(
-                f"the resources of {named}",
+                f"the resources of {group_text}",
                 {},
                 "an amount of at least one class"
                 + (", or the suffix of the group in same_subtree" if suffix else ""),
@@ -213,7 +215,11 @@ def _check(request: CandidateRequest) -> None:
         for traits in group.required:
             if traits <= group.forbidden:
                 raise InvalidRequest(
-                    named, " or ".join(sorted(traits)), "each trait required or forbidden, not both"
+                    group_text,
+                    " or ".join(sorted(traits)),
+                    "each trait required or forbidden, not both",
                 )
-    if both := request.root_required & request.root_forbidden:
-        raise InvalidRequest("root_required", min(both), "a trait required or forbidden, not both")
+    if contradictory_traits := request.root_required & request.root_forbidden:
+        raise InvalidRequest(
+            "root_required", min(contradictory_traits), "a trait required or forbidden, not both"
+        )

@@ -158,8 +158,8 @@ def pinned_cpus(spec: RequestSpec, vcpus: int) -> tuple[int, int]:
 
 def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
     """Return the CPU numbers below `vcpus` that a mask such as ``0-3,^1`` or ``^0`` names."""
-    named: set[int] = set()
-    dropped: set[int] = set()
+    named_cpus: set[int] = set()
+    dropped_cpus: set[int] = set()
     items = [item.strip() for item in text.split(",")]
     for item in items:
         match = re.fullmatch(r"(\^?)(\d+)(?:-(\d+))?", item)
@@ -170,10 +170,10 @@ def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
             raise InvalidRequest(name, text, f"CPU numbers below {vcpus}, the flavor's vcpus")
         if last < first:
             raise InvalidRequest(name, text, "CPU numbers such as 0-3,^1")
-        (dropped if match[1] else named).update(range(first, last + 1))
-    if not named:
-        named = set(range(vcpus))
-    return frozenset(named - dropped)
+        (dropped_cpus if match[1] else named_cpus).update(range(first, last + 1))
+    if not named_cpus:
+        named_cpus = set(range(vcpus))
+    return frozenset(named_cpus - dropped_cpus)
 
 
 def _requiring(request: CandidateRequest, *traits: str) -> CandidateRequest:

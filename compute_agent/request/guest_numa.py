@@ -71,8 +71,8 @@ def guest_numa(
             "hw:numa_nodes", text, f"a number from 1 to {vcpu + pcpu}, the CPUs of the guest"
         )
     memory = _memory_shares(spec, count, memory_mb)
-    shared, pinned = _cpu_shares(spec, count, vcpu, pcpu)
-    nodes = tuple(map(GuestNode, shared, pinned, memory))
+    shared_counts, pinned = _cpu_shares(spec, count, vcpu, pcpu)
+    nodes = tuple(map(GuestNode, shared_counts, pinned, memory))
     return GuestNuma(nodes, True, pages)
 
 
@@ -88,12 +88,12 @@ def _as_given(
     cpus = sum(cell.shared_cpus + cell.pinned_cpus for cell in cells)
     memory = sum(cell.memory_mb for cell in cells)
     pinned = [cell.pinned_cpus for cell in cells]
-    shared = [cell.shared_cpus for cell in cells]
+    shared_counts = [cell.shared_cpus for cell in cells]
     if pcpu and not any(pinned):
         # a policy of the flavor pins what the topology leaves open
-        pinned, shared = shared, [0] * len(cells)
+        pinned, shared_counts = shared_counts, [0] * len(cells)
     spare = vcpu + pcpu - cpus
-    if spare not in (0, 1) or memory != memory_mb or sum(shared) != vcpu:
+    if spare not in (0, 1) or memory != memory_mb or sum(shared_counts) != vcpu:
         raise InvalidRequest(
             "numa_topology.cells",
             f"{cpus} CPUs and {memory} MiB",
@@ -101,7 +101,7 @@ def _as_given(
         )
     # a CPU for the emulator's own threads goes with the first node
     pinned[0] += spare
-    nodes = tuple(map(GuestNode, shared, pinned, (cell.memory_mb for cell in cells)))
+    nodes = tuple(map(GuestNode, shared_counts, pinned, (cell.memory_mb for cell in cells)))
     sizes = {cell.page_size for cell in cells if cell.page_size > _SMALL_PAGE}
     traits = frozenset(f"{PAGE_SIZE_PREFIX}{size}" for size in sizes)
     return GuestNuma(nodes, True, pages or traits)
@@ -124,8 +124,10 @@ def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[li
     if all(value is None for value in settings):
         # a node needs a CPU of some kind: pinned ones fill up what the shared ones leave free
         total = _equal(vcpu + pcpu, count)
-        shared = _equal(vcpu, count)
-        return shared, [whole - part for whole, part in zip(total, shared, strict=True)]
+        shared_counts = _equal(vcpu, count)
+        return shared_counts, [
+            whole - part for whole, part in zip(total, shared_counts, strict=True)
+        ]
     vcpus = spec.flavor.vcpus
     sets = [
         flavor_settings.cpu_mask(f"hw:numa_cpus.{i}", value or "", vcpus)
@@ -143,10 +145,10 @@ def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[li
     else:
         pinned_cpus = frozenset(range(vcpus)) if pcpu else frozenset()
     pinned = [len(cpus & pinned_cpus) for cpus in sets]
-    shared = [len(cpus - pinned_cpus) for cpus in sets]
+    shared_counts = [len(cpus - pinned_cpus) for cpus in sets]
     # a CPU for the emulator's own threads goes with the first node
     pinned[0] += pcpu - sum(pinned)
-    return shared, pinned
+    return shared_counts, pinned
 
 
 def _equal(total: int, count: int) -> list[int]:

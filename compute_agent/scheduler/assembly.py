@@ -73,10 +73,10 @@ class SchedulerParts:
 
     def heard_lately(self, root: str) -> bool:
         """Whether the agent of a host announced itself lately; False without a message bus."""
-        announced = self.announcements.of(root) if self.announcements is not None else None
-        if self.announcements is None or announced is None:
+        announcement = self.announcements.of(root) if self.announcements is not None else None
+        if self.announcements is None or announcement is None:
             return False
-        return self.announcements.age(announced) < self.service_down_time
+        return self.announcements.age(announcement) < self.service_down_time
 
     def recover(self) -> None:
         """Finish or undo what the journal has of schedulers that died, or that placement left.
@@ -243,13 +243,13 @@ def weigher_options(conf: cfg.ConfigOpts) -> WeigherOptions:
     )
 
 
-def ratios(option: str, written: list[str]) -> dict[str, float]:
+def ratios(option: str, texts: list[str]) -> dict[str, float]:
     """Return the ratios of an option that is written ``name=ratio``.
 
     :raises InvalidConfiguration: one that is written otherwise.
     """
     ratio_by_name = {}
-    for text in written:
+    for text in texts:
         name, _, ratio = text.partition("=")
         try:
             ratio_by_name[name.strip()] = float(ratio)
@@ -286,13 +286,13 @@ def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
     )
 
 
-def pci_aliases(written: list[str]) -> dict[str, PciAlias]:
+def pci_aliases(texts: list[str]) -> dict[str, PciAlias]:
     """Return the aliases of option ``[pci]alias`` by name.
 
     :raises InvalidConfiguration: one that is not a JSON object with a name and a way to a class.
     """
     aliases = {}
-    for text in written:
+    for text in texts:
         try:
             body: dict[str, Any] = json.loads(text)
             aliases[str(body["name"])] = _alias(body)

@@ -105,8 +105,8 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
         providers = {
             uuid: _summary(uuid, summary) for uuid, summary in body["provider_summaries"].items()
         }
-        written = body["allocation_requests"]
-        candidates = [_candidate(request, providers, shape) for request in written]
+        allocation_requests = body["allocation_requests"]
+        candidates = [_candidate(request, providers, shape) for request in allocation_requests]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise AnswerMalformed(
             f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
@@ -115,7 +115,7 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
     return AllocationCandidates(
         tuple(candidate for candidate in candidates if candidate is not None),
         providers,
-        returned_count=len(written),
+        returned_count=len(allocation_requests),
     )
 
 
@@ -138,9 +138,11 @@ def _candidate(
         uuid: {name: int(amount) for name, amount in allocation["resources"].items()}
         for uuid, allocation in body["allocations"].items()
     }
-    unknown = [uuid for uuid in allocations if uuid not in providers]
-    if unknown:
-        raise AnswerMalformed(f"Placement offers provider {min(unknown)} without summing it up.")
+    unknown_uuids = [uuid for uuid in allocations if uuid not in providers]
+    if unknown_uuids:
+        raise AnswerMalformed(
+            f"Placement offers provider {min(unknown_uuids)} without summing it up."
+        )
     roots = {providers[uuid].root for uuid in allocations if not providers[uuid].sharing}
     if len(roots) > 1:
         raise AnswerMalformed(

@@ -61,12 +61,14 @@ def policies(
     :param classes: suffix to the resource classes of each group.
     """
     setting = spec.setting(SETTING)
-    named = flavor.device_aliases(spec) if has_nodes(spec) else {}
+    policy_of_alias = flavor.device_aliases(spec) if has_nodes(spec) else {}
     policy_of = {}
     for suffix in sorted(classes):
-        if suffix == UNSUFFIXED or not (suffix in named or any(map(is_device, classes[suffix]))):
+        if suffix == UNSUFFIXED or not (
+            suffix in policy_of_alias or any(map(is_device, classes[suffix]))
+        ):
             continue
-        alias = aliases.get(named.get(suffix, ""))
+        alias = aliases.get(policy_of_alias.get(suffix, ""))
         policy = setting or (alias.numa_policy if alias else None)
         if policy is not None:
             policy_of[suffix] = policy
@@ -87,13 +89,13 @@ def bindings(
     :param unlike: groups of nodes of which more is asked than of their equals.
     """
     related = [*request.same_subtree, *(together for together, _others in request.apart)]
-    placed = set().union(
+    placed_suffixes = set().union(
         *(names for names in related if any(map(GUEST_CELL_SUFFIX.fullmatch, names)))
     )
-    named = placed.union(unlike, *(others for _together, others in request.apart))
+    named_suffixes = placed_suffixes.union(unlike, *(others for _together, others in request.apart))
     alike: dict[object, list[str]] = {}
     for suffix, policy in sorted(policy_of.items()):
-        if policy == REQUIRED and suffix not in placed:
+        if policy == REQUIRED and suffix not in placed_suffixes:
             alike.setdefault(_wishes(request, suffix), []).append(suffix)
     number = prod(comb(len(group) + len(nodes) - 1, len(group)) for group in alike.values())
     if number > _TRIED_WAYS:
@@ -105,7 +107,7 @@ def bindings(
     ways: dict[object, Binding] = {}
     for parts in product(*of_each):
         way = {suffix: node for part in parts for suffix, node in part.items()}
-        ways.setdefault(_without_names(parts, nodes, named), way)
+        ways.setdefault(_without_names(parts, nodes, named_suffixes), way)
         if len(ways) > MOST_WAYS:
             return ({},)
     return tuple(ways.values())

@@ -52,14 +52,14 @@ class HostState:
     @property
     def cell(self) -> str:
         """The cell that the host is in, as its agent announces it."""
-        announced = self.announcement.attributes if self.announcement else {}
-        return str(announced.get("cell_uuid") or NO_CELL)
+        attributes = self.announcement.attributes if self.announcement else {}
+        return str(attributes.get("cell_uuid") or NO_CELL)
 
     @property
     def metrics(self) -> Mapping[str, float]:
         """The metrics that the agent announces, by name."""
-        announced = self.announcement.attributes if self.announcement else {}
-        values: Mapping[str, float] = announced.get("metrics", {})
+        attributes = self.announcement.attributes if self.announcement else {}
+        values: Mapping[str, float] = attributes.get("metrics", {})
         return values
 
     def ancestry(self, provider: str) -> tuple[str, ...]:

@@ -147,8 +147,8 @@ class Scheduler:
             chosen_hosts, remaining_hosts = self._place_each(
                 spec, instance_uuids, found_hosts, claims
             )
-        for placed in chosen_hosts:
-            spec = with_group_host(spec, placed.host.name)
+        for place in chosen_hosts:
+            spec = with_group_host(spec, place.host.name)
         spare = (
             self._alternates(
                 spec, remaining_hosts, chosen_hosts, instance_uuids[0], found_hosts.members
@@ -157,12 +157,12 @@ class Scheduler:
             else []
         )
         return [
-            [selection_of(claimed.host, claimed.candidate, found_hosts.microversion)]
+            [selection_of(place.host, place.candidate, found_hosts.microversion)]
             + [
                 selection_of(host, host.candidates[0], found_hosts.microversion)
-                for host in self._of_cell(claimed.host.cell, spare, found_hosts.members)
+                for host in self._of_cell(place.host.cell, spare, found_hosts.members)
             ]
-            for claimed in chosen_hosts
+            for place in chosen_hosts
         ]
 
     def _place_together(
@@ -185,11 +185,11 @@ class Scheduler:
         remaining_hosts, held_claims = list(found_hosts.hosts), HeldClaims()
         try:
             for instance in instances:
-                placed, remaining_hosts = self._place(
+                place, remaining_hosts = self._place(
                     spec, instance, remaining_hosts, found_hosts, held_claims, claims
                 )
-                chosen_hosts.append(placed)
-                spec = with_group_host(spec, placed.host.name)
+                chosen_hosts.append(place)
+                spec = with_group_host(spec, place.host.name)
         except BaseException:
             claims.give_back(held_claims.candidates)
             raise
@@ -197,8 +197,8 @@ class Scheduler:
 
     def _rebuilt(self, spec: RequestSpec, instance: str) -> Selection:
         host, holding = self._search.host_of(spec, instance)
-        unchanged = Candidate(host.uuid, holding.allocations, {})
-        return selection_of(host, unchanged, PLAIN_MICROVERSION)
+        unchanged_candidate = Candidate(host.uuid, holding.allocations, {})
+        return selection_of(host, unchanged_candidate, PLAIN_MICROVERSION)
 
     def _place(
         self,
@@ -216,8 +216,8 @@ class Scheduler:
         causes, lost_claims = found_hosts.causes, list[LostClaim]()
         passed = list(hosts)
         if held_claims.candidates:
-            passed, dropped = self._search.run_filters_again(hosts, spec)
-            causes = replace(causes, filters=causes.filters + tuple(dropped))
+            passed, drops = self._search.run_filters_again(hosts, spec)
+            causes = replace(causes, filters=causes.filters + tuple(drops))
         usable = [host for host in passed if host.candidates]
         members = found_hosts.members
         claim_order = ClaimOrder(
@@ -242,9 +242,9 @@ class Scheduler:
                 offer = offers[answer.position]
                 others = self._crowding(members, instance, offer, claims)
                 if not others:
-                    claimed = self._won(instance, offer, lost_claims, held_claims)
-                    return claimed, [
-                        other.using(claimed.candidate, claimed=int(other.uuid == offer[0].uuid))
+                    place = self._won(instance, offer, lost_claims, held_claims)
+                    return place, [
+                        other.using(place.candidate, claimed=int(other.uuid == offer[0].uuid))
                         for other in hosts
                     ]
                 self._lost_to_the_group(offer, others, lost_claims)
@@ -330,9 +330,9 @@ class Scheduler:
             weighers, weighing = self._options.weighers, self._options.weighing
             return order.in_order(hosts, spec, weighers, weighing, self._chance, request=instance)
 
-        ordered = in_order(hosts)
-        looked_at = members.looked_at(ordered)
-        return in_order(looked_at) + ordered[len(looked_at) :]
+        ordered_hosts = in_order(hosts)
+        looked_at = members.looked_at(ordered_hosts)
+        return in_order(looked_at) + ordered_hosts[len(looked_at) :]
 
     def _alternates(
         self,
@@ -342,7 +342,7 @@ class Scheduler:
         instance: str,
         members: GroupMembers,
     ) -> list[HostState]:
-        taken_hosts = {claimed.host.uuid for claimed in chosen_hosts}
+        taken_hosts = {place.host.uuid for place in chosen_hosts}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken_hosts and host.candidates]
         return self._order(spec, spare, instance, members)

@@ -32,12 +32,12 @@ class ProviderNames:
         :raises PlacementError: placement cannot be read.
         """
         names = self._kept_names(uuids)
-        unknown = [uuid for uuid in uuids if uuid not in names]
-        if len(unknown) > _ASKED_ONE_BY_ONE:
+        unknown_uuids = [uuid for uuid in uuids if uuid not in names]
+        if len(unknown_uuids) > _ASKED_ONE_BY_ONE:
             hosts = self._providers.find(f"required={COMPUTE_NODE}", "Reading the names of hosts")
             names |= self._keep(hosts)
-            unknown = [uuid for uuid in unknown if uuid not in names]
-        for uuid in unknown:
+            unknown_uuids = [uuid for uuid in unknown_uuids if uuid not in names]
+        for uuid in unknown_uuids:
             provider = self._providers.get(uuid)
             if provider is not None:
                 names |= self._keep([provider])

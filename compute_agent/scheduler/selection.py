@@ -41,10 +41,10 @@ class Selection:
 def selection_of(host: HostState, candidate: Candidate, microversion: Microversion) -> Selection:
     """Return the selection of a candidate on its host."""
     zones = sorted(host.metadata("availability_zone"))
-    announced = host.announcement
+    announcement = host.announcement
     return Selection(
         compute_node_uuid=host.uuid,
-        service_host=announced.host if announced else host.name,
+        service_host=announcement.host if announcement else host.name,
         nodename=host.name,
         allocation_request=json.dumps(candidate.as_request(), sort_keys=True),
         allocation_request_version=f"{microversion[0]}.{microversion[1]}",

@@ -17,21 +17,21 @@ LOG = logging.getLogger(__name__)
 _NOTHING: Final[Inventory] = {}
 
 
-def log_changes(node: str, done: Sequence[Operation], tree_left: ProviderTree | None) -> None:
+def log_changes(node: str, operations: Sequence[Operation], tree_left: ProviderTree | None) -> None:
     """Log what was written for a node.
 
     :param tree_left: the tree as the pass before left it, None when there was none. Where placement
         had something else in the meantime, another client changed it: that is logged as a
         warning, once for each time, because it is undone.
     """
-    if not done:
+    if not operations:
         return
     from compute_agent.report.operations import describe
 
-    LOG.info("Node %s: %d change(s) written to placement.", node, len(done))
-    for operation in done:
+    LOG.info("Node %s: %d change(s) written to placement.", node, len(operations))
+    for operation in operations:
         LOG.debug("Node %s: %s", node, describe(operation))
-    for change in _inventory_changes(done):
+    for change in _inventory_changes(operations):
         was_known = tree_left is not None and tree_left.exists(change.uuid)
         before = (
             tree_left.data(change.uuid).inventory
@@ -50,10 +50,10 @@ def log_changes(node: str, done: Sequence[Operation], tree_left: ProviderTree | 
             )
 
 
-def _inventory_changes(done: Sequence[Operation]) -> Iterator[SetInventory]:
+def _inventory_changes(operations: Sequence[Operation]) -> Iterator[SetInventory]:
     from compute_agent.report.operations import SetInventories, SetInventory
 
-    for operation in done:
+    for operation in operations:
         if isinstance(operation, SetInventory):
             yield operation
         elif isinstance(operation, SetInventories):

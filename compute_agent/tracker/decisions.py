@@ -303,8 +303,8 @@ def _after_refusal(state: NodeState, event: Event, limits: WaitLimits) -> Decisi
     fault = decision.state.fault
     if fault is None or fault.seen == 1:
         return decision
-    due = fault.seen % REFUSALS_PER_LOG == 0
-    return decision._replace(log=logging.ERROR if due else None)
+    is_due = fault.seen % REFUSALS_PER_LOG == 0
+    return decision._replace(log=logging.ERROR if is_due else None)
 
 
 def _backing_off(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
@@ -319,20 +319,20 @@ def _backing_off(state: NodeState, event: Event, limits: WaitLimits) -> Decision
 def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
     """Remember the fault; log it when it is new and once per `REMINDER_AFTER`."""
     level = _LEVEL_IN_PERIOD.get(event.kind, logging.ERROR)
-    pending = state.reshape_pending or event.kind is EventKind.RESHAPE_NEEDED
+    is_pending = state.reshape_pending or event.kind is EventKind.RESHAPE_NEEDED
     fault = state.fault
     if fault is None or (fault.kind, fault.subject) != (event.kind, event.subject):
         fault = Fault(event.kind, event.subject, since=event.at, logged_at=event.at)
-        due = True
+        is_due = True
     else:
-        due = event.at - fault.logged_at >= REMINDER_AFTER
-        logged_at = event.at if due else fault.logged_at
+        is_due = event.at - fault.logged_at >= REMINDER_AFTER
+        logged_at = event.at if is_due else fault.logged_at
         fault = fault._replace(seen=fault.seen + 1, logged_at=logged_at)
     return Decision(
         action,
-        state._replace(fault=fault, reshape_pending=pending),
-        log=level if due else None,
-        with_traceback=due and event.kind is EventKind.DRIVER_FAILED,
+        state._replace(fault=fault, reshape_pending=is_pending),
+        log=level if is_due else None,
+        with_traceback=is_due and event.kind is EventKind.DRIVER_FAILED,
     )
 
 

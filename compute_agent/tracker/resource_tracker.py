@@ -314,9 +314,9 @@ class ResourceTracker:
             **self._sums(node, proposal.wanted_tree),
         }
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
-        done = self._pass.flush(proposal)
-        attempt.changes = len(done)
-        log_changes(node.name, done, node.reported_tree)
+        operations = self._pass.flush(proposal)
+        attempt.changes = len(operations)
+        log_changes(node.name, operations, node.reported_tree)
         node.reported_tree, node.facts = proposal.wanted_tree, proposal.facts
         if node.state.startup:
             self._check_assigned(node.name)

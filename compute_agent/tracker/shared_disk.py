@@ -30,14 +30,14 @@ TRIES: Final = 3
 """Looks at the provider while others write to it; the next pass looks again."""
 
 
-def differs(measured: int, total: int | None) -> bool:
+def differs(measured_total: int, total: int | None) -> bool:
     """Whether a total, in GiB, is so far from what was measured that it is to be written.
 
     Hosts measure the same pool at different moments: 1 % is left to that.
 
     :param total: None: there is no record yet.
     """
-    return total is None or abs(measured - total) > TOLERANCE * total
+    return total is None or abs(measured_total - total) > TOLERANCE * total
 
 
 def with_total(record: InventoryRecord | None, total: int) -> InventoryRecord:
@@ -99,9 +99,9 @@ class SharedDisk:
             )
             return
         self._over(f"connection of {node}")
-        measured = self._measured_totals.get(node, 0)
+        measured_total = self._measured_totals.get(node, 0)
         # nothing is measured where the pool is not mounted
-        if not measured or not differs(measured, self._total(provider)):
+        if not measured_total or not differs(measured_total, self._total(provider)):
             return
         with self._lock:
             if self._is_planned:
@@ -153,20 +153,22 @@ class SharedDisk:
         self._write_if_it_differs(node)
 
     def _write_if_it_differs(self, node: str) -> None:
-        providers, measured = self._report.placement.providers, self._measured_totals[node]
-        stored = providers.inventories(self._uuid, self._uuid)
-        record = stored.content.get(DISK)
+        providers, measured_total = self._report.placement.providers, self._measured_totals[node]
+        stored_inventory = providers.inventories(self._uuid, self._uuid)
+        record = stored_inventory.content.get(DISK)
         total = _total_of(record)
-        self._seen_record = (stored.generation, total)
-        if not differs(measured, total):
+        self._seen_record = (stored_inventory.generation, total)
+        if not differs(measured_total, total):
             LOG.debug("The disk of provider %s is up to date: another agent wrote it.", self._uuid)
             return
-        records = {**stored.content, DISK: with_total(record, measured)}
-        written = providers.put_inventories(self._uuid, self._uuid, stored.generation, records)
-        self._seen_record = (written.generation, measured)
+        records = {**stored_inventory.content, DISK: with_total(record, measured_total)}
+        answer = providers.put_inventories(
+            self._uuid, self._uuid, stored_inventory.generation, records
+        )
+        self._seen_record = (answer.generation, measured_total)
         LOG.info(
             "Provider %s shares %d GiB of disk now, as node %s measured; before, it shared %s.",
-            *(self._uuid, measured, node, "nothing" if total is None else f"{total} GiB"),
+            *(self._uuid, measured_total, node, "nothing" if total is None else f"{total} GiB"),
         )
 
     def _trouble(self, topic: str, about: str, text: str, *, defect: bool = False) -> None:

@@ -217,8 +217,8 @@ class StatusBoard:
             seconds = time.monotonic() - began
             with self._mutex:
                 self._counters.stages[name] += 1
-                spent = self._counters.stage_seconds
-                spent[name] = spent.get(name, 0.0) + seconds
+                stage_seconds = self._counters.stage_seconds
+                stage_seconds[name] = stage_seconds.get(name, 0.0) + seconds
 
     def count_request(self, method: str, status: int | None) -> None:
         """Count a request to placement; `status` None: there was no answer."""

@@ -63,7 +63,7 @@ def capability_traits(
     known_traits = usable(CAPABILITY_TRAITS.values())
     traits = {}
     for capability, trait in CAPABILITY_TRAITS.items():
-        excluded = capability.removeprefix(_IMAGE_PREFIX) in excluded_image_types
-        if trait in known_traits and (excluded or capability in capabilities):
-            traits[trait] = not excluded and bool(capabilities[capability])
+        is_excluded = capability.removeprefix(_IMAGE_PREFIX) in excluded_image_types
+        if trait in known_traits and (is_excluded or capability in capabilities):
+            traits[trait] = not is_excluded and bool(capabilities[capability])
     return dict(sorted(traits.items()))

@@ -135,10 +135,10 @@ def _memory_per_cell(conf: cfg.ConfigOpts) -> Iterator[tuple[int, int]]:
 
 
 def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
-    written = ",".join(f"{key}:{value}" for key, value in entry.items())
+    text = ",".join(f"{key}:{value}" for key, value in entry.items())
     if set(entry) != {"node", "size", "count"}:
         raise errors.InvalidConfiguration(
-            f"[DEFAULT]reserved_huge_pages = {written} needs node, size and count and nothing "
+            f"[DEFAULT]reserved_huge_pages = {text} needs node, size and count and nothing "
             "else, for example node:0,size:2048,count:64."
         )
     node, count = whole_number(entry["node"]), whole_number(entry["count"])
@@ -146,7 +146,7 @@ def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
     number = whole_number(size["number"]) if size else None
     if size is None or node is None or count is None or number is None:
         raise errors.InvalidConfiguration(
-            f"[DEFAULT]reserved_huge_pages = {written}: node and count are numbers, size is in "
+            f"[DEFAULT]reserved_huge_pages = {text}: node and count are numbers, size is in "
             "KiB or has a unit (2048, 2MB, 1GB)."
         )
     return ReservedPages(node, number * _KIB[size["unit"].upper()], count)
@@ -195,12 +195,12 @@ def _check_addresses(types: tuple[MdevTypeOptions, ...]) -> None:
                     "one type: take it out of one of the two."
                 )
             owner[address] = mdev_type.type_id
-    ignored = [t.type_id for t in types[1:] if not t.device_addresses]
-    if ignored:
+    ignored_types = [t.type_id for t in types[1:] if not t.device_addresses]
+    if ignored_types:
         LOG.warning(
             "[devices]enabled_mdev_types names %s without device_addresses. Only the first type "
             "needs none: no device makes these. Name their devices, or remove the types.",
-            ", ".join(ignored),
+            ", ".join(ignored_types),
         )
 
 

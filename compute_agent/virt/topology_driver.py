@@ -151,23 +151,25 @@ class TopologyDriver(ComputeDriver):
         nodename: str,
         allocations: Allocations | None = None,
     ) -> None:
-        stored = self._as_stored(provider_tree, nodename, reshapes=allocations is not None)
+        stored_tree = self._as_stored(provider_tree, nodename, reshapes=allocations is not None)
         reading = self._reading(nodename)
         if allocations is None and self._last.repeat(nodename, reading, provider_tree):
             return
         before = provider_tree.snapshot()
         self._pass.asked = False
-        proposal = self._propose(stored, provider_tree, nodename, reading)
-        situation = Situation.of(stored, proposal.layout, proposal.identities, proposal.topology)
+        proposal = self._propose(stored_tree, provider_tree, nodename, reading)
+        situation = Situation.of(
+            stored_tree, proposal.layout, proposal.identities, proposal.topology
+        )
         if not self.options.pci.report:
             self._refuse_to_drop_held_devices(situation)
         ratios = proposal.ratios
         if allocations is None:
-            due = list(reshape.reasons(situation, self._has_pinned_guests, self._guests))
-            if due:
+            reasons = list(reshape.reasons(situation, self._has_pinned_guests, self._guests))
+            if reasons:
                 if not provider_tree.stale_uuids():
                     self._before_reshape[nodename] = provider_tree.snapshot()
-                raise errors.ReshapeNeeded(f"{nodename}: {'; '.join(due)}")
+                raise errors.ReshapeNeeded(f"{nodename}: {'; '.join(reasons)}")
             held_units = self.held
         else:
             reshape.move_allocations(
@@ -248,21 +250,25 @@ class TopologyDriver(ComputeDriver):
         if not reshapes or before is None:
             return tree
         common = [uuid for uuid in tree.get_provider_uuids() if before.exists(uuid)]
-        moved = any(tree.data(uuid).generation != before.data(uuid).generation for uuid in common)
-        return tree if moved else before
+        has_moved = any(
+            tree.data(uuid).generation != before.data(uuid).generation for uuid in common
+        )
+        return tree if has_moved else before
 
     def _propose(
-        self, stored: ProviderTree, tree: ProviderTree, nodename: str, reading: NodeReading
+        self, stored_tree: ProviderTree, tree: ProviderTree, nodename: str, reading: NodeReading
     ) -> _LaidOutNode:
         """Lay the node out.
 
-        :param stored: the tree as placement has it, which the layout goes on from.
+        :param stored_tree: the tree as placement has it, which the layout goes on from.
         :param tree: the one to be edited.
         """
         topology, options = reading.topology, reading.options
-        root = stored.data(nodename)
-        names = frozenset(stored.data(u).name for u in stored.get_provider_uuids(root.uuid)[1:])
-        shared_disk = self._disk_is_shared(stored, root)
+        root = stored_tree.data(nodename)
+        names = frozenset(
+            stored_tree.data(u).name for u in stored_tree.get_provider_uuids(root.uuid)[1:]
+        )
+        shared_disk = self._disk_is_shared(stored_tree, root)
         layout = lay_out(nodename, topology, options, existing_names=names, shared_disk=shared_disk)
         self._log_once(
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)

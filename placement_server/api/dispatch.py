@@ -102,11 +102,11 @@ def _negotiate(environ: errors.Environ) -> Microversion:
 
 def _check_body_headers(environ: errors.Environ) -> None:
     # Before anything may try to read a body whose length is not a number.
-    announced = environ.get("CONTENT_LENGTH")
-    if not announced:
+    content_length = environ.get("CONTENT_LENGTH")
+    if not content_length:
         return
     try:
-        length = int(announced)
+        length = int(content_length)
     except ValueError as error:
         raise errors.BadRequest("content-length header must be an integer") from error
     if length > 0 and not environ.get("CONTENT_TYPE"):

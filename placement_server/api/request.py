@@ -199,12 +199,12 @@ class Request:
             whole: bytes = source.read(most + 1)
             self._check_size(len(whole))
             return whole
-        announced = max(0, int(length or 0))
-        self._check_size(announced)
-        body: bytes = source.read(announced) if announced else b""
-        if len(body) < announced:
+        content_length = max(0, int(length or 0))
+        self._check_size(content_length)
+        body: bytes = source.read(content_length) if content_length else b""
+        if len(body) < content_length:
             raise errors.BadRequest(
-                f"Malformed JSON: the body ended after {len(body)} of {announced} bytes"
+                f"Malformed JSON: the body ended after {len(body)} of {content_length} bytes"
             )
         return body
 
@@ -304,9 +304,9 @@ def _no_constant(name: str) -> Any:
 
 
 def _refuse_bad_characters(document: Any) -> None:
-    waiting = [document]
-    while waiting:
-        value = waiting.pop()
+    remaining_values = [document]
+    while remaining_values:
+        value = remaining_values.pop()
         if isinstance(value, str):
             match = _BAD_CHARACTER.search(value)
             if match:
@@ -314,7 +314,7 @@ def _refuse_bad_characters(document: Any) -> None:
                     f"Malformed JSON: the character U+{ord(match[0]):04X} cannot be stored"
                 )
         elif isinstance(value, dict):
-            waiting.extend(value)
-            waiting.extend(value.values())
+            remaining_values.extend(value)
+            remaining_values.extend(value.values())
         elif isinstance(value, list):
-            waiting.extend(value)
+            remaining_values.extend(value)

@@ -220,7 +220,7 @@ def _run_migrations(
     if max_count is None:
         print(f"Running batches of {BATCH} until complete")
     totals = {name: Batch(0, 0) for name, _ in migrations}
-    failed = False
+    has_failed = False
     while True:
         rows_left = BATCH if max_count is None else max_count
         progress = 0
@@ -231,7 +231,7 @@ def _run_migrations(
                 matched, migrated = store.write(migrate, rows_left)
             except (StoreError, SQLAlchemyError):
                 LOG.exception("Error attempting to run %s", name)
-                failed = True
+                has_failed = True
                 continue
             if matched:
                 print(f"{matched} rows matched query {name}, {migrated} migrated")
@@ -243,7 +243,7 @@ def _run_migrations(
         if max_count is not None or not progress:
             break
     _print_totals(totals)
-    if failed and not progress:
+    if has_failed and not progress:
         print("Some migrations failed unexpectedly. Check log for details.")
         return 2
     return 1 if max_count is not None and progress else 0

@@ -175,10 +175,12 @@ def _missing_policy_file(conf: cfg.ConfigOpts) -> Result:
 
 def _options(conf: cfg.ConfigOpts) -> Result:
     check = "Unknown Options"
-    unread = unread_options(conf)
-    if not unread:
+    unread_lines = unread_options(conf)
+    if not unread_lines:
         return Result(check, Code.SUCCESS)
-    return Result(check, Code.WARNING, f"Nothing reads {'; '.join(unread)}. Correct or remove it.")
+    return Result(
+        check, Code.WARNING, f"Nothing reads {'; '.join(unread_lines)}. Correct or remove it."
+    )
 
 
 def _is_json(path: Path) -> bool:

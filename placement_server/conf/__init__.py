@@ -109,9 +109,9 @@ def parse(
         )
         _check_values(conf)
     except cfg.ConfigFilesNotFoundError as error:
-        missing = ", ".join(error.config_files)
+        missing_files = ", ".join(error.config_files)
         raise InvalidConfiguration(
-            f"The configuration file {missing} cannot be read: it does not exist."
+            f"The configuration file {missing_files} cannot be read: it does not exist."
         ) from error
     except cfg.ConfigFilesPermissionDeniedError as error:
         denied = ", ".join(error.config_files)

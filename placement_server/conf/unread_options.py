@@ -25,6 +25,8 @@ _CLOSE_OPTION: Final = 0.9
 _CLOSE_GROUP: Final = 0.85
 
 
+# compute_agent.conf.files.unread_options does the same: the two packages import nothing
+# of each other, and a third one for these lines would be one more to install.
 def warn(conf: cfg.ConfigOpts) -> None:
     """Log one warning that names the options that nothing reads."""
     if unread := unread_options(conf):

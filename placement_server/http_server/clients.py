@@ -88,13 +88,13 @@ def receive_body(environ: dict[str, Any], most: int) -> Iterator[Any]:
     :raises NoRoomForBody: the file cannot be written, for example because the disk is full.
     """
     source = environ["wsgi.input"]
-    announced = environ.get("CONTENT_LENGTH", "")
-    if announced and (not announced.isdecimal() or int(announced) == 0):
+    content_length = environ.get("CONTENT_LENGTH", "")
+    if content_length and (not content_length.isdecimal() or int(content_length) == 0):
         yield io.BytesIO()
-    elif announced and int(announced) > most:
+    elif content_length and int(content_length) > most:
         _discard(source)
         yield io.BytesIO()
-    elif announced or environ.get("HTTP_TRANSFER_ENCODING"):
+    elif content_length or environ.get("HTTP_TRANSFER_ENCODING"):
         with _spooled_file() as body:
             while body.tell() <= most and (piece := source.read(_PIECE)):
                 _keep(body, piece, source)

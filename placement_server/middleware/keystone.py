@@ -217,15 +217,15 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
         *(option.dest for option in loader.get_options() if option.required),
     ]
     needed_options += _NEEDED.get(auth_type or _USUAL, ())
-    missing = [
+    missing_options = [
         names.replace("|", " or ")
         for names in needed_options
         if not any(conf[group][name] for name in names.split("|"))
     ]
-    if missing:
+    if missing_options:
         raise InvalidConfiguration(
             "[api]auth_strategy is keystone, and the server has no credentials to ask Keystone "
-            f"about tokens: [{group}] lacks {', '.join(missing)}. Set them, as "
+            f"about tokens: [{group}] lacks {', '.join(missing_options)}. Set them, as "
             "etc/placement.conf.sample describes."
         )
 

@@ -141,8 +141,10 @@ def _version_schema(operation: Operation, version: tuple[int, int]) -> Document:
     if not operation.later:
         return {"const": first}
     plain, _, _ = first.partition(", ")
-    later = [f"{plain}, {extensions.SERVICE_TYPE} {number}" for number, _ in operation.later]
-    return {"enum": [first, *later]}
+    later_versions = [
+        f"{plain}, {extensions.SERVICE_TYPE} {number}" for number, _ in operation.later
+    ]
+    return {"enum": [first, *later_versions]}
 
 
 def _result(operation: Operation) -> Document | None:
@@ -188,7 +190,7 @@ def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -
         return []
     schema = query.schema(version)
     required = schema.get("required", [])
-    named = [
+    parameters = [
         {"name": name, "in": "query", "required": name in required, "schema": dict(of)}
         for name, of in schema["properties"].items()
     ]
@@ -206,7 +208,7 @@ def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -
         for keyword in [pattern[1 : pattern.index("(")]]
         for suffix in ("", "1")
     ]
-    return named + families
+    return parameters + families
 
 
 def _response(status: int, result: Document | None) -> Document:

@@ -138,8 +138,8 @@ class Enforcer:
             target = {"project_id": caller.project_id, "user_id": caller.user_id}
         with self._turn:
             self._follow_files()
-            allowed = self._decide(rule, caller, target)
-        if not allowed:
+            is_allowed = self._decide(rule, caller, target)
+        if not is_allowed:
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
 
     def _decide(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
@@ -152,13 +152,13 @@ class Enforcer:
             self._decisions.clear()
             return bool(self._enforcer.authorize(rule, target, caller.credentials()))
         question = (rule, *target.items(), *caller.identity())
-        allowed = self._decisions.get(question)
-        if allowed is None:
+        is_allowed = self._decisions.get(question)
+        if is_allowed is None:
             if len(self._decisions) >= DECISIONS_KEPT:
                 self._decisions.clear()
-            allowed = bool(self._enforcer.authorize(rule, target, caller.credentials()))
-            self._decisions[question] = allowed
-        return allowed
+            is_allowed = bool(self._enforcer.authorize(rule, target, caller.credentials()))
+            self._decisions[question] = is_allowed
+        return is_allowed
 
     def _load(self) -> None:
         """Read the files that have changed.

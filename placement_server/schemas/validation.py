@@ -226,15 +226,15 @@ def _without_limits(schema: Any) -> Any:
 
 
 def _is_large(instance: Any) -> bool:
-    waiting, count = [instance], 0
-    while waiting and count <= _VALUES_SHOWN:
-        value = waiting.pop()
+    remaining_values, count = [instance], 0
+    while remaining_values and count <= _VALUES_SHOWN:
+        value = remaining_values.pop()
         if isinstance(value, dict):
             count += len(value)
-            waiting.extend(value.values())
+            remaining_values.extend(value.values())
         elif isinstance(value, list):
             count += len(value)
-            waiting.extend(value)
+            remaining_values.extend(value)
         elif isinstance(value, str):
             count += len(value) // 10
     return count > _VALUES_SHOWN

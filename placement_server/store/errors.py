@@ -379,10 +379,10 @@ class SchemaRevisionUnknown(StoreError):
 class SchemaIncomplete(StoreError):
     """A database without some tables or columns of its schema revision."""
 
-    def __init__(self, revision: str, missing: Sequence[str]) -> None:
+    def __init__(self, revision: str, missing_parts: Sequence[str]) -> None:
         super().__init__(
             f"The database is recorded at schema revision {revision}, but lacks "
-            f"{', '.join(missing)}: restore it from a backup, or record the revision "
+            f"{', '.join(missing_parts)}: restore it from a backup, or record the revision "
             "that it has with 'placement-manage db stamp REVISION' and run 'placement-manage db "
             "sync'."
         )

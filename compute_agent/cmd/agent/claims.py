@@ -57,11 +57,11 @@ def drop(conf: cfg.ConfigOpts, consumer: str) -> int:
     :raises AgentRunning: an agent runs and cannot be asked.
     """
     try:
-        dropped = bool(_ask_agent(conf, "drop_claim", instance=consumer))
+        was_dropped = bool(_ask_agent(conf, "drop_claim", instance=consumer))
     except AgentNotRunning:
-        dropped = _dropped_from_state(Path(conf.state_path), consumer)
-    print(f"{consumer}: {'dropped' if dropped else 'holds nothing on this host'}")
-    return 0 if dropped else 1
+        was_dropped = _dropped_from_state(Path(conf.state_path), consumer)
+    print(f"{consumer}: {'dropped' if was_dropped else 'holds nothing on this host'}")
+    return 0 if was_dropped else 1
 
 
 def _dropped_from_state(state_path: Path, consumer: str) -> bool:

@@ -55,7 +55,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
         wait=lambda _seconds: False,
     )
-    documents, planned = [], 0
+    documents, change_count = [], 0
     problems: list[Exception] = []
     for name, uuid in selected_nodes(parts.setup.nodes(), only).items():
         tracker.add_node(name, uuid)
@@ -63,7 +63,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         problems.extend(proposal.problems)
         operations = parts.node_pass.operations(proposal)
         lines = [describe(operation) for operation in operations]
-        planned += sum(not isinstance(operation, KeepProvider) for operation in operations)
+        change_count += sum(not isinstance(operation, KeepProvider) for operation in operations)
         documents.append(
             {
                 "node": name,
@@ -81,7 +81,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:
         raise as_one(problems)
-    return Exit.WOULD_CHANGE if planned else Exit.FINE
+    return Exit.WOULD_CHANGE if change_count else Exit.FINE
 
 
 def show(
@@ -280,9 +280,9 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
 
 
 def _print_slices(gpu: Mapping[str, Any]) -> None:
-    made = Counter(device["profile"] for device in gpu["mig_devices"])
+    profile_counts = Counter(device["profile"] for device in gpu["mig_devices"])
     more = {profile: count for profile, count in gpu["mig_remaining"].items() if count}
-    parts = [f"{count} x {profile}" for profile, count in sorted(made.items())]
+    parts = [f"{count} x {profile}" for profile, count in sorted(profile_counts.items())]
     if more:
         room = " or ".join(f"{count} x {profile}" for profile, count in sorted(more.items()))
         parts.append(f"room for {room}")

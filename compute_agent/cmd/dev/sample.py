@@ -70,8 +70,8 @@ def sample_of(providers: Sequence[ProviderLines], *, most_of_a_cell: bool = Fals
     devices = {cell.uuid: _devices_below(cell, providers) for cell in cells}
     cell = max(cells, key=lambda cell: (len(devices[cell.uuid]), _free(cell, "MEMORY_MB")))
     memory = _free(cell, "MEMORY_MB")
-    fitting = [amount for amount in _MEMORY_MB if amount <= memory]
-    resources = {"VCPU": 1} | ({"MEMORY_MB": fitting[0]} if fitting else {})
+    fitting_amounts = [amount for amount in _MEMORY_MB if amount <= memory]
+    resources = {"VCPU": 1} | ({"MEMORY_MB": fitting_amounts[0]} if fitting_amounts else {})
     if most_of_a_cell:
         cpus = min(_CPUS, cell.inventories["VCPU"].total)
         resources = {"VCPU": cpus, "MEMORY_MB": max(1, memory * 5 // 8)}

@@ -88,9 +88,9 @@ class DevRun:
             # the agent goes first, so that it does not see placement vanish
             stack.callback(self._stop_children)
             url = self._start_placement()
-            reported = self._machine()
+            machine = self._machine()
             names = [
-                reported.host_name(number, self._options.hosts)
+                machine.host_name(number, self._options.hosts)
                 for number in range(1, self._options.hosts + 1)
             ]
             for number, name in enumerate(names, 1):
@@ -99,11 +99,11 @@ class DevRun:
                     url,
                     self._options.interval,
                     nested=self._options.nested,
-                    options=reported.options,
+                    options=machine.options,
                     host=name,
                 )
             self._state.write_environment(url, Path(sys.executable).parent)
-            self._start_agents(reported)
+            self._start_agents(machine)
             connection = Connection(KeystoneTransport.to_endpoint(url))
             roots = [self._root(number) for number in range(1, self._options.hosts + 1)]
             trees = [self._tree(connection, root) for root in roots]
@@ -111,7 +111,7 @@ class DevRun:
             self._print_trees(trees)
             self._show(Text.assemble("Pages to look at in a browser  ", (url + WEB_PATH, "bold")))
             self._check_interrupted()
-            sample = sample_of(trees[0], most_of_a_cell=reported.name is not None)
+            sample = sample_of(trees[0], most_of_a_cell=machine.name is not None)
             self._demonstrate(connection, sample)
             self._check_interrupted()
             self._print_next_steps([tree[0].name for tree in trees], sample)
@@ -143,15 +143,15 @@ class DevRun:
             return ReportedMachine()
         return machine.fake() if name == machine.FAKE else machine.unpack(name, self._state.machine)
 
-    def _start_agents(self, reported: ReportedMachine) -> None:
-        what = "this machine" if reported.name is None else f"the machine {reported.name}"
+    def _start_agents(self, machine: ReportedMachine) -> None:
+        what = "this machine" if machine.name is None else f"the machine {machine.name}"
         hosts = self._options.hosts
         of_hosts = f" as {hosts} hosts" if hosts > 1 else ""
         with (
             self._progress(f"compute-agent: looking at {what} and reporting it{of_hosts}"),
             ExitStack() as sockets,
         ):
-            started = []
+            processes = []
             for number in range(1, hosts + 1):
                 ready = sockets.enter_context(ReadySocket())
                 place = self._state.agent(number)
@@ -166,8 +166,8 @@ class DevRun:
                     {"NOTIFY_SOCKET": ready.address},
                     place.log,
                 )
-                started.append((agent, ready))
-            for agent, ready in started:
+                processes.append((agent, ready))
+            for agent, ready in processes:
                 agent.wait_until(ready.ready, f"report {what}", START_SECONDS, self._stop)
 
     def _start(
@@ -228,8 +228,11 @@ class DevRun:
                     self._check_interrupted()
                     self._claim(bus, connection, sample, consumers)
             finally:
-                released = [consumer for consumer in consumers if bus.placement.release(consumer)]
-        self._show(Text(f"Released {released[0] if len(released) == 1 else 'all of them'}"))
+                released_consumers = [
+                    consumer for consumer in consumers if bus.placement.release(consumer)
+                ]
+        which = released_consumers[0] if len(released_consumers) == 1 else "all of them"
+        self._show(Text(f"Released {which}"))
         self._print_tree(self._tree(connection, root), only_used=True)
 
     def _claim(self, bus: Bus, connection: Connection, sample: Sample, consumers: list[str]) -> str:

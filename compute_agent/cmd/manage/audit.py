@@ -155,9 +155,9 @@ def _consumer(result: AuditResult, consumer: Consumer) -> dict[str, Any]:
 
 
 def _print(result: AuditResult) -> None:
-    deleted = set(result.deleted_uuids)
+    deleted_uuids = set(result.deleted_uuids)
     for consumer in result.orphans:
-        what = "deleted" if consumer.uuid in deleted else "orphan"
+        what = "deleted" if consumer.uuid in deleted_uuids else "orphan"
         print(
             f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_holding(result, consumer)}"
         )
@@ -168,7 +168,7 @@ def _print(result: AuditResult) -> None:
         print(f"{finding.what} {finding.uuid}: {finding.detail}")
     print(
         f"{count_of(result.consumers, 'consumer')}: {count_of(len(result.orphans), 'orphan')}, "
-        f"{len(deleted)} deleted, "
+        f"{len(deleted_uuids)} deleted, "
         f"{len(result.unjudged_consumers)} could not be judged, {result.young} too young"
     )
     for suspect in result.kept_orphans:

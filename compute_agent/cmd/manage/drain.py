@@ -329,12 +329,15 @@ def _watch(
 def _print_difference(
     before: Sequence[Holder], after: Sequence[Holder], line: Callable[[str], None]
 ) -> None:
-    was, remaining = {holder.consumer for holder in before}, {holder.consumer for holder in after}
-    left = count_of(len(remaining), "consumer")
-    for consumer in sorted(was - remaining):
-        line(f"{consumer} has left; {left} left")
-    for consumer in sorted(remaining - was):
-        line(f"{consumer} has arrived, by a request from before the drain; {left} left")
+    earlier_consumers, remaining_consumers = (
+        {holder.consumer for holder in before},
+        {holder.consumer for holder in after},
+    )
+    left_text = count_of(len(remaining_consumers), "consumer")
+    for consumer in sorted(earlier_consumers - remaining_consumers):
+        line(f"{consumer} has left; {left_text} left")
+    for consumer in sorted(remaining_consumers - earlier_consumers):
+        line(f"{consumer} has arrived, by a request from before the drain; {left_text} left")
 
 
 def _line(out: Any, text: str) -> None:
@@ -371,12 +374,12 @@ def _print(drained: _Drained, moves: Sequence[ConsumerMove], *, is_dry_run: bool
         return
     new_console().print(_table(moves))
     stuck = sum(move.is_stuck for move in moves)
-    fitting = (
+    room_text = (
         f"of which {stuck} {'fits' if stuck == 1 else 'fit'} nowhere else"
         if stuck
         else "and there is room elsewhere"
     )
-    print(f"{count_of(len(moves), 'consumer')} left, {fitting}. Move them with what runs them.")
+    print(f"{count_of(len(moves), 'consumer')} left, {room_text}. Move them with what runs them.")
     if host.agent == "silent":
         print("Its agent is silent: if the host is dead, they have to be evacuated.")
     if not drained.together:

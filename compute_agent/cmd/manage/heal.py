@@ -235,18 +235,18 @@ def _print(
     from compute_agent.drift.healing.healer import State
 
     for outcome in result.outcomes:
-        named = f"{outcome.instance.uuid} on {outcome.instance.host or 'no host'}"
+        instance_text = f"{outcome.instance.uuid} on {outcome.instance.host or 'no host'}"
         if outcome.state is State.HEALED:
-            print(f"{named}: {_change(outcome, namespace, name_of)}")
+            print(f"{instance_text}: {_change(outcome, namespace, name_of)}")
         elif outcome.state is State.SKIPPED:
-            print(f"{named}: left alone, {outcome.detail}")
+            print(f"{instance_text}: left alone, {outcome.detail}")
         elif outcome.state is not State.WHOLE:
-            print(f"{named}: {outcome.state.value}: {outcome.detail}", file=sys.stderr)
+            print(f"{instance_text}: {outcome.state.value}: {outcome.detail}", file=sys.stderr)
         if outcome.surplus and not namespace.force:
             surplus = wording.allocations(outcome.surplus, name_of)
             print(
-                f"{named}: holds more than it needs: {surplus}; if that is wrong, --instance "
-                f"{outcome.instance.uuid} --force takes it away"
+                f"{instance_text}: holds more than it needs: {surplus}; if that is wrong, "
+                f"--instance {outcome.instance.uuid} --force takes it away"
             )
     counts = result.counts
     verb = "would be healed" if namespace.dry_run else "healed"

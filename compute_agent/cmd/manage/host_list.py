@@ -97,11 +97,11 @@ def _hosts(
     from compute_agent.manage import fleet
 
     roots = [uuid for uuid, _ in fleet.roots(placement, namespace.name)]
-    known = fleet_commands.heard(conf, agents, roots)
+    heard_agents = fleet_commands.heard(conf, agents, roots)
     with progress_bars() as bars:
         progress = partial(bars.update, "reading the hosts")
         trees = fleet.trees(placement, roots, progress=progress)
-        return _chosen_hosts(namespace, [fleet.describe(tree, known) for tree in trees])
+        return _chosen_hosts(namespace, [fleet.describe(tree, heard_agents) for tree in trees])
 
 
 def _chosen_hosts(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[FleetHost]:
@@ -172,24 +172,24 @@ class _Watch:
         """
         from compute_agent.manage import fleet
 
-        known = None if self._agents is None else self._look(self._agents)
+        heard_agents = None if self._agents is None else self._look(self._agents)
         roots = [uuid for uuid, _ in fleet.roots(self._placement, self._namespace.name)]
         trees = self._trees.current(roots)
-        hosts = [fleet.describe(tree, known) for tree in trees]
+        hosts = [fleet.describe(tree, heard_agents) for tree in trees]
         return _chosen_hosts(self._namespace, hosts)
 
     def _look(self, agents: FollowedAgents) -> fleet.HeardAgents:
-        known = agents.look()
+        heard_agents = agents.look()
         if not agents.is_bus_away:
             self.notices = []
         elif not self.notices:
             self.notices = [
                 f"{_now()}  The message bus does not answer, so whether agents run is not known."
             ]
-        if self._last_heard is None and known.is_complete:
+        if self._last_heard is None and heard_agents.is_complete:
             self._last_heard = fleet_commands.last_heard(self._conf)
         return dataclasses.replace(
-            known, last_heard={**(self._last_heard or {}), **known.last_heard}
+            heard_agents, last_heard={**(self._last_heard or {}), **heard_agents.last_heard}
         )
 
 

@@ -164,10 +164,10 @@ def _migrate(namespace: argparse.Namespace) -> int:
 
 def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str, str]:
     nodes = parts.setup.nodes()
-    unknown = sorted(set(namespace.node) - set(nodes))
-    if unknown:
+    unknown_nodes = sorted(set(namespace.node) - set(nodes))
+    if unknown_nodes:
         raise BadArgument(
-            f"--node: the driver does not manage node {', '.join(unknown)}; it manages "
+            f"--node: the driver does not manage node {', '.join(unknown_nodes)}; it manages "
             f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
         )
     return {name: nodes[name] for name in nodes if not namespace.node or name in namespace.node}
@@ -201,8 +201,8 @@ def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
     if not result.operations:
         print(f"{result.node}: nothing to do")
         return
-    done = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
-    what = f"{count_of(len(result.operations), 'operation')} {done}"
+    done_text = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
+    what = f"{count_of(len(result.operations), 'operation')} {done_text}"
     if result.reshaped:
         what += f", a reshape with {count_of(result.consumers, 'consumer')} rewritten"
     print(f"{result.node}: {what}")

@@ -163,10 +163,10 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
         _print_unknown(str(error))
         return None
     try:
-        announced = agents.hosts([root])
+        roots_of_host = agents.hosts([root])
     finally:
         agents.close()
-    host = next((host for host, roots in announced.items() if root in roots), None)
+    host = next((host for host, roots in roots_of_host.items() if root in roots), None)
     return None if host is None else f"agent {host} announces it on the message bus"
 
 

@@ -89,8 +89,8 @@ class Client:
         """
         if is_uuid(name):
             path = f"/resource_providers/{name}"
-            found: Mapping[str, Any] = self.get(path, f"Looking for provider {name}")
-            return found
+            provider_body: Mapping[str, Any] = self.get(path, f"Looking for provider {name}")
+            return provider_body
         query = urlencode({"name": name})
         providers = self.get(f"/resource_providers?{query}", f"Looking for provider {name!r}")
         if not providers["resource_providers"]:

@@ -77,11 +77,11 @@ def plan(
 
 def _each_once(steps: Sequence[Step]) -> Iterator[Step]:
     """Yield the steps, each that creates a trait or class only where it is first."""
-    created: set[str] = set()
+    created_paths: set[str] = set()
     for step in steps:
-        if step.body is None and step.path in created:
+        if step.body is None and step.path in created_paths:
             continue
-        created.add(step.path)
+        created_paths.add(step.path)
         yield step
 
 
@@ -106,20 +106,20 @@ def _present(entry: Mapping[str, Any], present: Mapping[str, Provider]) -> Provi
 
 
 def _uuid_of(entry: Mapping[str, Any], provider: Provider | None) -> str:
-    known = provider["uuid"] if provider is not None else entry.get("uuid")
-    return str(known or uuid.uuid4())
+    known_uuid = provider["uuid"] if provider is not None else entry.get("uuid")
+    return str(known_uuid or uuid.uuid4())
 
 
 def _parents_first(
     declared: Sequence[Mapping[str, Any]], present: Mapping[str, Provider]
 ) -> list[Mapping[str, Any]]:
     by_name = {name: entry for entry in declared for name in (entry["name"], entry.get("uuid"))}
-    ordered: list[Mapping[str, Any]] = []
-    done = set[str]()
+    ordered_entries: list[Mapping[str, Any]] = []
+    done_names = set[str]()
     for entry in declared:
         chain: dict[str, Mapping[str, Any]] = {}
         step: Mapping[str, Any] | None = entry
-        while step is not None and step["name"] not in done:
+        while step is not None and step["name"] not in done_names:
             if step["name"] in chain:
                 names = " -> ".join([*chain, step["name"]])
                 raise BadInput(f"The parents of the file form a circle: {names}.")
@@ -131,9 +131,9 @@ def _parents_first(
                     "placement."
                 )
             step = by_name.get(parent) if parent is not None else None
-        ordered += reversed(chain.values())
-        done.update(chain)
-    return ordered
+        ordered_entries += reversed(chain.values())
+        done_names.update(chain)
+    return ordered_entries
 
 
 def _parent_uuid(
@@ -201,8 +201,8 @@ def _difference(old: Any, new: Any) -> str:
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name)
         )
-    added = [f"+{name}" for name in new if name not in old]
-    return ", ".join([*added, *(f"-{name}" for name in sorted(old) if name not in new)])
+    added_names = [f"+{name}" for name in new if name not in old]
+    return ", ".join([*added_names, *(f"-{name}" for name in sorted(old) if name not in new)])
 
 
 def _record_difference(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:

@@ -28,7 +28,7 @@ def read_json(file: str) -> dict[str, Any]:
     """
     from compute_agent.request.errors import InvalidRequest
 
-    named = "standard input" if file == "-" else file
+    source_name = "standard input" if file == "-" else file
     try:
         if file == "-":
             body = json.load(sys.stdin)
@@ -36,9 +36,9 @@ def read_json(file: str) -> dict[str, Any]:
             with open(file, encoding="utf-8") as stream:
                 body = json.load(stream)
     except (OSError, ValueError) as error:
-        raise InvalidRequest("FILE", named, f"a JSON specification ({error})") from error
+        raise InvalidRequest("FILE", source_name, f"a JSON specification ({error})") from error
     if not isinstance(body, dict):
-        raise InvalidRequest("FILE", named, "one JSON object, the request specification")
+        raise InvalidRequest("FILE", source_name, "one JSON object, the request specification")
     return body
 
 

@@ -77,13 +77,13 @@ def _providers_left(constraint: ConstraintCause) -> str:
 
 
 def _filter_row(cause: FilterCause) -> tuple[str, ...]:
-    rejected = [
+    rejected_hosts = [
         f"{host.host} ({host.reason})" if host.reason else host.host
         for host in cause.rejected[:SHOWN_REJECTED]
     ]
     number = cause.hosts_before - cause.hosts_left
-    more = f" and {number - len(rejected)} more" if number > len(rejected) else ""
-    text = f"rejected {', '.join(rejected)}{more}" if rejected else ""
+    more = f" and {number - len(rejected_hosts)} more" if number > len(rejected_hosts) else ""
+    text = f"rejected {', '.join(rejected_hosts)}{more}" if rejected_hosts else ""
     return cause.name, f"{cause.hosts_left} of {cause.hosts_before}", text
 
 

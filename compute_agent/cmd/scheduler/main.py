@@ -150,12 +150,12 @@ def _release(namespace: argparse.Namespace) -> int:
 
     consumer = uuid_text("CONSUMER", namespace.consumer)
     _, client, _ = assemble(namespace)
-    released = client.release(consumer)
+    was_released = client.release(consumer)
     if namespace.json:
-        print(json.dumps({"consumer": consumer, "released": released}))
-    elif released:
+        print(json.dumps({"consumer": consumer, "released": was_released}))
+    elif was_released:
         print(f"Released everything that consumer {consumer} held.")
-    if not released:
+    if not was_released:
         print(
             f"compute-scheduler release: consumer {consumer} holds nothing: it was released "
             "before, or never claimed.",

@@ -112,10 +112,10 @@ def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator
     up = after.value("placement_up")
     state = "unknown" if up is None else "answers" if up else "does not answer"
     yield f"compute-scheduler top  {url}  last {seconds:.1f} s  placement {state}"
-    waiting = after.by_label("journal_entries", "operation")
+    waiting_entries = after.by_label("journal_entries", "operation")
     yield (
         f"in progress {after.value('requests_in_progress') or 0:.0f}"
-        f"  journal {sum(waiting.values()):.0f}"
+        f"  journal {sum(waiting_entries.values()):.0f}"
         f"  oldest announcement {after.value('oldest_announcement_age_seconds') or 0:.0f} s"
     )
     parts = {part: quantile(before, after, "request_duration_seconds", part) for part in _PARTS}

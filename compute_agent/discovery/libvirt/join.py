@@ -51,19 +51,23 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
     :param topology: the same machine by sysfs; None: the hypervisor is of another machine.
     """
     described = describe(reading)
-    joined = described if topology is None else _join(described, topology)
+    topology_of_both = described if topology is None else _join(described, topology)
     if topology is not None and reading.hypervisor in SHARED_CPU:
-        joined = replace(joined, cpu_model=topology.cpu_model)
+        topology_of_both = replace(topology_of_both, cpu_model=topology.cpu_model)
     if topology is not None and reading.domain_capabilities:
         sentences = memory_encryption.differences(
             described.memory_encryption, topology.memory_encryption
         )
-        joined = replace(joined, warnings=_once((*joined.warnings, *sentences)))
-    if not joined.cells:
+        topology_of_both = replace(
+            topology_of_both, warnings=_once((*topology_of_both.warnings, *sentences))
+        )
+    if not topology_of_both.cells:
         distance = ((CellId(0), 10),)
-        cell = NumaCell(CellId(0), joined.online_cpus, joined.memory_kib, distances=distance)
-        joined = replace(joined, cells=(cell,))
-    return _on_known_cells(joined)
+        cell = NumaCell(
+            CellId(0), topology_of_both.online_cpus, topology_of_both.memory_kib, distances=distance
+        )
+        topology_of_both = replace(topology_of_both, cells=(cell,))
+    return _on_known_cells(topology_of_both)
 
 
 def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
@@ -253,12 +257,14 @@ def _mdevs(libvirt: tuple[Mdev, ...], sysfs: tuple[Mdev, ...]) -> tuple[Mdev, ..
 def _on_known_cells(host: HostTopology) -> HostTopology:
     """Take the cell from each device that names one which the host does not have."""
     ids = frozenset(cell.id for cell in host.cells)
-    named = {device.address: device.numa_node for device in host.pci_devices}
-    named |= {gpu.address: gpu.numa_node for gpu in host.gpus if gpu.numa_node is not None}
-    unknown = {
-        address: node for address, node in named.items() if node is not None and node not in ids
+    named_nodes = {device.address: device.numa_node for device in host.pci_devices}
+    named_nodes |= {gpu.address: gpu.numa_node for gpu in host.gpus if gpu.numa_node is not None}
+    unknown_nodes = {
+        address: node
+        for address, node in named_nodes.items()
+        if node is not None and node not in ids
     }
-    if not unknown:
+    if not unknown_nodes:
         return host
 
     def without_unknown_cell(device: _Placed) -> _Placed:
@@ -268,7 +274,7 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
     sentences = (
         f"PCI device {address} names NUMA node {node}, which this host does not have; the device's"
         " cell is unknown"
-        for address, node in unknown.items()
+        for address, node in unknown_nodes.items()
     )
     return replace(
         host,
@@ -307,14 +313,14 @@ def _differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
 
 
 def _cell_differences(libvirt: tuple[NumaCell, ...], sysfs: tuple[NumaCell, ...]) -> Iterator[str]:
-    ours, theirs = ({cell.id: cell for cell in cells} for cells in (sysfs, libvirt))
-    if ours.keys() != theirs.keys():
+    sysfs_cells, libvirt_cells = ({cell.id: cell for cell in cells} for cells in (sysfs, libvirt))
+    if sysfs_cells.keys() != libvirt_cells.keys():
         yield (
-            f"libvirt reports NUMA cells {cpu_list.write(theirs)}, sysfs {cpu_list.write(ours)}; "
-            "libvirt's are used"
+            f"libvirt reports NUMA cells {cpu_list.write(libvirt_cells)}, sysfs "
+            f"{cpu_list.write(sysfs_cells)}; libvirt's are used"
         )
-    for cell_id in sorted(ours.keys() & theirs.keys()):
-        cell, other = theirs[cell_id], ours[cell_id]
+    for cell_id in sorted(sysfs_cells.keys() & libvirt_cells.keys()):
+        cell, other = libvirt_cells[cell_id], sysfs_cells[cell_id]
         if cell.memory_kib != other.memory_kib:
             yield (
                 f"libvirt reports {cell.memory_kib} KiB of memory of NUMA cell {cell_id}, sysfs "
@@ -328,15 +334,17 @@ def _cell_differences(libvirt: tuple[NumaCell, ...], sysfs: tuple[NumaCell, ...]
 
 
 def _device_differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
-    ours, theirs = (
+    sysfs_devices, libvirt_devices = (
         {device.address: device for device in host.pci_devices} for host in (sysfs, libvirt)
     )
-    if missing := theirs.keys() - ours.keys():
-        yield f"libvirt lists PCI devices {_list_of(missing)}, which sysfs does not; they are kept"
-    if missing := ours.keys() - theirs.keys():
-        yield f"sysfs lists PCI devices {_list_of(missing)}, which libvirt does not; they are kept"
-    for address in sorted(ours.keys() & theirs.keys(), key=order):
-        node, other = theirs[address].numa_node, ours[address].numa_node
+    if addresses := libvirt_devices.keys() - sysfs_devices.keys():
+        names = _list_of(addresses)
+        yield f"libvirt lists PCI devices {names}, which sysfs does not; they are kept"
+    if addresses := sysfs_devices.keys() - libvirt_devices.keys():
+        names = _list_of(addresses)
+        yield f"sysfs lists PCI devices {names}, which libvirt does not; they are kept"
+    for address in sorted(sysfs_devices.keys() & libvirt_devices.keys(), key=order):
+        node, other = libvirt_devices[address].numa_node, sysfs_devices[address].numa_node
         if None not in (node, other) and node != other:
             yield (
                 f"libvirt reports NUMA node {node} of PCI device {address}, sysfs {other}; "

@@ -45,10 +45,10 @@ def healer_of(
     :raises PlacementError: placement cannot be used.
     """
     report.connect()
-    counted = conf.filter_scheduler.pci_in_placement
+    pci_is_counted = conf.filter_scheduler.pci_in_placement
     request = RequestOptions(
         limit=conf.scheduler.max_placement_results,
-        pci_aliases=pci_aliases(conf.pci.alias) if counted else None,
+        pci_aliases=pci_aliases(conf.pci.alias) if pci_is_counted else None,
     )
     directory = provider_directory.read(PlacementApi(Connection(way)))
     placing = Placing(

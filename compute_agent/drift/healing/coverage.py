@@ -51,20 +51,24 @@ def cover(
     """
     remaining_amounts = copy_of(held_amounts)
     mappings: dict[str, str] = {}
-    ordered = list(_hardest_first(need))
+    suffixes = list(_hardest_first(need))
     # what nothing else asks for is a group's even where the provider has lost a trait since
-    for suffix, strict in [(name, True) for name in ordered] + [(name, False) for name in ordered]:
+    for suffix, strict in [(name, True) for name in suffixes] + [
+        (name, False) for name in suffixes
+    ]:
         group, only = need.groups[suffix], (fixed or {}).get(suffix)
         if suffix in mappings:
             continue
-        fitting = [
+        fitting_providers = [
             provider
             for provider in ([only] if only else sorted(remaining_amounts))
             if _has(remaining_amounts.get(provider, {}), group.resources)
             and (not strict or may_serve(provider, group))
         ]
-        if fitting:
-            mappings[suffix] = min(fitting, key=lambda uuid: sum(remaining_amounts[uuid].values()))
+        if fitting_providers:
+            mappings[suffix] = min(
+                fitting_providers, key=lambda uuid: sum(remaining_amounts[uuid].values())
+            )
             _take(mappings[suffix], group.resources, remaining_amounts)
     lacking_amounts = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
     partly = lacking_amounts != dict(need.group(UNSUFFIXED).resources)
@@ -78,9 +82,9 @@ def cover(
 
 
 def _hardest_first(need: CandidateRequest) -> Iterable[str]:
-    named = [name for name, group in need.groups.items() if name and group.resources]
+    suffixes = [name for name, group in need.groups.items() if name and group.resources]
     return sorted(
-        named,
+        suffixes,
         key=lambda name: (
             -len(need.groups[name].resources),
             -len(need.groups[name].required),
@@ -90,8 +94,8 @@ def _hardest_first(need: CandidateRequest) -> Iterable[str]:
     )
 
 
-def _has(amounts: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-    return all(amounts.get(name, 0) >= amount for name, amount in wanted.items())
+def _has(amounts: Mapping[str, int], needed_amounts: Mapping[str, int]) -> bool:
+    return all(amounts.get(name, 0) >= amount for name, amount in needed_amounts.items())
 
 
 def _take(provider: str, amounts: Mapping[str, int], remaining_amounts: MutableAmounts) -> None:

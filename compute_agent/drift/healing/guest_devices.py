@@ -26,22 +26,24 @@ class GuestFacts:
 
     def allows(self, providers: Mapping[str, object]) -> bool:
         """Whether the guest can hold something of all these providers, given by uuid."""
-        named = {uuid: name for name, uuid in self.uuids.items()}
-        return all(self._is_allowed(named[uuid]) for uuid in providers if uuid in named)
+        names_by_uuid = {uuid: name for name, uuid in self.uuids.items()}
+        return all(
+            self._is_allowed(names_by_uuid[uuid]) for uuid in providers if uuid in names_by_uuid
+        )
 
-    def of_cells(self, wanted: Mapping[str, int]) -> Amounts:
-        """Return the CPUs and memory of `wanted` on the cells where the guest has them.
+    def of_cells(self, needed_amounts: Mapping[str, int]) -> Amounts:
+        """Return the CPUs and memory of `needed_amounts` on the cells where the guest has them.
 
         Empty where that does not follow from the facts: unknown cells, CPUs of both kinds, or sums
         that are not those of the request.
         """
-        kinds = [name for name in CPU_CLASSES if wanted.get(name)]
+        kinds = [name for name in CPU_CLASSES if needed_amounts.get(name)]
         cells = self.devices.cells
         if len(kinds) != 1 or not cells:
             return {}
-        if sum(cell.vcpus for cell in cells) != wanted[kinds[0]]:
+        if sum(cell.vcpus for cell in cells) != needed_amounts[kinds[0]]:
             return {}
-        if sum(cell.memory_mib for cell in cells) != wanted.get("MEMORY_MB", 0):
+        if sum(cell.memory_mib for cell in cells) != needed_amounts.get("MEMORY_MB", 0):
             return {}
         amounts: MutableAmounts = {}
         for cell in cells:

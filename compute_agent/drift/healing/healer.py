@@ -161,25 +161,25 @@ class Healer:
         held_amounts = of_record(record)
         here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
         fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound_providers.items()}
-        covered = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
+        coverage = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
         elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
-        surplus = without_zeros(add(covered.surplus, elsewhere))
-        found_instance = _ReadInstance(instance, ports, record, held_amounts, covered, surplus)
-        if covered.missing_request is None:
+        surplus = without_zeros(add(coverage.surplus, elsewhere))
+        found_instance = _ReadInstance(instance, ports, record, held_amounts, coverage, surplus)
+        if coverage.missing_request is None:
             return self._settle(found_instance, PlacedResources(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
-        places = self._placing.places(instance, spec, root, covered, fixed)
-        for placed in islice(places, PLACES_TRIED):
-            outcome = self._settle(found_instance, placed, dry_run=dry_run)
+        places = self._placing.places(instance, spec, root, coverage, fixed)
+        for place in islice(places, PLACES_TRIED):
+            outcome = self._settle(found_instance, place, dry_run=dry_run)
             if outcome.state is not State.FAILED:
                 break
         return outcome
 
-    def _settle(self, reading: _ReadInstance, placed: PlacedResources, *, dry_run: bool) -> Outcome:
+    def _settle(self, reading: _ReadInstance, place: PlacedResources, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
         rest = {} if self._options.force else reading.surplus
-        after = without_zeros(add(reading.covered.kept_amounts, rest, placed.amounts))
-        profiles = self._profiles(reading, {**reading.covered.mappings, **placed.mappings})
+        after = without_zeros(add(reading.covered.kept_amounts, rest, place.amounts))
+        profiles = self._profiles(reading, {**reading.covered.mappings, **place.mappings})
         outcome = Outcome(
             reading.instance,
             State.HEALED,
@@ -205,21 +205,21 @@ class Healer:
         *,
         has_changed: bool,
     ) -> Outcome:
-        written: list[Port] = []
+        written_ports: list[Port] = []
         try:
             for port, profile in profiles:
                 self._ports.bind(port, profile)
-                written.append(port)
+                written_ports.append(port)
             refusal = self._put(reading, outcome.after) if has_changed else None
         except PortNotWritten as error:
-            return self._rolled_back(outcome, State.PORT_FAILED, str(error), written)
+            return self._rolled_back(outcome, State.PORT_FAILED, str(error), written_ports)
         except errors.PlacementError as error:
-            undone = self._rolled_back(outcome, State.FAILED, str(error), written)
+            undone = self._rolled_back(outcome, State.FAILED, str(error), written_ports)
             if undone.state is State.ROLL_BACK_FAILED:
                 return undone
             raise
         if refusal is not None:
-            return self._rolled_back(outcome, State.FAILED, refusal, written)
+            return self._rolled_back(outcome, State.FAILED, refusal, written_ports)
         return outcome
 
     def _put(self, reading: _ReadInstance, after: Amounts) -> str | None:
@@ -242,24 +242,30 @@ class Healer:
         )
 
     def _rolled_back(
-        self, outcome: Outcome, state: State, detail: str, written: Sequence[Port]
+        self, outcome: Outcome, state: State, detail: str, written_ports: Sequence[Port]
     ) -> Outcome:
         """Give the ports back the profiles they had, and return the outcome."""
-        failed = replace(outcome, state=state, detail=detail, after=outcome.before, bindings={})
+        failed_outcome = replace(
+            outcome, state=state, detail=detail, after=outcome.before, bindings={}
+        )
         unrestored_ports = {}
-        for port in written:
+        for port in written_ports:
             try:
                 self._ports.bind(port, port.profile)
             except PortNotWritten as error:
                 unrestored_ports[port.uuid] = str(error)
         if not unrestored_ports:
-            return failed
+            return failed_outcome
         kept_bindings = {
             uuid: value for uuid, value in outcome.bindings.items() if uuid in unrestored_ports
         }
-        named = "; ".join(f"port {uuid}: {reason}" for uuid, reason in unrestored_ports.items())
-        detail = f"{detail}; and these ports have kept the new binding profile: {named}"
-        return replace(failed, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept_bindings)
+        port_texts = "; ".join(
+            f"port {uuid}: {reason}" for uuid, reason in unrestored_ports.items()
+        )
+        detail = f"{detail}; and these ports have kept the new binding profile: {port_texts}"
+        return replace(
+            failed_outcome, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept_bindings
+        )
 
     def _profiles(
         self, reading: _ReadInstance, mappings: Mapping[str, str]

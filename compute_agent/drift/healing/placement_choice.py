@@ -96,7 +96,7 @@ class Placing:
         instance: Instance,
         spec: RequestSpec,
         root: str,
-        covered: Coverage,
+        coverage: Coverage,
         fixed: Mapping[str, str],
     ) -> Iterator[PlacedResources]:
         """Ways to give an instance what is missing, the best first; at least one.
@@ -105,25 +105,25 @@ class Placing:
         :raises NotPlaced: there is none.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        missing = covered.missing_request
-        if missing is None:
+        missing_request = coverage.missing_request
+        if missing_request is None:
             return
         facts = self._facts(instance, root)
-        cell_amounts = _cells_given(missing, facts)
-        missing = _without_cells(missing) if cell_amounts else missing
-        if not missing.groups:
+        cell_amounts = _cells_given(missing_request, facts)
+        missing_request = _without_cells(missing_request) if cell_amounts else missing_request
+        if not missing_request.groups:
             yield PlacedResources(cell_amounts)
             return
-        part = cell_amounts or covered.partly
-        answer = self._search.on_host(_without_numa(spec) if part else spec, missing, root)
+        part = cell_amounts or coverage.partly
+        answer = self._search.on_host(_without_numa(spec) if part else spec, missing_request, root)
         candidates = [candidate for candidate in answer.candidates if _is_fixed(candidate, fixed)]
-        allowed = [
+        allowed_candidates = [
             candidate
             for candidate in candidates
             if facts is None or facts.allows(candidate.allocations)
         ]
-        if allowed:
-            for candidate in _in_order(allowed, answer, covered):
+        if allowed_candidates:
+            for candidate in _in_order(allowed_candidates, answer, coverage):
                 mappings = {
                     suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids
                 }
@@ -131,34 +131,45 @@ class Placing:
                     without_zeros(add(cell_amounts, candidate.allocations)), mappings
                 )
             return
-        best = roomiest(missing, self._providers(root))
-        disk_only = set(missing.resources) == {"DISK_GB"} and UNSUFFIXED in missing.groups
+        roomiest_providers = roomiest(missing_request, self._providers(root))
+        disk_only = (
+            set(missing_request.resources) == {"DISK_GB"} and UNSUFFIXED in missing_request.groups
+        )
         # a candidate of shared disk alone is on no host, so that none is offered for this one
-        if best.complete and ((disk_only and not best.obstacles) or self._overcommit):
-            yield PlacedResources(without_zeros(add(cell_amounts, best.amounts)), best.mappings)
+        if roomiest_providers.complete and (
+            (disk_only and not roomiest_providers.obstacles) or self._overcommit
+        ):
+            yield PlacedResources(
+                without_zeros(add(cell_amounts, roomiest_providers.amounts)),
+                roomiest_providers.mappings,
+            )
             return
-        raise NotPlaced(self._reason(instance, missing, best, candidates, facts, fixed))
+        raise NotPlaced(
+            self._reason(instance, missing_request, roomiest_providers, candidates, facts, fixed)
+        )
 
     def _reason(
         self,
         instance: Instance,
-        missing: CandidateRequest,
-        best: Roomiest,
+        missing_request: CandidateRequest,
+        roomiest_providers: Roomiest,
         candidates: list[Candidate],
         facts: GuestFacts | None,
         fixed: Mapping[str, str],
     ) -> str:
-        begin = f"host {instance.provider_name} cannot give it {resources(missing.resources)}"
-        if best.obstacles:
-            return f"{begin}: {'; '.join(best.obstacles)}"
+        begin = (
+            f"host {instance.provider_name} cannot give it {resources(missing_request.resources)}"
+        )
+        if roomiest_providers.obstacles:
+            return f"{begin}: {'; '.join(roomiest_providers.obstacles)}"
         if candidates and facts is not None:
             return f"{begin} where the guest is ({facts.describe()}): there is no room on those"
-        if bound := sorted(set(fixed) & set(missing.groups)):
-            named = ", ".join(f"{suffix} on {fixed[suffix]}" for suffix in bound)
-            return f"{begin} where its ports are bound ({named})"
+        if bound := sorted(set(fixed) & set(missing_request.groups)):
+            port_texts = ", ".join(f"{suffix} on {fixed[suffix]}" for suffix in bound)
+            return f"{begin} where its ports are bound ({port_texts})"
         return (
             f"{begin} on providers that belong together: each class has room somewhere, but "
-            f"placement has no candidate for {missing.query()}"
+            f"placement has no candidate for {missing_request.query()}"
         )
 
     def _facts(self, instance: Instance, root: str) -> GuestFacts | None:
@@ -187,12 +198,12 @@ class Placing:
         return self._trees[root]
 
 
-def _cells_given(missing: CandidateRequest, facts: GuestFacts | None) -> Amounts:
+def _cells_given(missing_request: CandidateRequest, facts: GuestFacts | None) -> Amounts:
     """CPUs and memory where the guest has them; empty where that is not known."""
-    named = set().union(*missing.same_subtree)
-    if facts is None or any(GUEST_CELL_SUFFIX.fullmatch(suffix) for suffix in named):
+    suffixes = set().union(*missing_request.same_subtree)
+    if facts is None or any(GUEST_CELL_SUFFIX.fullmatch(suffix) for suffix in suffixes):
         return {}
-    return facts.of_cells(missing.group(UNSUFFIXED).resources)
+    return facts.of_cells(missing_request.group(UNSUFFIXED).resources)
 
 
 def _without_cells(request: CandidateRequest) -> CandidateRequest:
@@ -221,10 +232,11 @@ def _is_fixed(candidate: Candidate, fixed: Mapping[str, str]) -> bool:
 
 
 def _in_order(
-    candidates: list[Candidate], answer: AllocationCandidates, covered: Coverage
+    candidates: list[Candidate], answer: AllocationCandidates, coverage: Coverage
 ) -> list[Candidate]:
     """Return the best first: those that stay on the providers the instance is on already."""
-    ordered = candidate_order.in_order(candidates, answer.providers)
+    ordered_candidates = candidate_order.in_order(candidates, answer.providers)
     return sorted(
-        ordered, key=lambda candidate: len(set(candidate.allocations) - set(covered.kept_amounts))
+        ordered_candidates,
+        key=lambda candidate: len(set(candidate.allocations) - set(coverage.kept_amounts)),
     )

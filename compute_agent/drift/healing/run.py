@@ -101,9 +101,9 @@ class Heal:
     def _heal_instance(self, instance: Instance, result: HealResult) -> bool:
         """Heal one instance; whether to go on."""
         bound = self._options.max_count
-        full = bound is not None and result.counts[State.HEALED] >= bound
-        outcome = self._healer.heal(instance, dry_run=self._options.dry_run or full)
-        if full and outcome.state is State.HEALED:
+        is_full = bound is not None and result.counts[State.HEALED] >= bound
+        outcome = self._healer.heal(instance, dry_run=self._options.dry_run or is_full)
+        if is_full and outcome.state is State.HEALED:
             result.more = True
             return False
         if outcome.state is not State.WHOLE or outcome.surplus:

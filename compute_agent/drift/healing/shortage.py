@@ -78,11 +78,13 @@ class _ProviderSearch:
                 sorted(" or ".join(sorted(alternatives)) for alternatives in group.required)
             )
             self.obstacles.append(f"no provider that has {classes} has the traits {traits}")
-        best = max(able, key=lambda provider: (min(self._room(provider, amounts)), provider.uuid))
-        self.obstacles.extend(self._lacks(best, amounts))
-        self.amounts = add(self.amounts, {best.uuid: amounts})
+        roomiest_provider = max(
+            able, key=lambda provider: (min(self._room(provider, amounts)), provider.uuid)
+        )
+        self.obstacles.extend(self._lacks(roomiest_provider, amounts))
+        self.amounts = add(self.amounts, {roomiest_provider.uuid: amounts})
         if suffix:
-            self.mappings[suffix] = best.uuid
+            self.mappings[suffix] = roomiest_provider.uuid
 
     def _room(self, provider: HostProvider, amounts: Mapping[str, int]) -> Iterator[int]:
         taken_amounts = self.amounts.get(provider.uuid, {})

@@ -118,21 +118,21 @@ class AgentsSource:
             provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
         }
         self._say("waiting for the agents to announce themselves")
-        announced = self._agents.hosts(directory.hosts)
-        self._say(f"asking {len(announced)} agents for their instances")
-        answers = self._agents.instances(sorted(announced))
+        roots_of_host = self._agents.hosts(directory.hosts)
+        self._say(f"asking {len(roots_of_host)} agents for their instances")
+        answers = self._agents.instances(sorted(roots_of_host))
         by_host = answers.instances
-        answered = {host: announced[host] for host in by_host}
-        heard_roots = frozenset().union(*answered.values())
+        answered_hosts = {host: roots_of_host[host] for host in by_host}
+        heard_roots = frozenset().union(*answered_hosts.values())
         untold = {
             root: why
             for host, why in sorted(answers.refusals.items())
-            for root in announced[host] - heard_roots
+            for root in roots_of_host[host] - heard_roots
         }
         return Listing(
             known_consumers=frozenset().union(*by_host.values()),
             by_host=by_host,
-            roots=answered,
+            roots=answered_hosts,
             silent=frozenset(roots - heard_roots),
             untold=untold,
         )

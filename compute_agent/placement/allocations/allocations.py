@@ -117,14 +117,14 @@ class Allocations:
         if at >= CONSUMER_TYPE:
             record["consumer_type"] = consumer_type
         if mode == "add_to":
-            current = self.get_allocs_for_consumer(consumer)
-            if current.get("consumer_generation") != consumer_generation:
+            current_record = self.get_allocs_for_consumer(consumer)
+            if current_record.get("consumer_generation") != consumer_generation:
                 raise errors.AllocationUpdateFailed(
                     f"Adding to the allocations of {consumer} failed: they are at generation "
-                    f"{current.get('consumer_generation')}, not {consumer_generation}. "
+                    f"{current_record.get('consumer_generation')}, not {consumer_generation}. "
                     "Read them again"
                 )
-            record["allocations"] = as_request(add(of_record(current), of_record(record)))
+            record["allocations"] = as_request(add(of_record(current_record), of_record(record)))
         return self._claim(consumer, record, at, mode)
 
     def _claim(
@@ -136,10 +136,12 @@ class Allocations:
             return Claimed(consumer)
         if responses.is_consumer_conflict(response):
             if mode == "new":
-                current = self.get_allocs_for_consumer(consumer)
-                if current["allocations"]:
-                    same = of_record(current) == of_record(record)
-                    return Claimed(consumer) if same else AlreadyClaimed(consumer, current)
+                current_record = self.get_allocs_for_consumer(consumer)
+                if current_record["allocations"]:
+                    is_same = of_record(current_record) == of_record(record)
+                    return (
+                        Claimed(consumer) if is_same else AlreadyClaimed(consumer, current_record)
+                    )
                 if not last:
                     # It was there and is gone again: now it is new.
                     return self._claim(consumer, record, at, mode, last=True)
@@ -174,10 +176,10 @@ class Allocations:
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
         doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
-        failed = errors.ConsumerAllocationRetrievalFailed
+        error_class = errors.ConsumerAllocationRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
         response = self._connection.read(
-            path, doing, response_schemas.CONSUMER, failed, version=version
+            path, doing, response_schemas.CONSUMER, error_class, version=version
         )
         record: Record = response.json
         kind = record.get("consumer_type", UNTYPED)
@@ -250,10 +252,10 @@ class Allocations:
         kind = errors.AllocationDeleteFailed
         if force:
             return self._connection.delete(path, doing, kind)
-        current = self.get_allocs_for_consumer(consumer)
-        if not current["allocations"]:
+        current_record = self.get_allocs_for_consumer(consumer)
+        if not current_record["allocations"]:
             return False
-        body, version = self._writable([{**current, "allocations": {}}])
+        body, version = self._writable([{**current_record, "allocations": {}}])
         response = self._put(consumer, body[0], version, doing)
         if response.status == 204:
             return True
@@ -314,11 +316,13 @@ class Allocations:
 
     def _change(self, consumer: str, verb: str, change: Callable[[Amounts], Amounts]) -> None:
         doing = f"{verb} the allocations of consumer {consumer}"
-        current = self.get_allocs_for_consumer(consumer)
-        if not current["allocations"]:
+        current_record = self.get_allocs_for_consumer(consumer)
+        if not current_record["allocations"]:
             raise errors.AllocationUpdateFailed(f"{doing} failed: it holds nothing")
-        new_amounts = change(of_record(current))
-        bodies, version = self._writable([{**current, "allocations": as_request(new_amounts)}])
+        new_amounts = change(of_record(current_record))
+        bodies, version = self._writable(
+            [{**current_record, "allocations": as_request(new_amounts)}]
+        )
         response = self._put(consumer, bodies[0], version, doing)
         if response.status == 204:
             return

@@ -137,15 +137,15 @@ class Alternatives:
         response = repeating_races(self._connection, post, doing)
         number = len(body["candidates"])
         if response.status == 200:
-            claimed = _read(response, response_schemas.claim_of(number), doing)
-            return AlternativeAnswer(claimed["chosen"], _lost_alternatives(claimed["lost"]))
+            answer = _read(response, response_schemas.claim_of(number), doing)
+            return AlternativeAnswer(answer["chosen"], _lost_alternatives(answer["lost"]))
         if responses.code_of(response) == NO_CANDIDATE_LEFT:
             refused = _read(response, response_schemas.no_candidate_left(number), doing)
             return AlternativeAnswer(None, _lost_alternatives(refused["errors"][0]["lost"]))
         if responses.is_consumer_conflict(response):
-            current = self._allocations.get_allocs_for_consumer(consumer)
-            if current["allocations"]:
-                return _own_or_foreign(consumer, current, body)
+            current_record = self._allocations.get_allocs_for_consumer(consumer)
+            if current_record["allocations"]:
+                return _own_or_foreign(consumer, current_record, body)
             if not last:
                 return None
         raise responses.failure(errors.AllocationUpdateFailed, doing, "POST", _PATH, response)

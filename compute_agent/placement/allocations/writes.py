@@ -42,8 +42,8 @@ class AllocationExchange:
         :raises errors.AllocationMoveFailed: another writer changed one of the consumers, or the
             request was refused; nothing was written.
         """
-        named = ", ".join(sorted(records))
-        doing = f"Writing the allocations of consumers {named} together"
+        names = ", ".join(sorted(records))
+        doing = f"Writing the allocations of consumers {names} together"
         version = self._version(records)
         body = {consumer: _body_of(record, version) for consumer, record in records.items()}
 

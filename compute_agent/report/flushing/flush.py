@@ -138,10 +138,10 @@ class Flush:
     # -- stages ------------------------------------------------------------------------------
 
     def _run_stage(self, stage: Sequence[Operation]) -> None:
-        ready = [operation for operation in stage if not self._is_blocked(operation)]
-        tasks = [partial(self._execute, operation) for operation in ready]
+        ready_operations = [operation for operation in stage if not self._is_blocked(operation)]
+        tasks = [partial(self._execute, operation) for operation in ready_operations]
         outcomes = self._workers.outcomes(tasks, self._ends_flush)
-        for operation, outcome in zip(ready, outcomes, strict=True):
+        for operation, outcome in zip(ready_operations, outcomes, strict=True):
             if isinstance(outcome, errors.ComputeAgentError):
                 self._record_failure(operation, outcome)
 
@@ -187,15 +187,15 @@ class Flush:
         if not self._failures:
             return
         failures = [failure.error for failure in self._failures]
-        missing = [e for e in failures if isinstance(e, errors.ResourceProviderNotFound)]
+        not_found = [e for e in failures if isinstance(e, errors.ResourceProviderNotFound)]
         outages = [e for e in failures if isinstance(e, errors.PlacementUnavailable)]
-        if len(missing) + len(outages) < len(failures):
+        if len(not_found) + len(outages) < len(failures):
             raise errors.ResourceProviderSyncFailed(self._failures)
         if outages:
             raise outages[0]
         raise errors.ResourceProviderUpdateConflict(
-            f"a provider is gone from placement, the pass has to begin again: {missing[0]}"
-        ) from missing[0]
+            f"a provider is gone from placement, the pass has to begin again: {not_found[0]}"
+        ) from not_found[0]
 
     def _ends_flush(self, error: errors.ComputeAgentError) -> bool:
         """Return whether other operations would fail too; a 500 may concern one provider only."""
@@ -249,15 +249,15 @@ class Flush:
 
     def _create(self, operation: CreateProvider) -> None:
         uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid
-        created = self._providers.create(uuid, name, parent_uuid)
+        new_provider = self._providers.create(uuid, name, parent_uuid)
         with self._lock:
             self._new.add(uuid)
             self.report.created_uuids.append(uuid)
         if parent_uuid is None:
-            self._live.new_root(name, uuid, created.generation)
+            self._live.new_root(name, uuid, new_provider.generation)
         else:
-            self._live.new_child(name, parent_uuid, uuid, created.generation)
-        if not created.content:
+            self._live.new_child(name, parent_uuid, uuid, new_provider.generation)
+        if not new_provider.content:
             self._live.mark_stale(uuid)
 
     def _set_inventory(self, operation: SetInventory) -> None:
@@ -276,9 +276,9 @@ class Flush:
             self._writes.set_inventory(operation)
 
     def _set_inventories(self, changes: Sequence[SetInventory]) -> None:
-        ready = self._ready(changes)
-        if not self._reshaper.set_inventories(self._live, ready):
-            for stage in stages(order_inventories(ready)):
+        ready_changes = self._ready(changes)
+        if not self._reshaper.set_inventories(self._live, ready_changes):
+            for stage in stages(order_inventories(ready_changes)):
                 self._run_stage(stage)
 
     def _ready(self, changes: Iterable[SetInventory]) -> list[SetInventory]:

@@ -25,10 +25,12 @@ def merge_inventory(base: Inventory, theirs: Inventory, ours: Inventory) -> Froz
 
     A ratio or reserve that we left as it was follows an operator's change.
     """
-    merged = {rc: record for rc, record in theirs.items() if rc not in base and rc not in ours}
+    merged_inventory = {
+        rc: record for rc, record in theirs.items() if rc not in base and rc not in ours
+    }
     for rc, record in ours.items():
-        merged[rc] = _merge_record(base.get(rc), theirs.get(rc), record)
-    return FrozenRecord(merged)
+        merged_inventory[rc] = _merge_record(base.get(rc), theirs.get(rc), record)
+    return FrozenRecord(merged_inventory)
 
 
 def _merge_record(

@@ -62,8 +62,8 @@ class ProviderWrites:
                 return
             generation = _generation(provider)
             with self._noticing_others(uuid):
-                written = self._providers.put_aggregates(uuid, name, generation, merged)
-            self._live.update_aggregates(uuid, merged, written.generation)
+                answer = self._providers.put_aggregates(uuid, name, generation, merged)
+            self._live.update_aggregates(uuid, merged, answer.generation)
 
         self._retries.while_conflicting(attempt)
 
@@ -79,8 +79,8 @@ class ProviderWrites:
                 return
             generation = _generation(provider)
             with self._noticing_others(uuid):
-                written = self._providers.put_traits(uuid, name, generation, merged)
-            self._live.update_traits(uuid, merged, written.generation)
+                answer = self._providers.put_traits(uuid, name, generation, merged)
+            self._live.update_traits(uuid, merged, answer.generation)
 
         self._retries.while_conflicting(attempt)
 
@@ -107,8 +107,8 @@ class ProviderWrites:
             return
         generation = _generation(provider)
         with self._noticing_others(uuid):
-            written = self._providers.put_inventories(uuid, name, generation, inventory)
-        self._live.update_inventory(uuid, inventory, written.generation, operator_keys=())
+            answer = self._providers.put_inventories(uuid, name, generation, inventory)
+        self._live.update_inventory(uuid, inventory, answer.generation, operator_keys=())
 
     def _fresh(self, uuid: str, aspect: str) -> ProviderData:
         if not self._live.exists(uuid):

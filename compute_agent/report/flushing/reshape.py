@@ -44,11 +44,11 @@ class Reshaper:
         """
         if not self.is_allowed:
             return False
-        merged = self._merge(live, changes)
-        if not merged:
+        merged_inventories = self._merge(live, changes)
+        if not merged_inventories:
             return True
-        doing = f"Replacing {len(merged)} inventories at once"
-        body = {"inventories": _bodies(live, merged), "allocations": {}}
+        doing = f"Replacing {len(merged_inventories)} inventories at once"
+        body = {"inventories": _bodies(live, merged_inventories), "allocations": {}}
         try:
             response = self._post(doing, body)
         except errors.PlacementUnauthorized as exc:
@@ -58,7 +58,7 @@ class Reshaper:
             LOG.info("%s is not permitted: %s. They are written one by one.", doing, exc)
             return False
         except errors.PlacementUnavailable as exc:
-            for uuid in merged:
+            for uuid in merged_inventories:
                 live.mark_stale(uuid, ["inventories"])
             if exc.status != 500:
                 raise
@@ -71,7 +71,7 @@ class Reshaper:
                 responses.explanation(response),
             )
             return False
-        self._absorb(live, merged, {})
+        self._absorb(live, merged_inventories, {})
         return True
 
     def reshape(
@@ -88,13 +88,13 @@ class Reshaper:
         :raises errors.PlacementUnavailable: it did not happen as placement cannot answer, or its
             outcome is unknown; begin again from reading once placement is back.
         """
-        merged = self._merge(live, changes)
-        if not merged:
+        merged_inventories = self._merge(live, changes)
+        if not merged_inventories:
             return
-        before = {uuid: live.data(uuid).inventory for uuid in merged}
+        before = {uuid: live.data(uuid).inventory for uuid in merged_inventories}
         consumers = {c: consumer_body(c, record) for c, record in allocations.items()}
-        body = {"inventories": _bodies(live, merged), "allocations": consumers}
-        doing = f"Reshaping {len(merged)} provider(s) and {len(consumers)} consumer(s)"
+        body = {"inventories": _bodies(live, merged_inventories), "allocations": consumers}
+        doing = f"Reshaping {len(merged_inventories)} provider(s) and {len(consumers)} consumer(s)"
         try:
             response = self._post(doing, body)
         except errors.PlacementUnauthorized as exc:
@@ -105,10 +105,10 @@ class Reshaper:
                 f"the placement user needs role service: {exc}", status=403, detail=exc.detail
             ) from exc
         except errors.PlacementUnavailable as exc:
-            self._settle(live, before, merged, exc)
+            self._settle(live, before, merged_inventories, exc)
         else:
             self._judge(response, doing)
-        self._absorb(live, merged, consumers)
+        self._absorb(live, merged_inventories, consumers)
 
     def _post(self, doing: str, body: object) -> Response:
         return self._connection.call("POST", PATH, doing, json=body, timeout=RESHAPE_TIMEOUT)
@@ -118,16 +118,16 @@ class Reshaper:
             return
         if responses.is_conflict(response):
             raise responses.failure(errors.PlacementReshapeConflict, doing, "POST", PATH, response)
-        refused = responses.failure(errors.PlacementError, doing, "POST", PATH, response)
+        refusal = responses.failure(errors.PlacementError, doing, "POST", PATH, response)
         raise errors.ReshapeFailed(
-            str(refused), status=refused.status, code=refused.code, detail=refused.detail
+            str(refusal), status=refusal.status, code=refusal.code, detail=refusal.detail
         )
 
     def _merge(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
         """Return the wanted inventories, merged with changes by others, where they differ."""
-        stale = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
+        stale_uuids = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
         self._workers.results(
-            [partial(self._reader.reread, live, uuid, ["inventories"]) for uuid in stale]
+            [partial(self._reader.reread, live, uuid, ["inventories"]) for uuid in stale_uuids]
         )
         inventories: dict[str, Inventory] = {}
         for change in changes:
@@ -173,8 +173,8 @@ class Reshaper:
 
         A generation other than the one the reshape leads to shows another writer.
         """
-        allocated = {uuid for record in consumers.values() for uuid in record["allocations"]}
-        for uuid in allocated.union(wanted_inventories):
+        provider_uuids = {uuid for record in consumers.values() for uuid in record["allocations"]}
+        for uuid in provider_uuids.union(wanted_inventories):
             if not live.exists(uuid):
                 continue
             generation = live.data(uuid).generation or 0
@@ -182,7 +182,7 @@ class Reshaper:
                 live.update_inventory(uuid, wanted_inventories[uuid], operator_keys=())
                 live.mark_fresh(uuid, ["inventories"])
                 generation += 2 if wanted_inventories[uuid] else 1
-            live.set_generation(uuid, generation + (uuid in allocated))
+            live.set_generation(uuid, generation + (uuid in provider_uuids))
         root = live.root_of(next(iter(wanted_inventories))).uuid
         for provider in self._providers.in_tree(root):
             uuid = provider["uuid"]

@@ -80,9 +80,9 @@ class TreeChange(NamedTuple):
             *(change.uuid for change in changes.rename),
             *(new.uuid for new in changes.create),
         }
-        moved = {move.uuid for move in changes.reparent}
-        deleted = {deleted_provider.uuid for deleted_provider in changes.delete}
-        return written <= has and deleted <= had and moved <= had & has
+        moved_uuids = {move.uuid for move in changes.reparent}
+        deleted_uuids = {deleted_provider.uuid for deleted_provider in changes.delete}
+        return written <= has and deleted_uuids <= had and moved_uuids <= had & has
 
     @property
     def body(self) -> dict[str, Any]:
@@ -157,12 +157,12 @@ class _Carrier:
                     self._set_inventory(change)
             case SetAggregates(uuid, _, before, after):
                 provider = self._existing(uuid)
-                merged = merge_set(before, provider.aggregates, after)
-                self.tree.update_aggregates(uuid, merged)
+                merged_names = merge_set(before, provider.aggregates, after)
+                self.tree.update_aggregates(uuid, merged_names)
             case SetTraits(uuid, _, before, after):
                 provider = self._existing(uuid)
-                merged = merge_set(before, provider.traits, self._names.traits(after))
-                self.tree.update_traits(uuid, merged)
+                merged_names = merge_set(before, provider.traits, self._names.traits(after))
+                self.tree.update_traits(uuid, merged_names)
             case DeleteProvider(uuid):
                 self._delete(uuid)
             case KeepProvider(uuid):
@@ -193,9 +193,11 @@ class _Carrier:
     def _set_inventory(self, change: SetInventory) -> None:
         if change.uuid in self._doomed:
             return
-        stored = self._existing(change.uuid).inventory
-        merged = merge_inventory(change.before, stored, self._names.inventory(change.after))
-        self.tree.update_inventory(change.uuid, merged, operator_keys=())
+        stored_inventory = self._existing(change.uuid).inventory
+        merged_inventory = merge_inventory(
+            change.before, stored_inventory, self._names.inventory(change.after)
+        )
+        self.tree.update_inventory(change.uuid, merged_inventory, operator_keys=())
 
     def _delete(self, uuid: str) -> None:
         if not self.tree.exists(uuid):

@@ -77,24 +77,30 @@ class ClaimsTogether:
         """
         hosts, lost_claims, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
         for _ in range(ROUNDS):
-            placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost_claims)
-            claimed = dict(zip(instances, placed, strict=True))
-            refusal = self._claim(spec, claimed, bool(lost_claims))
+            placed_instances, hosts_after = self._plan(
+                spec, instances, hosts, found_hosts, lost_claims
+            )
+            placed_by_instance = dict(zip(instances, placed_instances, strict=True))
+            refusal = self._claim(spec, placed_by_instance, bool(lost_claims))
             if refusal is None:
-                crowded = self._crowded_hosts(found_hosts.members, claimed)
-                if not crowded:
-                    self._won(claimed, bool(lost_claims))
-                    return placed, hosts_after
-                lost_claims += self._take_back(claimed, crowded, bool(lost_claims))
-                for place in crowded:
+                crowded_places = self._crowded_hosts(found_hosts.members, placed_by_instance)
+                if not crowded_places:
+                    self._won(placed_by_instance, bool(lost_claims))
+                    return placed_instances, hosts_after
+                lost_claims += self._take_back(
+                    placed_by_instance, crowded_places, bool(lost_claims)
+                )
+                for place in crowded_places:
                     found_hosts.members.leave_to(place.host, place.others)
                 continue
-            lost_claims.append(_lost_claim(placed, refusal))
+            lost_claims.append(_lost_claim(placed_instances, refusal))
             LOG.info(
-                "A claim for %d instances was refused. %s", len(placed), lost_claims[-1].sentence()
+                "A claim for %d instances was refused. %s",
+                len(placed_instances),
+                lost_claims[-1].sentence(),
             )
             if refusal.provider and refusal.resource_class:
-                hosts = _without_shortage(hosts, placed, refusal)
+                hosts = _without_shortage(hosts, placed_instances, refusal)
                 continue
             unnamed += 1
             if unnamed == UNNAMED_REFUSALS:
@@ -112,13 +118,13 @@ class ClaimsTogether:
         found_hosts: SearchResult,
         lost_claims: Sequence[LostClaim],
     ) -> tuple[list[PlacedInstance], list[HostState]]:
-        placed: list[PlacedInstance] = []
+        placed_instances: list[PlacedInstance] = []
         remaining_hosts, causes = list(hosts), found_hosts.causes
         for instance in instances:
             passed = remaining_hosts
-            if placed:
-                passed, dropped = self._search.run_filters_again(remaining_hosts, spec)
-                causes = replace(found_hosts.causes, filters=causes.filters + tuple(dropped))
+            if placed_instances:
+                passed, drops = self._search.run_filters_again(remaining_hosts, spec)
+                causes = replace(found_hosts.causes, filters=causes.filters + tuple(drops))
             usable = self._order_hosts(spec, [host for host in passed if host.candidates], instance)
             with_room = found_hosts.members.from_first_with_room(usable)
             if not with_room:
@@ -126,16 +132,16 @@ class ClaimsTogether:
                 causes = causes.with_claims_lost(tuple(lost_claims))
                 raise NoValidHost(causes.sentence(), causes)
             host, candidate = with_room[0], with_room[0].candidates[0]
-            placed.append(PlacedInstance(host, candidate))
+            placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)
             remaining_hosts = [
                 other.using(candidate, claimed=int(other.uuid == host.uuid))
                 for other in remaining_hosts
             ]
-        return placed, remaining_hosts
+        return placed_instances, remaining_hosts
 
     def _claim(
-        self, spec: RequestSpec, placed: dict[str, PlacedInstance], again: bool
+        self, spec: RequestSpec, placed_by_instance: dict[str, PlacedInstance], again: bool
     ) -> ClaimRefusal | None:
         nothing = Holding({}, {})
         wanted_holdings = {
@@ -147,20 +153,20 @@ class ClaimsTogether:
                 spec.user_id,
                 place.candidate.mappings,
             )
-            for instance, place in placed.items()
+            for instance, place in placed_by_instance.items()
         }
         try:
             refusal = self._placement.exchange(wanted_holdings)
         except AllocationMoveFailed as error:
             self._observer.on_claim(ClaimOutcome.CONSUMER, again=again)
             raise AllocationUpdateFailed(
-                f"One of the consumers {', '.join(placed)} holds allocations already, or another "
-                f"writer claims for it: nothing was claimed. {error}"
+                f"One of the consumers {', '.join(placed_by_instance)} holds allocations already, "
+                f"or another writer claims for it: nothing was claimed. {error}"
             ) from error
         except BaseException:
             self._observer.on_claim(ClaimOutcome.FAILED, again=again)
             # it may have been carried out, and the caller does not get it
-            self._return(placed)
+            self._return(placed_by_instance)
             raise
         if refusal is not None:
             short = bool(refusal.resource_class)
@@ -169,30 +175,37 @@ class ClaimsTogether:
         return refusal
 
     def _crowded_hosts(
-        self, members: GroupMembers, placed: dict[str, PlacedInstance]
+        self, members: GroupMembers, placed_by_instance: dict[str, PlacedInstance]
     ) -> list[CrowdedHost]:
         try:
-            return crowded_hosts(members, {i: place.host for i, place in placed.items()})
+            return crowded_hosts(
+                members, {i: place.host for i, place in placed_by_instance.items()}
+            )
         except BaseException:
-            self._return(placed)
+            self._return(placed_by_instance)
             raise
 
     def _take_back(
-        self, placed: dict[str, PlacedInstance], crowded: Sequence[CrowdedHost], again: bool
+        self,
+        placed_by_instance: dict[str, PlacedInstance],
+        crowded: Sequence[CrowdedHost],
+        again: bool,
     ) -> list[LostClaim]:
-        self._return(placed)
+        self._return(placed_by_instance)
         self._observer.on_claim(ClaimOutcome.GROUP, again=again)
         lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded]
         LOG.info(
-            "A claim for %d instances was taken back. %s", len(placed), lost_claims[0].sentence()
+            "A claim for %d instances was taken back. %s",
+            len(placed_by_instance),
+            lost_claims[0].sentence(),
         )
         return lost_claims
 
-    def _return(self, placed: dict[str, PlacedInstance]) -> None:
-        self._give_back.all_of({i: [place.candidate] for i, place in placed.items()})
+    def _return(self, placed_by_instance: dict[str, PlacedInstance]) -> None:
+        self._give_back.all_of({i: [place.candidate] for i, place in placed_by_instance.items()})
 
-    def _won(self, placed: dict[str, PlacedInstance], again: bool) -> None:
-        for instance, place in placed.items():
+    def _won(self, placed_by_instance: dict[str, PlacedInstance], again: bool) -> None:
+        for instance, place in placed_by_instance.items():
             self._observer.on_claim(ClaimOutcome.WON, again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
 
@@ -205,19 +218,19 @@ def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
     return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
 
 
-def _lost_claim(placed: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
-    for place in placed:
+def _lost_claim(placed_instances: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
+    for place in placed_instances:
         if place.candidate.amount(refusal.provider, refusal.resource_class):
             return lost_claim(place.host.name, place.candidate, refusal)
-    return lost_claim(placed[0].host.name, placed[0].candidate, refusal)
+    return lost_claim(placed_instances[0].host.name, placed_instances[0].candidate, refusal)
 
 
 def _without_shortage(
-    hosts: Sequence[HostState], placed: Sequence[PlacedInstance], refusal: ClaimRefusal
+    hosts: Sequence[HostState], placed_instances: Sequence[PlacedInstance], refusal: ClaimRefusal
 ) -> list[HostState]:
     """Return hosts on which the provider that was short has less than was asked of it."""
     uuid, name = refusal.provider, refusal.resource_class
-    amount = sum(place.candidate.amount(uuid, name) for place in placed)
+    amount = sum(place.candidate.amount(uuid, name) for place in placed_instances)
     return [
         _with_less(host, uuid, name, amount - 1) if uuid in host.providers else host
         for host in hosts
@@ -228,5 +241,7 @@ def _with_less(host: HostState, uuid: str, name: str, free: int) -> HostState:
     provider = host.providers[uuid]
     used = {**provider.used, name: provider.capacity.get(name, 0) - max(free, 0)}
     providers = {**host.providers, uuid: replace(provider, used=used)}
-    fitting = tuple(candidate for candidate in host.candidates if fits(candidate, providers))
-    return replace(host, providers=providers, candidates=fitting)
+    fitting_candidates = tuple(
+        candidate for candidate in host.candidates if fits(candidate, providers)
+    )
+    return replace(host, providers=providers, candidates=fitting_candidates)

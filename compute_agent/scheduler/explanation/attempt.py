@@ -81,10 +81,10 @@ class Attempt:
     def causes(self) -> Causes:
         """Return the causes with all that was found out."""
         queries = tuple(self._with_constraints())
-        fitting = self._fitting()
+        fitting_changes = self._fitting()
         closest = sorted(self._closest.values(), key=lambda entry: (entry[0], entry[1].host))
         remark = ""
-        if not fitting:
+        if not fitting_changes:
             remark = "No change of one or two constraints would make it fit."
         if self._gave_up:
             remark = (
@@ -98,7 +98,7 @@ class Attempt:
             causes,
             queries=queries,
             closest_hosts=tuple(host for _, host in closest[:SHOWN_CLOSEST]),
-            fits_with=tuple(fitting[:SHOWN_CHANGES]),
+            fits_with=tuple(fitting_changes[:SHOWN_CHANGES]),
             remark=remark,
         )
 
@@ -113,14 +113,18 @@ class Attempt:
 
     def _fitting(self) -> list[FittingChange]:
         singles = [*self._filter_changes(), *single_changes(self._request.request)]
-        fitting = list(self._try_sets(self._named_sets(singles)))
-        if not fitting:
-            fitting = list(self._try_sets((change,) for change in singles))
-        if not fitting:
-            fitting = list(self._try_sets(combinations(singles, 2), most=SHOWN_CHANGES))
-        if not fitting:
-            fitting = list(self._try_sets((change,) for change in omissions(self._request.request)))
-        return sorted(fitting, key=lambda change: (len(change.changes), -change.hosts, change.text))
+        fitting_changes = list(self._try_sets(self._named_sets(singles)))
+        if not fitting_changes:
+            fitting_changes = list(self._try_sets((change,) for change in singles))
+        if not fitting_changes:
+            fitting_changes = list(self._try_sets(combinations(singles, 2), most=SHOWN_CHANGES))
+        if not fitting_changes:
+            fitting_changes = list(
+                self._try_sets((change,) for change in omissions(self._request.request))
+            )
+        return sorted(
+            fitting_changes, key=lambda change: (len(change.changes), -change.hosts, change.text)
+        )
 
     def _filter_changes(self) -> Iterator[RequestChange]:
         for cause in self.base.causes.filters:
@@ -136,18 +140,18 @@ class Attempt:
     def _try_sets(
         self, sets: Iterable[tuple[RequestChange, ...]], most: int | None = None
     ) -> Iterator[FittingChange]:
-        tried_changes, fitting = set[frozenset[tuple[object, ...]]](), 0
+        tried_changes, fitting_count = set[frozenset[tuple[object, ...]]](), 0
         for changes in sets:
             key = frozenset((change.kind, change.group, change.subject) for change in changes)
             if key in tried_changes:
                 continue
             tried_changes.add(key)
-            if fitting == most:
+            if fitting_count == most:
                 return
-            tried = self._least(changes)
-            if tried is not None:
-                fitting += 1
-                yield self._fits(*tried)
+            trial = self._least(changes)
+            if trial is not None:
+                fitting_count += 1
+                yield self._fits(*trial)
 
     def _least(
         self, changes: tuple[RequestChange, ...]
@@ -189,7 +193,7 @@ class Attempt:
     def _try(self, changes: Sequence[RequestChange]) -> Trial | None:
         if not self._may_ask():
             return None
-        skipped = {change.name for change in changes if change.kind is ChangeKind.FILTER}
+        skipped_names = {change.name for change in changes if change.kind is ChangeKind.FILTER}
         kinds = {change.kind for change in changes}
         changed_request = replace(
             self._request,
@@ -199,7 +203,7 @@ class Attempt:
         if not changed_request.request.resources:
             return None
         try:
-            trial = self._search.try_out(self._spec, changed_request, skipped)
+            trial = self._search.try_out(self._spec, changed_request, skipped_names)
         except PlacementUnavailable:
             raise
         except (PlacementError, InvalidRequest) as error:

@@ -89,16 +89,16 @@ def _resources_first(parameter: tuple[str, str]) -> int:
 
 
 def _clause_texts(clauses: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
-    written: list[tuple[str, str]] = []
+    clause_texts: list[tuple[str, str]] = []
     for kind, values in clauses.items():
         if kind in ("resources", "required"):
             # a list of values is one parameter, a choice among several one of its own
             plain = [value for value in values if not value.startswith("in:")]
-            written += [(kind, ",".join(plain))] if plain else []
-            written += [(kind, value) for value in values if value.startswith("in:")]
+            clause_texts += [(kind, ",".join(plain))] if plain else []
+            clause_texts += [(kind, value) for value in values if value.startswith("in:")]
         else:
-            written += [(kind, value) for value in values]
-    return tuple(written)
+            clause_texts += [(kind, value) for value in values]
+    return tuple(clause_texts)
 
 
 def _step(step: Mapping[str, Any]) -> ConstraintCause:

@@ -11,19 +11,21 @@ from compute_agent.scheduler.host_state import HostState
 Trial = TypeVar("Trial")
 
 
-def plausible_amounts(resource_class: str, asked: int, hosts: Iterable[HostState]) -> list[int]:
-    """Return the amounts below `asked` that one of `hosts` may have room for, ascending.
+def plausible_amounts(
+    resource_class: str, asked_amount: int, hosts: Iterable[HostState]
+) -> list[int]:
+    """Return the amounts below `asked_amount` that one of `hosts` may have room for, ascending.
 
     What single providers have free, what several cells have together, and, for limits that are
     not shown, the powers of two.
     """
-    amounts = {2**exponent for exponent in range(asked.bit_length())}
+    amounts = {2**exponent for exponent in range(asked_amount.bit_length())}
     for host in hosts:
         frees = sorted(
             (provider.free(resource_class) for provider in host.providers.values()), reverse=True
         )
         amounts |= {*frees, *accumulate(frees)}
-    return sorted(amount for amount in amounts if 0 < amount < asked)
+    return sorted(amount for amount in amounts if 0 < amount < asked_amount)
 
 
 def most_on(host: HostState, resource_class: str) -> int:
@@ -60,7 +62,7 @@ def largest_that_fits(
 
     :param fits: returns what was found for an amount, or `None`.
     """
-    best: tuple[int, Trial] | None = None
+    best_trial: tuple[int, Trial] | None = None
     low, high = 0, len(amounts)
     while low < high:
         middle = (low + high) // 2
@@ -68,5 +70,5 @@ def largest_that_fits(
         if trial is None:
             high = middle
         else:
-            best, low = (amounts[middle], trial), middle + 1
-    return best
+            best_trial, low = (amounts[middle], trial), middle + 1
+    return best_trial

@@ -16,8 +16,8 @@ class SameHostFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether one of the instances named is here."""
-        named = spec.hint("same_host")
-        return not named or not host.instances.isdisjoint(named)
+        named_instances = spec.hint("same_host")
+        return not named_instances or not host.instances.isdisjoint(named_instances)
 
 
 class DifferentHostFilter(HostFilter):

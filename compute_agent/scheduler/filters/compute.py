@@ -20,10 +20,10 @@ class ComputeFilter(HostFilter):
 
     def reason(self, host: HostState, _spec: RequestSpec) -> str:
         """Return why the host cannot be used now."""
-        announced = host.announcement
+        announcement = host.announcement
         if not host.alive:
             return "its agent is silent"
-        if announced is not None and not announced.enabled:
+        if announcement is not None and not announcement.enabled:
             return "disabled, as its agent announces"
         root = host.providers.get(host.uuid)
         if root is not None and COMPUTE_STATUS_DISABLED in root.traits:

@@ -40,10 +40,10 @@ class IoOpsFilter(HostFilter):
 
 
 def _instances(host: HostState) -> int:
-    announced = host.announcement
-    return ((announced.instances if announced else None) or 0) + host.claimed_here
+    announcement = host.announcement
+    return ((announcement.instances if announcement else None) or 0) + host.claimed_here
 
 
 def _busy(host: HostState) -> int:
-    announced = host.announcement
-    return (announced.io_ops if announced else 0) + host.claimed_here
+    announcement = host.announcement
+    return (announcement.io_ops if announcement else 0) + host.claimed_here

@@ -55,16 +55,16 @@ class NUMATopologyFilter(HostFilter):
         return len(set(cells.values())) == len(cells) and pages_below(candidate, host, cells)
 
     def _flat_fits(self, host: HostState, numa: GuestNuma, spec: RequestSpec) -> bool:
-        announced = host.announcement.attributes.get(_CELLS) if host.announcement else None
-        if not announced:
+        announced_cells = host.announcement.attributes.get(_CELLS) if host.announcement else None
+        if not announced_cells:
             return True
         networks = [network.physnet for network in spec.requested_networks if network.physnet]
         tunneled = any(network.tunneled for network in spec.requested_networks)
         if not (numa.names_nodes or networks or tunneled):
             return True
         return any(
-            networks_reached(assignment, announced, networks, tunneled=tunneled)
-            for assignment in assignments(numa.nodes, announced)
+            networks_reached(assignment, announced_cells, networks, tunneled=tunneled)
+            for assignment in assignments(numa.nodes, announced_cells)
         )
 
 

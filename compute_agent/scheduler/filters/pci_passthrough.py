@@ -34,8 +34,8 @@ class PciPassthroughFilter(HostFilter):
             near_hosts = _with_near_devices(hosts, spec, self.options.pci_aliases)
             yield from near_hosts if device_affinity.has_nodes(spec) else hosts
             return
-        named = flavor.device_aliases(spec).values()
-        devices = [flavor.alias_named(name, self.options.pci_aliases) for name in named]
+        alias_requests = flavor.device_aliases(spec).values()
+        devices = [flavor.alias_named(name, self.options.pci_aliases) for name in alias_requests]
         for host in hosts:
             if not devices or pools_suffice(_pools(host), devices * (1 + host.claimed_here)):
                 yield host
@@ -96,5 +96,5 @@ def _serves(pool: Mapping[str, Any], alias: PciAlias) -> bool:
 
 
 def _pools(host: HostState) -> Sequence[Mapping[str, Any]]:
-    announced = host.announcement.attributes.get(_POOLS) if host.announcement else None
-    return list(announced or ())
+    pools = host.announcement.attributes.get(_POOLS) if host.announcement else None
+    return list(pools or ())

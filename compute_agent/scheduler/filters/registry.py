@@ -68,10 +68,10 @@ def make(
     classes: dict[str, type[HostFilter]] = {}
     for path in available:
         classes.update((filter_class.__name__, filter_class) for filter_class in _classes(path))
-    unknown = [name for name in enabled if name not in classes]
-    if unknown:
+    unknown_names = [name for name in enabled if name not in classes]
+    if unknown_names:
         raise InvalidConfiguration(
-            f"Option [filter_scheduler]enabled_filters names {unknown[0]}: expected one of "
+            f"Option [filter_scheduler]enabled_filters names {unknown_names[0]}: expected one of "
             f"{', '.join(sorted(classes))}."
         )
     return tuple(classes[name](options) for name in enabled)

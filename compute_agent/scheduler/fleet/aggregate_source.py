@@ -96,12 +96,12 @@ def source_of(conf: cfg.ConfigOpts) -> AggregateSource:
 
     :raises InvalidConfiguration: a file that cannot be used.
     """
-    named = conf.compute_scheduler.aggregate_source
-    if not named:
+    source_name = conf.compute_scheduler.aggregate_source
+    if not source_name:
         return FixedAggregates()
-    if named == NOVA:
+    if source_name == NOVA:
         return NovaAggregates(Service(conf, "nova", "Nova"))
-    return FixedAggregates(aggregates.load(named))
+    return FixedAggregates(aggregates.load(source_name))
 
 
 def _aggregate(body: Mapping[str, Any]) -> Aggregate:

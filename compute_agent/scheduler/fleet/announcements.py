@@ -77,10 +77,10 @@ class Announcements:
         """
         now = self._clock()
         with self._lock:
-            for written in snapshot:
-                fields = {name: written[name] for name in _FIELDS & written.keys()}
-                seen_at = now - float(written["age"])
-                self._by_root[str(written["root"])] = Announcement(**fields | {"seen_at": seen_at})
+            for entry in snapshot:
+                fields = {name: entry[name] for name in _FIELDS & entry.keys()}
+                seen_at = now - float(entry["age"])
+                self._by_root[str(entry["root"])] = Announcement(**fields | {"seen_at": seen_at})
 
     def of(self, root: str) -> Announcement | None:
         """Return the last announcement about a host, None if there was none."""

@@ -110,12 +110,12 @@ class Fleet:
     def _versions(self) -> list[tuple[str, int]]:
         if self._announcements is None:
             return []
-        announced = self._announcements.all()
-        there = set(self._existing(tuple(announced)))
+        by_root = self._announcements.all()
+        existing_roots = set(self._existing(tuple(by_root)))
         return [
             (announcement.host, announcement.service_version)
-            for root, announcement in announced.items()
-            if root in there
+            for root, announcement in by_root.items()
+            if root in existing_roots
         ]
 
 

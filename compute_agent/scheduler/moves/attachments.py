@@ -92,14 +92,14 @@ class Attachments:
         self, request: CandidateRequest, instance: str, holding: Holding, before: Amounts
     ) -> Attached:
         if covers(holding.allocations, before):
-            added = without_zeros(subtract(holding.allocations, before))
-            roots = set(self._placement.provider_roots(tuple(added)).values())
+            added_amounts = without_zeros(subtract(holding.allocations, before))
+            roots = set(self._placement.provider_roots(tuple(added_amounts)).values())
             traits: dict[str, frozenset[str]] = {}
             for root in sorted(roots):
                 traits |= self._placement.tree(root)
-            mappings = mappings_of(request, added, traits)
+            mappings = mappings_of(request, added_amounts, traits)
             if mappings is not None:
-                return Attached(added, mappings)
+                return Attached(added_amounts, mappings)
         raise _changed_meanwhile("Attaching to", instance)
 
     def detach(self, instance: str, resources: Amounts, before: Amounts | None = None) -> None:

@@ -45,7 +45,7 @@ def run_exclusions(
     spec: RequestSpec,
     target: Target,
     hosts: Sequence[HostState],
-    skipped: Collection[str] = frozenset(),
+    skipped_names: Collection[str] = frozenset(),
 ) -> tuple[list[HostState], list[FilterCause]]:
     """Return the hosts that the request itself does not exclude, and what excluded the others."""
     ignored_names = spec.ignore_hosts | spec.retried_hosts
@@ -56,7 +56,7 @@ def run_exclusions(
     )
     remaining_hosts, causes = list(hosts), []
     for name, admits in exclusions:
-        if name in skipped:
+        if name in skipped_names:
             continue
         admitted = [host for host in remaining_hosts if admits(host)]
         if len(admitted) < len(remaining_hosts):

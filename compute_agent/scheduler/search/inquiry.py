@@ -114,8 +114,8 @@ class Inquiry:
         return [replace(answer, candidates=kept_candidates)]
 
     def _can_pin(self, root: str) -> bool:
-        announced = self._announcements.of(root) if self._announcements else None
-        return announced is not None and announced.service_version >= PINNED.needs
+        announcement = self._announcements.of(root) if self._announcements else None
+        return announcement is not None and announcement.service_version >= PINNED.needs
 
     def guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
         """Return the NUMA nodes of the guest."""

@@ -164,35 +164,37 @@ def nested_request(
     rest = _beside_cells(group)
     to_cells, to_any, kept_traits = _sort_traits(group, rest)
     subtrees = set(request.same_subtree)
-    added: dict[str, RequestGroup] = {}
+    added_groups: dict[str, RequestGroup] = {}
     for index, node in enumerate(numa.nodes):
         cell, pages = _node_groups(node, numa, group, to_cells)
-        added[f"_NUMA{index}"] = cell
+        added_groups[f"_NUMA{index}"] = cell
         if pages is not None:
-            added[f"_PAGES{index}"] = pages
+            added_groups[f"_PAGES{index}"] = pages
             subtrees.add(frozenset((f"_NUMA{index}", f"_PAGES{index}")))
     if to_any:
-        added[TRAIT_GROUP] = RequestGroup(required=to_any)
+        added_groups[TRAIT_GROUP] = RequestGroup(required=to_any)
         subtrees.add(frozenset((TRAIT_GROUP, CELL_GROUP)))
-    remaining = replace(group, resources=rest, required=kept_traits)
+    remaining_group = replace(group, resources=rest, required=kept_traits)
     if not rest:
-        remaining = RequestGroup()
+        remaining_group = RequestGroup()
         if group.member_of or group.forbidden_aggregates:
-            added[HOST_GROUP] = _host_group(group)
+            added_groups[HOST_GROUP] = _host_group(group)
             subtrees.add(frozenset((HOST_GROUP, CELL_GROUP)))
     subtrees |= {frozenset((suffix, f"_NUMA{node}")) for suffix, node in binding.items()}
-    for suffix in added:
+    for suffix in added_groups:
         if suffix in request.groups:
             raise InvalidRequest("the suffix of a group", suffix, "a name that is not reserved")
-    result = replace(request.with_group(UNSUFFIXED, remaining), same_subtree=frozenset(subtrees))
-    for suffix, group in added.items():
+    result = replace(
+        request.with_group(UNSUFFIXED, remaining_group), same_subtree=frozenset(subtrees)
+    )
+    for suffix, group in added_groups.items():
         result = result.with_group(suffix, group)
     others = [suffix for pair in result.apart for suffix in pair]
-    unknown = set().union(*result.same_subtree, *others) - set(result.groups)
-    if unknown:
+    unknown_suffixes = set().union(*result.same_subtree, *others) - set(result.groups)
+    if unknown_suffixes:
         raise InvalidRequest(
             "same_subtree",
-            min(unknown),
+            min(unknown_suffixes),
             f"a group, or a guest NUMA node from _NUMA0 to _NUMA{len(numa.nodes) - 1}",
         )
     if len(numa.nodes) > 1 and _only_cells_could_serve(result, rest, numa):

@@ -82,8 +82,8 @@ def _assign(
         rest = without_zeros(subtract(remaining_amounts, part))
         assigned = _assign(request, others, rest, admitted, dead_ends)
         if assigned is not None:
-            mappings, remaining = assigned
-            return {suffix: (provider,), **mappings}, remaining
+            mappings, amounts_left = assigned
+            return {suffix: (provider,), **mappings}, amounts_left
     dead_ends.add(state)
     return None
 

@@ -137,17 +137,17 @@ class HostSearch:
             answer = carried.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
         self._observer.on_search(len(answer.candidates))
-        admitted_hosts, excluded = self._admit(spec, request, answer)
-        causes = Causes(tuple(queries.causes), tuple(excluded), notes=tuple(queries.notes))
+        admitted_hosts, exclusions = self._admit(spec, request, answer)
+        causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))
         if not answer.candidates:
             causes = self.with_disabled_target(causes, request.target)
         if _is_forced(spec):
             for warning in self.warnings(spec, admitted_hosts):
                 LOG.warning(warning)
             return SearchResult(tuple(admitted_hosts), causes, version, request.members)
-        passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
-        self._observer.on_filtering(dropped)
-        causes = replace(causes, filters=causes.filters + tuple(dropped))
+        passed, drops = run_filters(self._options.filters, admitted_hosts, spec)
+        self._observer.on_filtering(drops)
+        causes = replace(causes, filters=causes.filters + tuple(drops))
         return SearchResult(tuple(passed), causes, version, request.members)
 
     def targeted_request(self, spec: RequestSpec) -> TargetedRequest:
@@ -186,8 +186,8 @@ class HostSearch:
         disabled = [("in_tree", root), ("required", COMPUTE_STATUS_DISABLED)]
         if root not in self._placement.matching_providers(disabled):
             return causes
-        announced, _ = self._announcement(root)
-        reason = str(announced.attributes.get("disabled_reason") or "") if announced else ""
+        announcement, _ = self._announcement(root)
+        reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
         name = self._placement.provider_names([root]).get(root, root)
         shown = f"Host {name} is disabled{reason and f' ({reason})'}"
         note = f"{shown}: enable it (compute-agent enable), or name another."
@@ -205,23 +205,28 @@ class HostSearch:
         yield request
 
     def try_out(
-        self, spec: RequestSpec, request: TargetedRequest, skipped: Collection[str] = frozenset()
+        self,
+        spec: RequestSpec,
+        request: TargetedRequest,
+        skipped_names: Collection[str] = frozenset(),
     ) -> Trial:
         """Return what a search for `request` finds, without a word to the observer.
 
         :param request: what `request` returned for `spec`, changed or not.
-        :param skipped: names of filters, or of exclusions by the request, to leave out.
+        :param skipped_names: names of filters, or of exclusions by the request, to leave out.
         :raises InvalidRequest: the change makes it contradict itself.
         :raises PlacementError: placement cannot be asked, or refuses the changed question.
         """
         answer, queries, _ = self._inquiry.ask(spec, request.request)
-        admitted_hosts, excluded = self._admit(spec, request, answer, skipped)
+        admitted_hosts, exclusions = self._admit(spec, request, answer, skipped_names)
         filters = () if _is_forced(spec) else self._options.filters
-        filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
-        passed, dropped = run_filters(filters, admitted_hosts, spec)
-        causes = Causes(tuple(queries.causes), (*excluded, *dropped), notes=tuple(queries.notes))
+        filters = tuple(
+            host_filter for host_filter in filters if host_filter.name not in skipped_names
+        )
+        passed, drops = run_filters(filters, admitted_hosts, spec)
+        causes = Causes(tuple(queries.causes), (*exclusions, *drops), notes=tuple(queries.notes))
         with_room: Sequence[HostState] = passed
-        if ServerGroupAntiAffinityFilter.__name__ not in skipped:
+        if ServerGroupAntiAffinityFilter.__name__ not in skipped_names:
             with_room = request.members.from_first_with_room(passed)
             causes = causes.with_filter(request.members.cause(passed))
         return Trial(tuple(admitted_hosts), tuple(with_room), causes)
@@ -231,10 +236,10 @@ class HostSearch:
         spec: RequestSpec,
         request: TargetedRequest,
         answer: AllocationCandidates,
-        skipped: Collection[str] = frozenset(),
+        skipped_names: Collection[str] = frozenset(),
     ) -> tuple[list[HostState], list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
-        return run_exclusions(spec, request.target, hosts, skipped)
+        return run_exclusions(spec, request.target, hosts, skipped_names)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
         """Return the host that an instance is on and what it holds, if it may be rebuilt there.
@@ -245,23 +250,23 @@ class HostSearch:
         holding = self._placement.holding(instance)
         root = root_of(self._placement, instance, holding)
         traits = self._placement.tree(root)
-        missing = missing_traits(spec, {root, *holding.allocations}, traits)
-        if missing:
-            reason = f"The providers in use lack the traits {', '.join(sorted(missing))}."
+        lacking_traits = missing_traits(spec, {root, *holding.allocations}, traits)
+        if lacking_traits:
+            reason = f"The providers in use lack the traits {', '.join(sorted(lacking_traits))}."
             raise NoValidHost(reason, Causes(notes=(reason,)))
         tree = {uuid: ProviderSummary(uuid, root, traits=has) for uuid, has in traits.items()}
         name = self._placement.provider_names([root]).get(root, root)
-        announced, alive = self._announcement(root)
+        announcement, alive = self._announcement(root)
         aggregates = self._options.aggregates.current().of_host(name)
-        host = HostState(root, name, tree, (), aggregates, frozenset(), announced, alive)
+        host = HostState(root, name, tree, (), aggregates, frozenset(), announcement, alive)
         filters = [
             host_filter for host_filter in self._options.filters if host_filter.RUN_ON_REBUILD
         ]
-        passed, dropped = run_filters(filters, [host], spec)
-        self._observer.on_filtering(dropped)
+        passed, drops = run_filters(filters, [host], spec)
+        self._observer.on_filtering(drops)
         if not passed:
-            causes = Causes(filters=tuple(dropped))
-            raise NoValidHost(f"{dropped[-1].name} dropped the instance's host.", causes)
+            causes = Causes(filters=tuple(drops))
+            raise NoValidHost(f"{drops[-1].name} dropped the instance's host.", causes)
         return host, holding
 
     def on_host(
@@ -288,9 +293,9 @@ class HostSearch:
             for host_filter in self._options.filters
             if not host_filter.run_filter_once_per_request
         ]
-        passed, dropped = run_filters(again, found_hosts, spec)
-        self._observer.on_filtering(dropped)
-        return passed, dropped
+        passed, drops = run_filters(again, found_hosts, spec)
+        self._observer.on_filtering(drops)
+        return passed, drops
 
     def _host_states(
         self, spec: RequestSpec, answer: AllocationCandidates, request: TargetedRequest
@@ -305,7 +310,7 @@ class HostSearch:
             for candidate in candidates:
                 for uuid in candidate.allocations:
                     providers.setdefault(uuid, answer.providers[uuid])
-            announced, alive = self._announcement(root)
+            announcement, alive = self._announcement(root)
             name = names.get(root, root)
             states.append(
                 HostState(
@@ -315,7 +320,7 @@ class HostSearch:
                     candidates=candidate_order.in_order(candidates, providers, policy_of),
                     aggregates=request.aggregates.of_host(name),
                     instances=frozenset(i for i, roots in living.items() if root in roots),
-                    announcement=announced,
+                    announcement=announcement,
                     alive=alive,
                 )
             )
@@ -324,28 +329,28 @@ class HostSearch:
     def _announcement(self, root: str) -> tuple[Announcement | None, bool]:
         if self._announcements is None:
             return None, True
-        announced = self._announcements.of(root)
-        if announced is None:
+        announcement = self._announcements.of(root)
+        if announcement is None:
             # not heard of yet, for instance right after this scheduler started: placement's own
             # mark of a disabled host still holds
             return None, True
         if not self._options.track_instances:
-            announced = replace(announced, instances=None)
-        return announced, self._announcements.age(announced) < self._options.service_down_time
+            announcement = replace(announcement, instances=None)
+        return announcement, self._announcements.age(announcement) < self._options.service_down_time
 
     def warnings(self, spec: RequestSpec, hosts: Sequence[HostState]) -> Iterator[str]:
         """Yield which forced hosts, which no filter looks at, are silent or disabled."""
         for host in hosts if _is_forced(spec) else ():
-            announced = host.announcement
-            if announced is None or self._announcements is None:
+            announcement = host.announcement
+            if announcement is None or self._announcements is None:
                 continue
             if not host.alive:
                 yield (
                     f"Host {host.name} is used because the request forces it, but its agent was "
-                    f"last heard {self._announcements.age(announced):.0f} s ago: check that "
+                    f"last heard {self._announcements.age(announcement):.0f} s ago: check that "
                     "compute-agent runs there"
                 )
-            elif not announced.enabled:
+            elif not announcement.enabled:
                 yield (
                     f"Host {host.name} is used because the request forces it, but it is disabled: "
                     "enable it, or name another"

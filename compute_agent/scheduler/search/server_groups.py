@@ -107,13 +107,13 @@ class GroupMembers:
             tuple(rejected[:SHOWN_HOSTS]),
         )
 
-    def looked_at(self, ordered: Sequence[HostState]) -> list[HostState]:
+    def looked_at(self, ordered_hosts: Sequence[HostState]) -> list[HostState]:
         """Return the best hosts with the members they have; none where that does not matter."""
         if not self._soft:
             return []
         return [
             replace(host, instances=host.instances | self._on(host, self._soft))
-            for host in ordered[:LOOKED_AT]
+            for host in ordered_hosts[:LOOKED_AT]
         ]
 
     def _is_asked(self, host: HostState) -> bool:
@@ -150,7 +150,8 @@ def with_hosts(
 
 def roots_of_named(placement: Placement, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
     """Return where the instances live that hints name, by instance."""
-    named = {*spec.hint("same_host"), *spec.hint("different_host")}
+    named_instances = {*spec.hint("same_host"), *spec.hint("different_host")}
     return {
-        instance: host_roots(placement, placement.holding(instance)) for instance in sorted(named)
+        instance: host_roots(placement, placement.holding(instance))
+        for instance in sorted(named_instances)
     }

@@ -168,11 +168,11 @@ class SchedulerLife:
         :param only_existing: leave out hosts that placement no longer has.
         """
         announcements = self._service.announcements
-        announced = announcements.all()
-        existing: Collection[str] = announced
+        by_root = announcements.all()
+        existing: Collection[str] = by_root
         if only_existing:
-            existing = self._service.parts.client.provider_names(tuple(announced))
-        return [announcements.age(last) for root, last in announced.items() if root in existing]
+            existing = self._service.parts.client.provider_names(tuple(by_root))
+        return [announcements.age(last) for root, last in by_root.items() if root in existing]
 
     def _placement_now(self) -> str:
         try:

@@ -174,7 +174,7 @@ class JournalCollector:
         """Yield how many entries wait, and whether the journal can be used."""
         from prometheus_client.core import GaugeMetricFamily
 
-        waiting = GaugeMetricFamily(
+        entry_counts = GaugeMetricFamily(
             f"{PREFIX}_journal_entries",
             "Entries of the journal that wait to be finished or undone.",
             labels=["operation"],
@@ -184,11 +184,11 @@ class JournalCollector:
             entries = self._journal.entries()
             numbers = Counter(str(entry.get("op")) for entry in entries.values())
             for operation, number in sorted(numbers.items()):
-                waiting.add_metric([operation], number)
+                entry_counts.add_metric([operation], number)
         except JournalUnusable as error:
             LOG.error("%s", error)
             usable = False
-        yield waiting
+        yield entry_counts
         yield GaugeMetricFamily(
             f"{PREFIX}_journal_usable", "1 if the journal can be read, 0 if not.", value=int(usable)
         )

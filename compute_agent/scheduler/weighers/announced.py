@@ -44,11 +44,11 @@ class ImagePropertiesWeigher(HostWeigher):
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the number, times the ratios."""
-        announced = host.announcement.attributes if host.announcement else {}
-        there = announced.get("image_properties", {})
+        attributes = host.announcement.attributes if host.announcement else {}
+        property_counts = attributes.get("image_properties", {})
         ratios = self.options.image_property_ratios or dict.fromkeys(spec.image.properties, 1.0)
         return sum(
-            ratio * int(there.get(name, {}).get(spec.image.properties[name], 0))
+            ratio * int(property_counts.get(name, {}).get(spec.image.properties[name], 0))
             for name, ratio in ratios.items()
             if name in spec.image.properties
         )

@@ -175,8 +175,8 @@ class NumInstancesWeigher(HostWeigher):
 
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return it."""
-        announced = host.announcement.instances if host.announcement else None
-        return float((announced or 0) + host.claimed_here)
+        instance_count = host.announcement.instances if host.announcement else None
+        return float((instance_count or 0) + host.claimed_here)
 
 
 class HypervisorVersionWeigher(HostWeigher):

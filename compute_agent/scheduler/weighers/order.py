@@ -122,16 +122,16 @@ def in_order(
     weighed = weights(hosts, spec, weighers, options)
     spread = options.spread_equals and bool(request)
     places = [_place(request, host.uuid) if spread else b"" for host in hosts]
-    ordered = sorted(range(len(hosts)), key=lambda index: (-weighed[index], places[index]))
-    if not ordered:
+    indexes = sorted(range(len(hosts)), key=lambda index: (-weighed[index], places[index]))
+    if not indexes:
         return []
     if options.shuffle_best:
-        best = [index for index in ordered if weighed[index] == weighed[ordered[0]]]
-        chance.shuffle(best)
-        ordered[: len(best)] = best
-    first = chance.randrange(min(options.subset_size, len(ordered)))
-    ordered.insert(0, ordered.pop(first))
-    return [hosts[index] for index in ordered]
+        best_indexes = [index for index in indexes if weighed[index] == weighed[indexes[0]]]
+        chance.shuffle(best_indexes)
+        indexes[: len(best_indexes)] = best_indexes
+    first = chance.randrange(min(options.subset_size, len(indexes)))
+    indexes.insert(0, indexes.pop(first))
+    return [hosts[index] for index in indexes]
 
 
 def _place(request: str, host: str) -> bytes:

@@ -97,12 +97,14 @@ class DeviceFaults:
         marks = self._ledger.faults()
         known_uuids = marks.keys() | self._ledger.reserves().keys()
         members = tree.get_provider_uuids(root_uuid)
-        marked = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
+        marked_uuids = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
         self._ledger.change_faults(
             seen_faults={
-                uuid: self._boot for uuid in marked if uuid not in marks or uuid in taken_off
+                uuid: self._boot for uuid in marked_uuids if uuid not in marks or uuid in taken_off
             },
-            forgotten=[uuid for uuid in members if uuid in known_uuids and uuid not in marked],
+            forgotten=[
+                uuid for uuid in members if uuid in known_uuids and uuid not in marked_uuids
+            ],
         )
 
 

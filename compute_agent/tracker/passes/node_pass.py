@@ -167,9 +167,13 @@ class NodePass:
             self._ask_driver(wanted_tree, target, allocations)
             caveats = self._driver.caveats(target.name)
             grounds = self._grounds(target, base, wanted_tree)
-            settled = self._settled.get(target.uuid)
-            if not (reshape or over) and settled is not None and settled.grounds == grounds:
-                return replace(settled, facts=facts, caveats=caveats)
+            settled_proposal = self._settled.get(target.uuid)
+            if (
+                not (reshape or over)
+                and settled_proposal is not None
+                and settled_proposal.grounds == grounds
+            ):
+                return replace(settled_proposal, facts=facts, caveats=caveats)
             self._add_what_is_ours(base, wanted_tree, grounds)
             merged = self._merger.merge(base, wanted_tree, target.uuid)
             problems = [*merged.problems, *self._normalise(wanted_tree, target)]
@@ -204,7 +208,7 @@ class NodePass:
         self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
         try:
             with self._stage("flush"):
-                done = self._report.update_from_provider_tree(
+                report = self._report.update_from_provider_tree(
                     proposal.base,
                     proposal.wanted_tree,
                     proposal.allocations,
@@ -216,12 +220,12 @@ class NodePass:
             raise
         self._merger.after_flush(proposal.merged)
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
-        kept_uuids = {provider.uuid for provider in done.kept_providers}
+        kept_uuids = {provider.uuid for provider in report.kept_providers}
         self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
-        is_quiet = not (done.operations or done.kept_providers or proposal.faults_over)
+        is_quiet = not (report.operations or report.kept_providers or proposal.faults_over)
         if is_quiet and not (proposal.problems or proposal.merged.keeps_held):
             self._settled[proposal.root_uuid] = replace(proposal, settled=True)
-        return changes(done.operations)
+        return changes(report.operations)
 
     def operations(self, proposal: Proposal) -> list[Operation]:
         """Return what `flush` would do, doing nothing."""
@@ -257,13 +261,13 @@ class NodePass:
             raise self._name_taken(target.name, target.uuid, error.name_conflict_uuid) from error
 
     def _check_root_name(
-        self, proposal: Proposal, failed: errors.ResourceProviderSyncFailed
+        self, proposal: Proposal, error: errors.ResourceProviderSyncFailed
     ) -> None:
         """Raise the error for a root that was to be created under a name that another one has."""
-        for failure in failed.failures:
+        for failure in error.failures:
             holder_uuid = getattr(failure.error, "name_conflict_uuid", None)
             if failure.uuid == proposal.root_uuid and failure.aspect == "create" and holder_uuid:
-                raise self._name_taken(failure.name, failure.uuid, holder_uuid) from failed
+                raise self._name_taken(failure.name, failure.uuid, holder_uuid) from error
 
     def _check_root(self, base: ProviderTree, target: PassTarget) -> None:
         if not base.exists(target.uuid):
@@ -343,7 +347,7 @@ class NodePass:
     ) -> None:
         target = grounds.target
         is_ours = self._owner_of(base)
-        made = {uuid for uuid in wanted_tree.get_provider_uuids() if not base.exists(uuid)}
+        new_uuids = {uuid for uuid in wanted_tree.get_provider_uuids() if not base.exists(uuid)}
         kept_uuids = {
             uuid
             for uuid in wanted_tree.get_provider_uuids(target.uuid)
@@ -354,7 +358,7 @@ class NodePass:
             target.uuid,
             capabilities=grounds.capabilities,
             enabled=target.enabled,
-            owned=made | kept_uuids | {target.uuid},
+            owned=new_uuids | kept_uuids | {target.uuid},
         )
 
     def _normalise(self, wanted_tree: ProviderTree, target: PassTarget) -> list[Exception]:

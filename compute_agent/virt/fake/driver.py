@@ -85,10 +85,10 @@ class FakeDriver(FakeHypervisor):
             "MEMORY_MB": (self.memory_mb, options.reserved_memory_mib),
             "DISK_GB": (self.local_gb, -(-options.reserved_disk_mib // 1024)),
         }
-        stored = tree.data(nodename).inventory
+        stored_inventory = tree.data(nodename).inventory
         inventory: dict[str, InventoryRecord] = {}
         for resource_class, (total, reserved) in totals.items():
-            stored_record = stored.get(resource_class)
+            stored_record = stored_inventory.get(resource_class)
             ratio = options.ratios[resource_class].of(
                 None if stored_record is None else stored_record["allocation_ratio"]
             )

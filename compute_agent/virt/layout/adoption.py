@@ -35,19 +35,19 @@ def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identiti
     uuids = {ROOT: root_uuid}
     known_keys = {ROOT}
     free = {p.uuid: p for p in descendants(tree, root_uuid) if not p.traits & OTHER_OWNERS}
-    pending = list(layout.children)
-    for same in (_by_uuid, _by_name, _by_address):
-        waiting = []
-        for wanted_provider in pending:
-            match = same(wanted_provider, root_uuid, layout.root.name, free)
+    remaining_providers = list(layout.children)
+    for match_of in (_by_uuid, _by_name, _by_address):
+        unmatched_providers = []
+        for wanted_provider in remaining_providers:
+            match = match_of(wanted_provider, root_uuid, layout.root.name, free)
             if match is None:
-                waiting.append(wanted_provider)
+                unmatched_providers.append(wanted_provider)
             else:
                 del free[match]
                 uuids[wanted_provider.key] = match
                 known_keys.add(wanted_provider.key)
-        pending = waiting
-    for wanted_provider in pending:
+        remaining_providers = unmatched_providers
+    for wanted_provider in remaining_providers:
         uuids[wanted_provider.key] = child_uuid(root_uuid, wanted_provider.key)
     return Identities(uuids, frozenset(known_keys))
 

@@ -153,10 +153,10 @@ def _write(
     inventory: dict[str, InventoryRecord] = {}
     is_broken = UNHEALTHY in provider.traits | wanted_provider.traits
     for resource_class, record in wanted_provider.inventory.items():
-        stored = _stored_record(provider, resource_class, wanted_provider)
-        ratio = ratios.of(resource_class, record, stored)
+        stored_record = _stored_record(provider, resource_class, wanted_provider)
+        ratio = ratios.of(resource_class, record, stored_record)
         inventory[resource_class] = _record(
-            provider, resource_class, record, stored, ratio, held_units, is_broken=is_broken
+            provider, resource_class, record, stored_record, ratio, held_units, is_broken=is_broken
         )
     gone_classes = {
         rc: record

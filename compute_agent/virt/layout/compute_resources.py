@@ -95,10 +95,10 @@ def check_reserves(
                 f"{', '.join(sizes) or 'none'}"
             )
     known_ids = {cell.id for cell in guest_cells.cells}
-    for unknown in sorted(options.reserved_memory_mib_per_cell.keys() - known_ids):
+    for unknown_cell in sorted(options.reserved_memory_mib_per_cell.keys() - known_ids):
         yield (
-            f"[compute]reserved_host_memory_mb_per_numa names NUMA cell {unknown}, which has no "
-            f"memory for guests on this machine; cells that have are "
+            f"[compute]reserved_host_memory_mb_per_numa names NUMA cell {unknown_cell}, which has "
+            f"no memory for guests on this machine; cells that have are "
             f"{', '.join(map(str, sorted(known_ids)))}"
         )
 

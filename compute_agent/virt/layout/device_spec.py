@@ -133,13 +133,13 @@ def parse_device_specs(values: Iterable[str], *, report: bool) -> tuple[DeviceSp
     specs: list[DeviceSpec] = []
     for value in values:
         try:
-            parsed = json.loads(value)
+            document = json.loads(value)
         except json.JSONDecodeError as error:
             raise errors.InvalidConfiguration(
                 f"[pci]device_spec = {value} is not JSON ({error}). Write a dict such as "
                 '{"vendor_id": "8086", "product_id": "10ed"}, or a list of them.'
             ) from error
-        entries = parsed if isinstance(parsed, list) else [parsed]
+        entries = document if isinstance(document, list) else [document]
         specs.extend(_parse_entry(entry, report=report) for entry in entries)
     return tuple(specs)
 

@@ -85,7 +85,7 @@ class LibvirtDriver(TopologyDriver):
                 host,
             )
 
-    def _bring_mdevs_back(self, claimed: UnitSource) -> None:
+    def _bring_mdevs_back(self, claimed_units: UnitSource) -> None:
         """Make the mediated devices of guests persistent, and again where a reboot took them."""
         with self.same_reading():
             holders = [guest for guest in self.guests().guests.values() if guest.mdevs]
@@ -94,7 +94,7 @@ class LibvirtDriver(TopologyDriver):
             (nodename,) = self.get_available_nodes()
             places = mdevs.places_of(self.topology(nodename), self.options.gpu.mdev_types)
             devices = self.hypervisor().devices.mdevs
-        todo = mdevs.steps(holders, devices, places, claimed)
+        todo = mdevs.steps(holders, devices, places, claimed_units)
         self._ask(lambda: mdevs.carry_out(self.connection, todo))
 
     def cleanup_host(self, host: str) -> None:

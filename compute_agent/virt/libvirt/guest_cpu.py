@@ -48,8 +48,8 @@ def guest_cpu_options(conf: cfg.ConfigOpts) -> GuestCpuOptions:
             "[libvirt]cpu_mode = custom needs [libvirt]cpu_models, which is empty. Name the models "
             "in it, as `virsh cpu-models ARCH` lists them."
         )
-    added, removed = _extra_flags(conf)
-    if (added or removed) and (mode == "none" or virt_type not in CPU_CHOOSING):
+    added_flags, removed_flags = _extra_flags(conf)
+    if (added_flags or removed_flags) and (mode == "none" or virt_type not in CPU_CHOOSING):
         LOG.warning(
             "[libvirt]cpu_model_extra_flags = %s has no effect with [libvirt]virt_type = %s and "
             "cpu_mode = %s. Remove it, or set another cpu_mode.",
@@ -57,8 +57,8 @@ def guest_cpu_options(conf: cfg.ConfigOpts) -> GuestCpuOptions:
             virt_type,
             mode,
         )
-        added, removed = (), ()
-    return GuestCpuOptions(virt_type, mode, models, added, removed)
+        added_flags, removed_flags = (), ()
+    return GuestCpuOptions(virt_type, mode, models, added_flags, removed_flags)
 
 
 def check_guest_cpu(
@@ -93,11 +93,11 @@ def check_guest_cpu(
 
 def _check_models(connection: LibvirtConnection, options: GuestCpuOptions, arch: str) -> None:
     known_names = cpu_features.known_models(connection, arch)
-    _models, unknown = cpu_features.spell_models(options.models, known_names)
-    if unknown:
+    _models, unknown_models = cpu_features.spell_models(options.models, known_names)
+    if unknown_models:
         raise errors.InvalidConfiguration(
-            f"[libvirt]cpu_models names {', '.join(unknown)}, which libvirt does not know for "
-            f"{arch}. It knows {', '.join(known_names)}."
+            f"[libvirt]cpu_models names {', '.join(unknown_models)}, which libvirt does not know "
+            f"for {arch}. It knows {', '.join(known_names)}."
         )
 
 
@@ -131,10 +131,10 @@ def _extra_flags(conf: cfg.ConfigOpts) -> tuple[tuple[str, ...], tuple[str, ...]
                 "- before it or neither, as pdpe1gb or -vmx."
             )
         flags[match["sign"] or "+"].add(match["name"])
-    both = flags["+"] & flags["-"]
-    if both:
+    contradictory_flags = flags["+"] & flags["-"]
+    if contradictory_flags:
         raise errors.InvalidConfiguration(
-            f"[libvirt]cpu_model_extra_flags both adds and removes {', '.join(sorted(both))}. "
-            "Remove one of the two."
+            "[libvirt]cpu_model_extra_flags both adds and removes "
+            f"{', '.join(sorted(contradictory_flags))}. Remove one of the two."
         )
     return tuple(sorted(flags["+"])), tuple(sorted(flags["-"]))

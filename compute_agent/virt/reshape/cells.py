@@ -71,11 +71,11 @@ def _cell_uuids(situation: Situation) -> list[str]:
 
 def _first_dedicated_cpus(situation: Situation) -> bool:
     """Whether dedicated CPUs were configured and placement knows of none yet."""
-    stored = {rc for p in (situation.root, *_cells(situation)) for rc in p.inventory}
+    stored_classes = {rc for p in (situation.root, *_cells(situation)) for rc in p.inventory}
     offered = any(
         "PCPU" in wanted_provider.inventory for wanted_provider in situation.layout.providers
     )
-    return offered and "VCPU" in stored and "PCPU" not in stored
+    return offered and "VCPU" in stored_classes and "PCPU" not in stored_classes
 
 
 def _dedicate(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:
@@ -125,14 +125,15 @@ def _root_to_cells(
 
 
 def _misfit_text(situation: Situation, misfits: tuple[Misfit, ...]) -> str:
-    each = "; ".join(
+    misfit_texts = "; ".join(
         f"consumer {misfit.consumer} lacks "
         + ", ".join(f"{amount} {kind}" for kind, amount in misfit.missing_amounts.items())
         for misfit in misfits
     )
     return (
-        f"not everything allocated on {situation.root.name} fits on its NUMA cells: {each}. Move "
-        "these guests away, or switch [compute]enable_numa_reporting_to_placement off again"
+        f"not everything allocated on {situation.root.name} fits on its NUMA cells: "
+        f"{misfit_texts}. Move these guests away, or switch "
+        "[compute]enable_numa_reporting_to_placement off again"
     )
 
 

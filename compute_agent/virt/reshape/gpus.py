@@ -91,12 +91,14 @@ class _GpusOfSituation:
         }
         classes = {_vgpu_class(wanted_provider) for wanted_provider in counting.values()}
         root_name = situation.layout.root.name
-        stored = {}
+        stored_providers = {}
         for provider in situation.owned_providers:
             address = names.device_address(root_name, provider.name)
             if address is not None:
-                stored[address] = provider
-        return cls(situation, counting, frozenset({VGPU, *(c for c in classes if c)}), stored)
+                stored_providers[address] = provider
+        return cls(
+            situation, counting, frozenset({VGPU, *(c for c in classes if c)}), stored_providers
+        )
 
     def unit(self, wanted_provider: WantedProvider) -> Unit:
         resource_class = _vgpu_class(wanted_provider)
@@ -112,8 +114,12 @@ class _GpusOfSituation:
     def obsolete_vfs(self, gpu: PhysicalGpu) -> list[ProviderData]:
         """Return the providers of single VFs that the layout no longer has."""
         wanted_uuids = set(self.situation.identities.uuids.values())
-        stored = (self.stored.get(vf.address) for vf in gpu.vfs)
-        return [provider for provider in stored if provider and provider.uuid not in wanted_uuids]
+        stored_providers = (self.stored.get(vf.address) for vf in gpu.vfs)
+        return [
+            provider
+            for provider in stored_providers
+            if provider and provider.uuid not in wanted_uuids
+        ]
 
     def obsolete_whole(self, gpu: PhysicalGpu) -> ProviderData | None:
         """Return the provider that placement has for the GPU, if its VFs now count separately."""
@@ -130,8 +136,8 @@ class _GpusOfSituation:
         if not self.wanted_vfs(gpu):
             return []
         key = gpu_keys(self.situation.topology.gpus)[gpu.address]
-        stored = self.stored.get(gpu.address)
-        return [*([stored.uuid] if stored else []), *self._lost_uuids([key])]
+        stored_provider = self.stored.get(gpu.address)
+        return [*([stored_provider.uuid] if stored_provider else []), *self._lost_uuids([key])]
 
     def _lost_uuids(self, keys: Iterable[str]) -> list[str]:
         """Return the uuids that a layout gives to these keys, of those that the tree has not."""
@@ -174,15 +180,15 @@ def _whole_to_vfs(
         for source in sources
         if held_amount(record, source)
     ]
-    unknown: list[tuple[str, dict[str, Any], Unit]] = []
+    unknown_units: list[tuple[str, dict[str, Any], Unit]] = []
     for consumer, record, source in holders:
         for parent in _parents(consumer, devices_of):
             if parent in units and held_amount(record, source):
                 shift(record, source, units[parent], 1)
                 free[parent] -= 1
         if held_amount(record, source):
-            unknown.append((consumer, record, source))
-    for consumer, record, source in unknown:
+            unknown_units.append((consumer, record, source))
+    for consumer, record, source in unknown_units:
         for address, unit in units.items():
             amount = min(held_amount(record, source), max(free[address], 0))
             shift(record, source, unit, amount)

@@ -57,15 +57,15 @@ def pack(demands: Sequence[Demand], room: Mapping[int, Amounts]) -> Packing:
     free = {cell: dict(amounts) for cell, amounts in sorted(room.items())}
     parts: dict[str, Mapping[int, Amounts]] = {}
     misfits = []
-    placed = [demand for demand in demands if demand.place]
-    floating = [demand for demand in demands if not demand.place]
-    for demand in sorted(placed, key=lambda d: d.consumer):
-        followed = _follow(demand)
-        if lacking_amounts := _lacking(followed, free):
+    placed_demands = [demand for demand in demands if demand.place]
+    floating_demands = [demand for demand in demands if not demand.place]
+    for demand in sorted(placed_demands, key=lambda d: d.consumer):
+        parts_by_cell = _follow(demand)
+        if lacking_amounts := _lacking(parts_by_cell, free):
             misfits.append(Misfit(demand.consumer, lacking_amounts))
         else:
-            parts[demand.consumer] = _take(free, followed)
-    for demand in sorted(floating, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
+            parts[demand.consumer] = _take(free, parts_by_cell)
+    for demand in sorted(floating_demands, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
         found_parts = _whole(demand.amounts, free) or _split(demand.amounts, free)
         if found_parts is None:
             misfits.append(Misfit(demand.consumer, _missing(demand.amounts, free)))
@@ -106,15 +106,15 @@ def _follow(demand: Demand) -> dict[int, dict[str, int]]:
 def _whole(
     amounts: Amounts, free: Mapping[int, Mapping[str, int]]
 ) -> dict[int, dict[str, int]] | None:
-    fitting = [
+    fitting_cells = [
         cell
         for cell, room in free.items()
         if all(room.get(rc, 0) >= amount for rc, amount in amounts.items())
     ]
-    if not fitting:
+    if not fitting_cells:
         return None
-    best = min(fitting, key=lambda cell: (free[cell].get(MEMORY, 0), cell))
-    return {best: dict(amounts)}
+    fullest_cell = min(fitting_cells, key=lambda cell: (free[cell].get(MEMORY, 0), cell))
+    return {fullest_cell: dict(amounts)}
 
 
 def _split(

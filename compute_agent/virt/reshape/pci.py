@@ -56,10 +56,12 @@ def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None
                     unit.resource_class,
                     situation.name_of(unit.provider),
                 )
-            elif missing := amount - held_amount(record, unit):
+            elif missing_amount := amount - held_amount(record, unit):
                 entry = record["allocations"].setdefault(unit.provider, {"resources": {}})
                 resources = entry["resources"]
-                resources[unit.resource_class] = resources.get(unit.resource_class, 0) + missing
+                resources[unit.resource_class] = (
+                    resources.get(unit.resource_class, 0) + missing_amount
+                )
 
 
 def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, frozenset[str]]]:
@@ -84,9 +86,11 @@ def _new_units(situation: Situation) -> dict[str, Unit]:
         if MANAGED not in wanted_provider.traits:
             continue
         uuid = situation.identities.uuids[wanted_provider.key]
-        stored = situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
+        stored_inventory = (
+            situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
+        )
         for resource_class, addresses in wanted_provider.units.items():
-            if resource_class not in stored:
+            if resource_class not in stored_inventory:
                 new.update(dict.fromkeys(addresses, Unit(uuid, resource_class)))
     return new
 

@@ -52,12 +52,14 @@ def _renamings(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
         uuid = situation.identities.uuids[wanted_provider.key]
         if not situation.tree.exists(uuid):
             continue
-        stored = situation.tree.data(uuid).inventory
-        lost_classes = stored.keys() - wanted_provider.inventory.keys()
+        stored_inventory = situation.tree.data(uuid).inventory
+        lost_classes = stored_inventory.keys() - wanted_provider.inventory.keys()
         if not lost_classes:
             continue
-        come = wanted_provider.inventory.keys() - stored.keys()
-        for old, new in sorted(_pairs(situation, wanted_provider, lost_classes, come, stored)):
+        new_classes = wanted_provider.inventory.keys() - stored_inventory.keys()
+        for old, new in sorted(
+            _pairs(situation, wanted_provider, lost_classes, new_classes, stored_inventory)
+        ):
             yield Unit(uuid, old), Unit(uuid, new)
 
 
@@ -72,8 +74,8 @@ def _left_behind(
     for wanted_provider in situation.layout.providers:
         uuid = situation.identities.uuids[wanted_provider.key]
         tree = situation.tree
-        stored = tree.data(uuid).inventory.keys() if tree.exists(uuid) else frozenset()
-        lost_classes = sums.get(uuid, {}).keys() - stored - wanted_provider.inventory.keys()
+        stored_classes = tree.data(uuid).inventory.keys() if tree.exists(uuid) else frozenset()
+        lost_classes = sums.get(uuid, {}).keys() - stored_classes - wanted_provider.inventory.keys()
         for old, new in sorted(
             _pairs(situation, wanted_provider, lost_classes, wanted_provider.inventory)
         ):
@@ -84,26 +86,33 @@ def _pairs(
     situation: Situation,
     wanted_provider: WantedProvider,
     lost_classes: Collection[str],
-    come: Collection[str],
-    stored: Inventory | None = None,
+    new_classes: Collection[str],
+    stored_inventory: Inventory | None = None,
 ) -> Iterator[tuple[str, str]]:
     """Yield the old and the new name of each class that changed it.
 
-    :param stored: the records; without them a total cannot differ.
+    :param stored_inventory: the records; without them a total cannot differ.
     """
-    spelt = [(old, new) for old in lost_classes if (new := other_spelling(old)) in come]
-    yield from spelt
+    respelt_pairs = [
+        (old, new) for old in lost_classes if (new := other_spelling(old)) in new_classes
+    ]
+    yield from respelt_pairs
     if wanted_provider.address is None:
         return
-    remaining_classes = [rc for rc in lost_classes if rc not in {old for old, _new in spelt}]
-    arrived = [rc for rc in come if rc not in {new for _old, new in spelt}]
+    remaining_classes = [
+        rc for rc in lost_classes if rc not in {old for old, _new in respelt_pairs}
+    ]
+    remaining_news = [rc for rc in new_classes if rc not in {new for _old, new in respelt_pairs}]
     for kind in _Kind:
         olds = [rc for rc in remaining_classes if _kind(rc, situation, wanted_provider) is kind]
-        news = [rc for rc in arrived if _kind(rc, situation, wanted_provider) is kind]
+        news = [rc for rc in remaining_news if _kind(rc, situation, wanted_provider) is kind]
         if len(olds) != 1 or len(news) != 1:
             continue
         old, new = olds[0], news[0]
-        same_number = stored is None or stored[old]["total"] == wanted_provider.inventory[new].total
+        same_number = (
+            stored_inventory is None
+            or stored_inventory[old]["total"] == wanted_provider.inventory[new].total
+        )
         if same_number and _may_be(old, situation, wanted_provider.units.get(new, ())):
             yield old, new
 

@@ -143,10 +143,10 @@ def show(request: Request) -> Response:
     provider_uuid, resource_class = request.path_values
     request.require_json_accepted()
     request.authorise(operations.INVENTORIES_SHOW)
-    provider, stored = _stored_inventories(request, provider_uuid)
-    if resource_class not in stored:
+    provider, stored_inventories = _stored_inventories(request, provider_uuid)
+    if resource_class not in stored_inventories:
         raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
-    return _inventory_response(request, provider, stored[resource_class])
+    return _inventory_response(request, provider, stored_inventories[resource_class])
 
 
 def update(request: Request) -> Response:

@@ -261,8 +261,8 @@ def no_such_provider_for(provider_uuid: str, joint: str = ": ") -> errors.NotFou
 
     Clients of the published server see it so, and compare.
     """
-    missing = f"No resource provider with uuid {provider_uuid} found"
-    return errors.NotFound(f"{missing}{joint}{missing}")
+    text = f"No resource provider with uuid {provider_uuid} found"
+    return errors.NotFound(f"{text}{joint}{text}")
 
 
 def _duplicate(what: str) -> errors.Conflict:

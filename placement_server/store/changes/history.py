@@ -107,18 +107,18 @@ def page(
     statement = _ROWS.where(_C.id <= upto, _C.kind.in_(sorted(kinds))).order_by(_C.id)
     if roots is not None:
         ids = tx.execute(select(_P.id).where(_P.uuid.in_(sorted(roots)))).scalars().all()
-        ended = {row.root_provider_id for row in ends if row.root_provider_uuid in roots}
-        statement = statement.where(_C.root_provider_id.in_(sorted(ended.union(ids))))
+        ended_ids = {row.root_provider_id for row in ends if row.root_provider_uuid in roots}
+        statement = statement.where(_C.root_provider_id.in_(sorted(ended_ids.union(ids))))
     found_changes: list[FeedRecord] = []
-    while (missing := most - len(found_changes)) > 0:
-        rows = tx.execute(statement.where(_C.id > after).limit(missing)).all()
+    while (missing_count := most - len(found_changes)) > 0:
+        rows = tx.execute(statement.where(_C.id > after).limit(missing_count)).all()
         found_changes += (
             change
             for change in _name_trees(rows, ends)
             # SQLite gives the id of the newest provider again once that is deleted
             if roots is None or change.root_uuid in roots
         )
-        if len(rows) < missing:
+        if len(rows) < missing_count:
             break
         after = rows[-1].id
     return found_changes

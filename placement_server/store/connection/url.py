@@ -119,10 +119,10 @@ def connect_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
 
 
 def _require_names(url: URL, names: frozenset[str], driver: _Driver) -> None:
-    unknown = sorted(url.query.keys() - names - {"plugin"})
-    if unknown:
+    unknown_names = sorted(url.query.keys() - names - {"plugin"})
+    if unknown_names:
         raise StoreUnavailable(
-            f"The driver {driver.name} does not have the parameter {', '.join(unknown)} of "
+            f"The driver {driver.name} does not have the parameter {', '.join(unknown_names)} of "
             f"{_OPTION} (or connection_parameters); remove it, or use one of "
             f"{', '.join(sorted(names))}."
         )

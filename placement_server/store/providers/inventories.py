@@ -78,12 +78,12 @@ def replace(
         _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     ids.require(records)
     new_records = {ids[resource_class]: record for resource_class, record in records.items()}
-    removed = [
+    removed_inventories = [
         inventory for class_id, inventory in old_inventories.items() if class_id not in new_records
     ]
-    _refuse_if_used(tx, uuid, removed)
+    _refuse_if_used(tx, uuid, removed_inventories)
     bump(tx, provider)
-    inventory_rows.remove(tx, removed)
+    inventory_rows.remove(tx, removed_inventories)
     inventory_rows.write(tx, provider.id, old_inventories, new_records)
     _warn_of_overuse(tx, uuid, old_inventories, new_records)
     return _touch_and_read(tx, provider)
@@ -211,8 +211,10 @@ def _check_reserved(
         raise ReservedTooLarge(resource_class, uuid, may_equal_total)
 
 
-def _refuse_if_used(tx: WriteTransaction, uuid: str, removed: list[HeldInventory]) -> None:
-    used_classes = sorted(inventory.class_id for inventory in removed if inventory.used)
+def _refuse_if_used(
+    tx: WriteTransaction, uuid: str, removed_inventories: list[HeldInventory]
+) -> None:
+    used_classes = sorted(inventory.class_id for inventory in removed_inventories if inventory.used)
     if used_classes:
         raise InventoryInUse(class_names(tx, used_classes), uuid)
 

@@ -205,11 +205,11 @@ def update(
 
 
 def _move(
-    tx: WriteTransaction, provider: Provider, parent_uuid: str | None, allowed: bool
+    tx: WriteTransaction, provider: Provider, parent_uuid: str | None, may_move: bool
 ) -> int | None:
     """Give the provider's subtree its new root, and return the id of the new parent."""
     if parent_uuid is None:
-        if not allowed:
+        if not may_move:
             raise UnparentingNotAllowed(provider.uuid)
         new_parent_id, new_root_id = None, provider.id
     else:
@@ -217,12 +217,12 @@ def _move(
         if row is None:
             raise ParentNotFound(parent_uuid)
         new_parent_id, new_root_id = row
-        if provider.parent_uuid is not None and not allowed:
+        if provider.parent_uuid is not None and not may_move:
             raise ReparentingNotAllowed(provider.uuid)
     rows = _hold_trees(tx, provider, new_root_id)
     roots = {row.id: row.root_provider_id for row in rows}
-    moved = roots.get(provider.id) != provider.root_id
-    if moved or (new_parent_id is not None and roots.get(new_parent_id) != new_root_id):
+    has_moved = roots.get(provider.id) != provider.root_id
+    if has_moved or (new_parent_id is not None and roots.get(new_parent_id) != new_root_id):
         raise LostRace(
             f"Provider {provider.uuid} or its new parent moved meanwhile.", uuids=[provider.uuid]
         )

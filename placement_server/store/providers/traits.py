@@ -68,8 +68,8 @@ def list_names(
     if names is None:
         rows = tx.execute(statement.order_by(_T.id)).all()
     else:
-        named = statement.where(_T.name.in_(bindparam("names", expanding=True)))
-        rows = sorted(tx.execute_among(named, "names", names))
+        by_name = statement.where(_T.name.in_(bindparam("names", expanding=True)))
+        rows = sorted(tx.execute_among(by_name, "names", names))
     # SQL's LIKE has wildcards, and ignores case on some databases
     return [_trait(row) for row in rows if prefix is None or row[1].startswith(prefix)]
 
@@ -102,9 +102,9 @@ def ensure_all(tx: WriteTransaction, names: Collection[str]) -> dict[str, int]:
     """
     ids: dict[str, int] = dict(tx.execute_among(_IDS, "names", names))
     new = sorted(set(names) - ids.keys())
-    unknown = [name for name in new if is_standard(name)]
-    if unknown:
-        raise TraitNotFound(unknown)
+    unknown_traits = [name for name in new if is_standard(name)]
+    if unknown_traits:
+        raise TraitNotFound(unknown_traits)
     if new:
         rows = Insertion("traits", [("name", "text")], [(name,) for name in new])
         tx.batches.insert(tx.connection, [rows], tx.now)

@@ -47,9 +47,9 @@ class ClassIds(dict[str, int]):
 
         :raises ResourceClassNotFound: some are not; it has all of these.
         """
-        missing = [name for name in names if name not in self]
-        if missing:
-            raise ResourceClassNotFound(missing)
+        missing_names = [name for name in names if name not in self]
+        if missing_names:
+            raise ResourceClassNotFound(missing_names)
 
 
 def class_ids(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
@@ -101,9 +101,9 @@ def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
     :raises TraitNotFound: some do not exist; it has all of these.
     """
     ids: dict[str, int] = dict(tx.execute_among(_TRAITS, "names", names))
-    missing = sorted(set(names) - ids.keys())
-    if missing:
-        raise TraitNotFound(missing)
+    missing_names = sorted(set(names) - ids.keys())
+    if missing_names:
+        raise TraitNotFound(missing_names)
     return ids
 
 

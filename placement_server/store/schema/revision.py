@@ -64,20 +64,20 @@ def refusal(
         if revision is None or revision in REVISIONS:
             return SchemaOutOfDate(revision, NEWEST_REVISION)
         return SchemaRevisionUnknown(revision, "this version does not know that revision")
-    missing = _missing(connection)
-    return SchemaIncomplete(revision, missing) if missing else None
+    missing_parts = _missing(connection)
+    return SchemaIncomplete(revision, missing_parts) if missing_parts else None
 
 
 def _missing(connection: Connection) -> list[str]:
     """Return the tables that are missing, and the missing columns of the others."""
     present = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
     columns = {key[1]: {column["name"] for column in value} for key, value in present.items()}
-    missing: list[str] = []
+    missing_parts: list[str] = []
     for name, table in metadata.tables.items():
         if name not in columns:
-            missing.append(name)
+            missing_parts.append(name)
         else:
-            missing += (
+            missing_parts += (
                 f"{name}.{column.name}" for column in table.c if column.name not in columns[name]
             )
-    return sorted(missing)
+    return sorted(missing_parts)

@@ -118,11 +118,11 @@ def _claim(namespace: argparse.Namespace) -> int:
         "user_id": namespace.user,
         "candidates": requests,
     }
-    claimed = client.ask("POST", "/claims", f"Claiming for consumer {consumer}", body)
-    document = {"consumer": consumer, **claimed}
+    answer = client.ask("POST", "/claims", f"Claiming for consumer {consumer}", body)
+    document = {"consumer": consumer, **answer}
     rows = [
         (consumer, provider, entry["resources"])
-        for provider, entry in claimed["allocations"].items()
+        for provider, entry in answer["allocations"].items()
     ]
     show_rows(namespace, ("consumer", "provider", "resources"), rows, document)
     return Exit.DONE
@@ -134,8 +134,8 @@ def _explain(namespace: argparse.Namespace) -> int:
     path = f"/candidate_explanation?{query_of(namespace, client)}"
     explanation = client.get(path, "Asking why there are so few candidates")
     show_explanation(namespace, explanation)
-    failed = sum(entry["trees"] for entry in explanation["trees_failed"])
-    return Exit.DONE if explanation["trees_left"] > failed else Exit.NOTHING
+    failed_count = sum(entry["trees"] for entry in explanation["trees_failed"])
+    return Exit.DONE if explanation["trees_left"] > failed_count else Exit.NOTHING
 
 
 def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, Any]) -> None:

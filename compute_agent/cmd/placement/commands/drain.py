@@ -67,7 +67,7 @@ def _moves(
         [answer] = ask_what_if(client, changes, question)
         return answer
 
-    found = []
+    move_entries = []
     with progress_bars() as progress:
         for move in moves(
             SupposedHosts(ask, roots),
@@ -76,6 +76,6 @@ def _moves(
             lambda root: str(client.provider(root)["name"]),
             added,
         ):
-            found.append(move)
-            progress.update("placing consumers", len(found), len(holders))
-    return found
+            move_entries.append(move)
+            progress.update("placing consumers", len(move_entries), len(holders))
+    return move_entries

@@ -72,8 +72,8 @@ def _list(namespace: argparse.Namespace) -> int:
     query += [("required", value) for value in namespace.required or ()]
     query += [("member_of", value) for value in namespace.member_of or ()]
     path = "/resource_providers" + (f"?{urlencode(query)}" if query else "")
-    listed = client.get(path, "Listing resource providers")["resource_providers"]
-    providers = [_without_links(provider) for provider in listed]
+    entries = client.get(path, "Listing resource providers")["resource_providers"]
+    providers = [_without_links(provider) for provider in entries]
     rows = [[provider.get(column) for column in _COLUMNS] for provider in providers]
     show_rows(namespace, ("uuid", "name", "generation", "parent", "root"), rows, providers)
     return Exit.DONE

@@ -84,16 +84,16 @@ def _capacity(namespace: argparse.Namespace) -> int:
     client.require_extensions("placement capacity")
     query = query_of(namespace, client)
     zones: list[str | None] = [*namespace.in_each] or [None]
-    counted = {zone: _count(client, query, zone) for zone in zones}
+    counts = {zone: _count(client, query, zone) for zone in zones}
     if namespace.trees:
-        trees = [{**tree, "in": zone} for zone, count in counted.items() for tree in count["trees"]]
+        trees = [{**tree, "in": zone} for zone, count in counts.items() for tree in count["trees"]]
         columns = ("root", "name", "at_least", "at_most")
         show_rows(namespace, columns, [[tree[name] for name in columns] for tree in trees], trees)
     else:
         everywhere = "all" if namespace.format == "table" else None
-        rows = [[zone or everywhere, *_counts(namespace, count)] for zone, count in counted.items()]
-        show_rows(namespace, ("in", *_COUNTS), rows, [{"in": z, **c} for z, c in counted.items()])
-    return Exit.DONE if any(count["at_least"] for count in counted.values()) else Exit.NOTHING
+        rows = [[zone or everywhere, *_counts(namespace, count)] for zone, count in counts.items()]
+        show_rows(namespace, ("in", *_COUNTS), rows, [{"in": z, **c} for z, c in counts.items()])
+    return Exit.DONE if any(count["at_least"] for count in counts.values()) else Exit.NOTHING
 
 
 def _counts(namespace: argparse.Namespace, count: Mapping[str, Any]) -> list[Any]:
@@ -105,8 +105,8 @@ def _counts(namespace: argparse.Namespace, count: Mapping[str, Any]) -> list[Any
 
 def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
     member = f"&member_of={quote(zone)}" if zone else ""
-    counted: dict[str, Any] = client.get(f"/capacity?{query}{member}", "Counting what fits")
-    return counted
+    answer: dict[str, Any] = client.get(f"/capacity?{query}{member}", "Counting what fits")
+    return answer
 
 
 def _fragmentation(namespace: argparse.Namespace) -> int:

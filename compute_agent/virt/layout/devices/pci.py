@@ -122,22 +122,23 @@ def merge_pci(
 
     The parent, name and key of the first kind stay; the PCI layout adds inventory and traits.
     """
-    waiting = {provider.address: provider for provider in pci}
+    pci_by_address = {provider.address: provider for provider in pci}
     for provider in providers:
-        same = waiting.pop(provider.address, None) if provider.address else None
-        if same is None:
+        pci_provider = pci_by_address.pop(provider.address, None) if provider.address else None
+        if pci_provider is None:
             yield provider
             continue
         yield replace(
             provider,
-            inventory={**provider.inventory, **same.inventory},
-            units={**provider.units, **same.units},
-            traits=provider.traits | same.traits,
-            absent_traits=(provider.absent_traits | same.absent_traits) - same.traits,
-            absent_prefixes=provider.absent_prefixes + same.absent_prefixes,
-            unmanaged=provider.unmanaged | same.unmanaged,
+            inventory={**provider.inventory, **pci_provider.inventory},
+            units={**provider.units, **pci_provider.units},
+            traits=provider.traits | pci_provider.traits,
+            absent_traits=(provider.absent_traits | pci_provider.absent_traits)
+            - pci_provider.traits,
+            absent_prefixes=provider.absent_prefixes + pci_provider.absent_prefixes,
+            unmanaged=provider.unmanaged | pci_provider.unmanaged,
         )
-    yield from waiting.values()
+    yield from pci_by_address.values()
 
 
 def _matches(

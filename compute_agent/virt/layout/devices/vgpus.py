@@ -73,31 +73,31 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
     :param limited: the types' own limits count for the GPU, not for each function.
     """
     room = _Room(gpu)
-    made = {maker.address: maker for maker in makers(gpu)}
+    makers_by_address = {maker.address: maker for maker in makers(gpu)}
     counts = dict.fromkeys(offer, 0)
     taken_counts: Counter[str] = Counter()
-    waiting: list[tuple[int, PciAddress]] = []
-    for maker in made.values():
+    turns_of_functions: list[tuple[int, PciAddress]] = []
+    for maker in makers_by_address.values():
         for mdev in maker.mdevs:
             room.put(mdev.type_id)
     for address, (chosen_type, count) in offer.items():
-        counts[address] = min(count, made[address].count(chosen_type.type_id))
+        counts[address] = min(count, makers_by_address[address].count(chosen_type.type_id))
         taken_counts[chosen_type.type_id] += counts[address]
     turns: Counter[str] = Counter()
     for address, (chosen_type, count) in sorted(offer.items()):
         for _unit in range(count - counts[address]):
-            waiting.append((turns[chosen_type.type_id], address))
+            turns_of_functions.append((turns[chosen_type.type_id], address))
             turns[chosen_type.type_id] += 1
-    full: set[str] = set()  # what does not fit once does not fit beside more
-    for _turn, address in sorted(waiting):
+    full_types: set[str] = set()  # what does not fit once does not fit beside more
+    for _turn, address in sorted(turns_of_functions):
         chosen_type = offer[address][0]
         most = chosen_type.max_instances if limited else None
-        if chosen_type.type_id in full or (
+        if chosen_type.type_id in full_types or (
             most is not None and taken_counts[chosen_type.type_id] >= most
         ):
             continue
         if not room.has_place_for(chosen_type.type_id):
-            full.add(chosen_type.type_id)
+            full_types.add(chosen_type.type_id)
             continue
         room.put(chosen_type.type_id)
         taken_counts[chosen_type.type_id] += 1
