@@ -89,7 +89,7 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
         try:
             return _read_at_once(connection, root)
         except errors.PlacementTooOld as error:
-            LOG.info("Placement has no whole trees any more; reading one by one. %s", error)
+            LOG.info("Placement no longer offers whole trees; reading each provider. %s", error)
     providers = Providers(connection)
     lines = []
     for provider in providers.in_tree(root):

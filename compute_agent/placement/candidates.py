@@ -195,7 +195,7 @@ class Candidates:
                 extensions=extensions,
             )
         except errors.PlacementTooOld as error:
-            LOG.info("Placement does not have this extension any more. %s", error)
+            LOG.info("Placement no longer offers this extension. %s", error)
             return None
         return body
 

@@ -83,7 +83,7 @@ class TreeReader:
             try:
                 self._read_whole(cache, fresh)
             except errors.PlacementTooOld:
-                LOG.info("Placement has no whole trees any more; they are read by provider.")
+                LOG.info("Placement no longer offers whole trees; reading each provider.")
             else:
                 return
         self._read_once(cache, fresh or is_due)

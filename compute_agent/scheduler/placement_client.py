@@ -220,7 +220,7 @@ class PlacementClient:
             try:
                 return frozenset(consumers) & self._holders_in_tree(root)
             except errors.PlacementTooOld as error:
-                LOG.info("Placement has no whole trees any more; reading providers. %s", error)
+                LOG.info("Placement no longer offers whole trees; reading each provider. %s", error)
         if len(consumers) <= len(providers):
             return frozenset(
                 consumer

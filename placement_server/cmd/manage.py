@@ -277,12 +277,12 @@ def _audit(conf: cfg.ConfigOpts) -> int:
         if conf.command.repair and any(problem.mendable for problem in problems):
             store.write(audit.repair)
             before, problems = problems, store.read(audit.audit)
-            print(f"Mended {len(before) - len(problems)} of {len(before)} problem(s).")
+            print(f"Repaired {len(before) - len(problems)} of {len(before)} problem(s).")
     if not problems:
         print("Nothing is wrong.")
         return AUDIT_CLEAN
     if all(problem.mendable for problem in problems):
-        print(f"{len(problems)} problem(s); --repair mends them.")
+        print(f"{len(problems)} problem(s); run again with --repair to repair them.")
         return AUDIT_MENDABLE
     people = sum(not problem.mendable for problem in problems)
     print(f"{len(problems)} problems, {people} of which need a decision.")

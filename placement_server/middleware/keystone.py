@@ -202,7 +202,7 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
         # keystonemiddleware looks for them at the first request, and again at each
         raise InvalidConfiguration(
             f"[{GROUP}]memcached_servers is set, and the library for it is not installed. Install "
-            f"{' and '.join(lacking)} beside placement-server, or take the option out: each "
+            f"{' and '.join(lacking)} beside placement-server, or remove the option: each "
             "worker then remembers tokens by itself."
         )
     for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):

@@ -92,7 +92,7 @@ def read_domain_capabilities(
                 text = _ask(connection, emulator, machine, kind)
                 facts.append(domain_capabilities.parse(text))
             except CallUnsupported as error:
-                LOG.info("The abilities of guests are unknown: %s", error)
+                LOG.info("The capabilities of guests are unknown: %s", error)
                 return ()
             except (CallFailed, FactMalformed) as error:
                 LOG.warning("%s guests of type %s are left out: %s", emulator.arch, kind, error)

@@ -92,7 +92,7 @@ class Alternatives:
                 # the consumer was there and is gone again: now it is new
                 answer = self._once(consumer, body, last=True)
         except errors.PlacementTooOld as error:
-            LOG.info("Placement takes no alternatives any more; the first is claimed: %s", error)
+            LOG.info("Placement no longer takes alternatives; the first one is claimed. %s", error)
             answer = self._only_the_first(consumer, body)
         assert answer is not None, "the last attempt answers or raises"
         return answer

@@ -63,7 +63,7 @@ class Inquiry:
         except PlacementTooOld as error:
             if self._placement.understands_extensions():
                 raise
-            LOG.info("Placement has no extensions any more; asking in the plain API. %s", error)
+            LOG.info("Placement no longer offers extensions; the plain API is used. %s", error)
             return self._ask_once(spec, request)
 
     def _ask_once(

@@ -228,7 +228,7 @@ class SchedulerLife:
     def _stop_serving(self) -> None:
         if not self._serving.is_set():
             # the library waits for the broker in a thread that only the end of the process ends
-            LOG.info("Stopping; the message bus was never joined")
+            LOG.info("Stopping; the message bus was never reached")
             return
         LOG.info("Stopping: requests that are being answered are finished first")
         bound = threading.Timer(STOP_SECONDS, self._abandon)
