@@ -80,8 +80,10 @@ class QuietPhase:
     @property
     def extremes(self) -> tuple[int, int]:
         """The passes of the agents that had fewest and most."""
-        each = list(self.passes.values())
-        return min(each, default=0) if len(each) >= self.agents else 0, max(each, default=0)
+        pass_counts = list(self.passes.values())
+        return min(pass_counts, default=0) if len(pass_counts) >= self.agents else 0, max(
+            pass_counts, default=0
+        )
 
     @property
     def holds(self) -> bool:

@@ -177,12 +177,12 @@ def run(server: Server, directory: Path, host: str, driver: str, passes: int) ->
     with daemon(directory, server, host, driver) as process:
         watched = psutil.Process(process.pid)
         others = Others(server, host)
-        each = max(1, passes // SAMPLES)
+        passes_per_sample = max(1, passes // SAMPLES)
         began = time.monotonic()
         for number in range(1, passes + 1):
             others.interfere(number)
             ask_for_pass(directory)
-            if number % each == 0:
+            if number % passes_per_sample == 0:
                 now = time.monotonic()
                 samples.append(
                     Sample(
@@ -190,7 +190,7 @@ def run(server: Server, directory: Path, host: str, driver: str, passes: int) ->
                         watched.memory_info().rss / 2**20,
                         watched.num_threads(),
                         watched.num_fds(),
-                        1000 * (now - began) / each,
+                        1000 * (now - began) / passes_per_sample,
                     )
                 )
                 began = now

@@ -61,7 +61,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
         connection = f"postgresql+psycopg:{cluster}/ours"
         with ours(directory / "ours", connection, _WORKERS) as server:
             target = Target(server, pid)
-            hosts, one = make_hosts(Client(server.url))
+            hosts, host = make_hosts(Client(server.url))
             for title, recorded, choose in (
                 (
                     "claim: GET limit=5 and PUT",
@@ -70,8 +70,8 @@ def rows(*, quick: bool) -> Iterator[Row]:
                 ),
                 (
                     "claim on one host",
-                    recorded_claims(connection, [one], {"VCPU": 1}),
-                    lambda _client, _index, _number: {one: {"VCPU": 1}},
+                    recorded_claims(connection, [host], {"VCPU": 1}),
+                    lambda _client, _index, _number: {host: {"VCPU": 1}},
                 ),
             ):
                 yield from _beside(
@@ -91,14 +91,14 @@ def _beside(
     """The best of several rounds of each side: other work only ever slows them down."""
     mine: list[_Measured] = []
     floor: list[_Measured] = []
-    each = claims // _CLIENTS
+    claims_per_client = claims // _CLIENTS
     for _ in range(rounds):
-        outcome = run_clients(target, title, [claiming(each, choose)] * _CLIENTS)
+        outcome = run_clients(target, title, [claiming(claims_per_client, choose)] * _CLIENTS)
         mine.append(_of_outcome(outcome))
-        floor.append(_pgbench(database, target.database_pid, recorded, each))
+        floor.append(_pgbench(database, target.database_pid, recorded, claims_per_client))
     rate, least = max(side.rate for side in mine), max(side.rate for side in floor)
     data = f"{HOSTS} hosts, pgbench"
-    runs = f"best of {rounds} of {each * _CLIENTS}"
+    runs = f"best of {rounds} of {claims_per_client * _CLIENTS}"
     yield Row(
         f"{title}, {_CLIENTS} clients", "claims/s", rate, least, least=0.6, data=data, runs=runs
     )
@@ -118,7 +118,9 @@ def _found(client: Client, index: int, number: int) -> dict[str, dict[str, int]]
     return {provider: entry["resources"] for provider, entry in chosen.items()}
 
 
-def _pgbench(database: str, pid: int, recorded: Sequence[Statements], each: int) -> _Measured:
+def _pgbench(
+    database: str, pid: int, recorded: Sequence[Statements], claims_per_client: int
+) -> _Measured:
     """Run as many claims with pgbench, each one of those recorded, for a new consumer."""
     where = urlsplit(f"postgresql:{database}")
     with tempfile.TemporaryDirectory(prefix="scripts-") as name:
@@ -128,7 +130,11 @@ def _pgbench(database: str, pid: int, recorded: Sequence[Statements], each: int)
             path.write_text(_script(statements))
             scripts.append(f"--file={path}")
         command = ["pgbench", "--no-vacuum", "--protocol=prepared", f"--client={_CLIENTS}"]
-        command += [f"--transactions={each}", f"--define={_CHANGE}=9000000000000000000", *scripts]
+        command += [
+            f"--transactions={claims_per_client}",
+            f"--define={_CHANGE}=9000000000000000000",
+            *scripts,
+        ]
         command += ["-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
         before = _spent(pid)
         done = subprocess.run(
@@ -137,7 +143,7 @@ def _pgbench(database: str, pid: int, recorded: Sequence[Statements], each: int)
         cpu = _spent(pid) - before
     rate = _RATE.search(done.stdout)
     assert rate is not None, done.stdout
-    return _Measured(float(rate[1]), 1000 * cpu / (each * _CLIENTS))
+    return _Measured(float(rate[1]), 1000 * cpu / (claims_per_client * _CLIENTS))
 
 
 def _spent(pid: int) -> float:

@@ -101,9 +101,9 @@ def show(console: Console, quick: bool) -> bool:
 def _row(table: Table, name: str, text: str, rounds: Sequence[Round], is_bound: bool) -> bool:
     alone = [getattr(round_.alone, text) for round_ in rounds]
     beside = [getattr(round_.beside, text) for round_ in rounds]
-    found = [other / one for one, other in zip(alone, beside, strict=True)]
+    ratios = [other / one for one, other in zip(alone, beside, strict=True)]
     # what makes one server slower than the other is in one round of a pair up, in the other down
-    pairs = [math.sqrt(found[i] * found[i + 1]) for i in range(0, len(found), 2)]
+    pairs = [math.sqrt(ratios[i] * ratios[i + 1]) for i in range(0, len(ratios), 2)]
     ratio = statistics.median(pairs)
     kept = ratio <= BOUND or not is_bound
     shown = {"median": "median", "slow": "95 of 100", "cpu": "server CPU"}[text]

@@ -140,12 +140,12 @@ def measure(server: Server, directory: Path, hosts: int, *, extensions: str, spr
         f"[compute_agent]\nuse_placement_extensions = {extensions}\n"
         f"[compute_scheduler]\nspread_equal_hosts = {spread}\n"
     )
-    each = hosts * TAKEN_OF_TEN // 10 // SCHEDULERS
+    claims_per_scheduler = hosts * TAKEN_OF_TEN // 10 // SCHEDULERS
     context = multiprocessing.get_context("fork")
     results: Queue[Work] = context.Queue()
     start = context.Barrier(SCHEDULERS + 1)
     processes = [
-        context.Process(target=_schedule, args=(config, slot, each, start, results))
+        context.Process(target=_schedule, args=(config, slot, claims_per_scheduler, start, results))
         for _ in range(SCHEDULERS)
     ]
     for process in processes:

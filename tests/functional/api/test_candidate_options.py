@@ -38,8 +38,8 @@ def hosts_in_order(api: Client, query: str, version: str = "1.39") -> list[str]:
 
 
 def isolated(groups: int) -> str:
-    each = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
-    return f"{each}&group_policy=isolate"
+    resources = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
+    return f"{resources}&group_policy=isolate"
 
 
 def test_without_options_everything_is_found_breadth_first(api: Client) -> None:

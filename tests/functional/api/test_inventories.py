@@ -120,9 +120,9 @@ def test_the_codes_of_inventory_in_use_differ_for_one_and_for_all(
     api.inventory(provider, DISK_GB=8, VCPU=8, MEMORY_MB=8)
     assert api.claim(CONSUMER, held={provider: {"DISK_GB": 1, "VCPU": 1}}).status == 204
     generation = api.generation(provider)
-    one = api.delete(f"{provider}/inventories/VCPU")
-    assert (one.status, one.code) == (409, "placement.concurrent_update")
-    assert one.detail == (
+    answer = api.delete(f"{provider}/inventories/VCPU")
+    assert (answer.status, answer.code) == (409, "placement.concurrent_update")
+    assert answer.detail == (
         "Unable to delete inventory of class VCPU: "
         f"Inventory for 'VCPU' on resource provider '{UUID}' in use."
     )
@@ -174,8 +174,8 @@ def test_reserved_is_checked_by_the_sign_of_the_capacity(
         f"Unable to update inventory for resource provider {UUID}: {reason}{refused}."
     )
     # Checked before the existence of the record.
-    one = api.put(f"{provider}/inventories/VCPU", body(generation, **record), version=version)
-    assert one.detail == put.detail
+    answer = api.put(f"{provider}/inventories/VCPU", body(generation, **record), version=version)
+    assert answer.detail == put.detail
 
 
 def test_an_inventory_may_be_lowered_below_its_usage(api: Client, provider: str) -> None:

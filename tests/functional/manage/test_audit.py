@@ -286,10 +286,10 @@ def test_a_consumer_of_shared_resources_is_judged_by_its_own_existence(
     offline: Operator, on_bus: Callable[[Agent], None]
 ) -> None:
     placement = offline.placement
-    one = placement.new_host()
+    host = placement.new_host()
     pool = placement.new_provider("pool", {"DISK_GB": 9}, ("MISC_SHARES_VIA_AGGREGATE",))
     alive, gone = (placement.claim({pool: {"DISK_GB": 1}}) for _ in range(2))
-    on_bus(Agent("a", [one], [alive]))
+    on_bus(Agent("a", [host], [alive]))
     result = offline.run("audit", NOW, "--json")
     assert result.status == 3
     assert [orphan["uuid"] for orphan in result.document["orphans"]] == [gone]
@@ -302,10 +302,10 @@ def test_a_consumer_of_shared_resources_is_judged_by_its_own_existence(
 
 def test_agents_know_no_migrations(offline: Operator, on_bus: Callable[[Agent], None]) -> None:
     placement = offline.placement
-    one = placement.new_host()
-    migration = placement.claim({one: {"VCPU": 1}}, None, "MIGRATION")
-    untyped = placement.claim({one: {"VCPU": 1}}, None, None)
-    on_bus(Agent("a", [one]))
+    host = placement.new_host()
+    migration = placement.claim({host: {"VCPU": 1}}, None, "MIGRATION")
+    untyped = placement.claim({host: {"VCPU": 1}}, None, None)
+    on_bus(Agent("a", [host]))
     result = offline.run("audit", NOW, "--delete", "--json")
     assert result.status == 3
     assert [consumer["uuid"] for consumer in result.document["unknown"]] == [migration]

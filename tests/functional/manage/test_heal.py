@@ -27,11 +27,11 @@ def test_0_when_an_instance_without_allocations_gets_what_its_flavor_says(
     operator: Operator,
 ) -> None:
     root = flat_host(operator.placement, operator.name)
-    one = instance(operator.name)
-    result = operator.run("heal_allocations", described(operator, one), "--json")
+    guest = instance(operator.name)
+    result = operator.run("heal_allocations", described(operator, guest), "--json")
     assert result.status == 0
-    assert operator.placement.held(one["uuid"]) == {root: NEED}
-    record = consumer(operator.placement, one["uuid"])
+    assert operator.placement.held(guest["uuid"]) == {root: NEED}
+    record = consumer(operator.placement, guest["uuid"])
     assert (record["project_id"], record["user_id"]) == ("a-project", "a-user")
     assert record["consumer_type"] == "INSTANCE"
     [outcome] = result.document["outcomes"]
@@ -54,60 +54,60 @@ def test_4_when_nothing_needs_healing_and_when_it_was_healed_before(offline: Ope
 def test_a_dry_run_ends_with_6_and_writes_nothing(offline: Operator) -> None:
     flat_host(offline.placement)
     before = offline.dump()
-    one = instance("flat")
-    result = offline.run("heal_allocations", described(offline, one), "--dry-run", "--json")
+    guest = instance("flat")
+    result = offline.run("heal_allocations", described(offline, guest), "--dry-run", "--json")
     assert result.status == 6
-    assert result.document["outcomes"][0]["instance"] == one["uuid"]
+    assert result.document["outcomes"][0]["instance"] == guest["uuid"]
     assert offline.dump() == before
 
 
 def test_a_dry_run_ends_with_4_when_nothing_needs_healing(offline: Operator) -> None:
     root = flat_host(offline.placement)
-    one = instance("flat")
-    offline.placement.claim({root: NEED}, one["uuid"])
+    guest = instance("flat")
+    offline.placement.claim({root: NEED}, guest["uuid"])
     before = offline.dump()
-    assert offline.run("heal_allocations", described(offline, one), "--dry-run").status == 4
+    assert offline.run("heal_allocations", described(offline, guest), "--dry-run").status == 4
     assert offline.dump() == before
 
 
 def test_only_what_is_missing_is_added_and_the_rest_stays(offline: Operator) -> None:
     root = flat_host(offline.placement)
-    one = instance("flat")
-    offline.placement.claim({root: {"VCPU": 1, "DISK_GB": 10}}, one["uuid"])
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    assert offline.placement.held(one["uuid"]) == {root: NEED}
+    guest = instance("flat")
+    offline.placement.claim({root: {"VCPU": 1, "DISK_GB": 10}}, guest["uuid"])
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert offline.placement.held(guest["uuid"]) == {root: NEED}
 
 
 def test_an_instance_of_another_owner_is_given_to_its_own(offline: Operator) -> None:
     root = flat_host(offline.placement)
-    one = instance("flat", project_id="p", user_id="u")
-    offline.placement.claim({root: NEED}, one["uuid"])
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    record = consumer(offline.placement, one["uuid"])
+    guest = instance("flat", project_id="p", user_id="u")
+    offline.placement.claim({root: NEED}, guest["uuid"])
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    record = consumer(offline.placement, guest["uuid"])
     assert (record["project_id"], record["user_id"]) == ("p", "u")
-    assert offline.placement.held(one["uuid"]) == {root: NEED}
+    assert offline.placement.held(guest["uuid"]) == {root: NEED}
 
 
 def test_an_instance_that_boots_from_a_volume_gets_no_disk(offline: Operator) -> None:
     root = flat_host(offline.placement)
-    one = instance("flat", is_bfv=True)
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    assert offline.placement.held(one["uuid"]) == {root: {"VCPU": 2, "MEMORY_MB": 512}}
+    guest = instance("flat", is_bfv=True)
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert offline.placement.held(guest["uuid"]) == {root: {"VCPU": 2, "MEMORY_MB": 512}}
 
 
 def test_a_consumer_without_type_becomes_an_instance_when_it_is_healed(offline: Operator) -> None:
     root = flat_host(offline.placement)
-    one = instance("flat")
-    offline.placement.claim({root: {"VCPU": 1}}, one["uuid"], None)
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    assert consumer(offline.placement, one["uuid"])["consumer_type"] == "INSTANCE"
+    guest = instance("flat")
+    offline.placement.claim({root: {"VCPU": 1}}, guest["uuid"], None)
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert consumer(offline.placement, guest["uuid"])["consumer_type"] == "INSTANCE"
 
 
 def test_on_a_nested_host_cpus_and_memory_come_from_one_cell(offline: Operator) -> None:
     root, *cells = nested_host(offline.placement)
-    one = instance("nested")
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    held = offline.placement.held(one["uuid"])
+    guest = instance("nested")
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    held = offline.placement.held(guest["uuid"])
     assert held.pop(root) == {"DISK_GB": 10}
     [(cell, amounts)] = held.items()
     assert cell in cells
@@ -117,9 +117,9 @@ def test_on_a_nested_host_cpus_and_memory_come_from_one_cell(offline: Operator) 
 @pytest.mark.parametrize("cell", [0, 1])
 def test_the_cell_is_the_one_that_the_guest_is_on(offline: Operator, cell: int) -> None:
     root, *cells = nested_host(offline.placement)
-    one = instance("nested", devices={"cells": [{"cell": cell, "vcpus": 2, "memory_mib": 512}]})
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    assert offline.placement.held(one["uuid"]) == {
+    guest = instance("nested", devices={"cells": [{"cell": cell, "vcpus": 2, "memory_mib": 512}]})
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert offline.placement.held(guest["uuid"]) == {
         root: {"DISK_GB": 10},
         cells[cell]: {"VCPU": 2, "MEMORY_MB": 512},
     }
@@ -131,9 +131,9 @@ def test_a_guest_on_two_cells_holds_on_each_what_it_has_there(offline: Operator)
         {"cell": 0, "vcpus": 1, "memory_mib": 384},
         {"cell": 1, "vcpus": 1, "memory_mib": 128},
     ]
-    one = instance("nested", devices={"cells": cells})
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    assert offline.placement.held(one["uuid"]) == {
+    guest = instance("nested", devices={"cells": cells})
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert offline.placement.held(guest["uuid"]) == {
         root: {"DISK_GB": 10},
         zero: {"VCPU": 1, "MEMORY_MB": 384},
         one_: {"VCPU": 1, "MEMORY_MB": 128},
@@ -143,9 +143,9 @@ def test_a_guest_on_two_cells_holds_on_each_what_it_has_there(offline: Operator)
 def test_a_guest_larger_than_a_cell_is_spread_over_several(offline: Operator) -> None:
     root, *cells = nested_host(offline.placement)
     flavor = {"vcpus": 6, "memory_mb": 1500, "root_gb": 1}
-    one = instance("nested", flavor=flavor)
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    held = offline.placement.held(one["uuid"])
+    guest = instance("nested", flavor=flavor)
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    held = offline.placement.held(guest["uuid"])
     assert held.pop(root) == {"DISK_GB": 1}
     assert set(held) == set(cells)
     assert sum(holding["VCPU"] for holding in held.values()) == 6
@@ -177,9 +177,9 @@ def test_a_vgpu_comes_from_the_card_that_the_guest_has_it_from(
         for address in ("0000:84:00.0", "0000:C4:00.0")
     }
     flavor = FLAVOR | {"extra_specs": {"resources:VGPU": "1"}}
-    one = instance("flat", flavor=flavor, devices={"mdevs": [{"parent": used}]})
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
-    assert offline.placement.held(one["uuid"]) == {root: NEED, cards[used]: {"VGPU": 1}}
+    guest = instance("flat", flavor=flavor, devices={"mdevs": [{"parent": used}]})
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
+    assert offline.placement.held(guest["uuid"]) == {root: NEED, cards[used]: {"VGPU": 1}}
 
 
 def test_missing_disk_alone_is_taken_from_the_pool_that_the_host_shares(offline: Operator) -> None:
@@ -201,13 +201,13 @@ def test_a_port_gets_what_it_asks_for_and_its_provider_is_told(offline: Operator
     root = flat_host(placement)
     nic = placement.new_provider("nic", {"NET_BW_EGR_KILOBIT_PER_SEC": 1000}, (), root)
     request = {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 100}, "required": []}
-    one = instance("flat", ports=[{"id": port, "resource_request": request}])
-    placement.claim({root: NEED}, one["uuid"])
-    file = described(offline, one)
+    guest = instance("flat", ports=[{"id": port, "resource_request": request}])
+    placement.claim({root: NEED}, guest["uuid"])
+    file = described(offline, guest)
     assert offline.run("heal_allocations", file, "--skip-port-allocations").status == 4
     result = offline.run("heal_allocations", file, "--json")
     assert result.status == 0
-    assert placement.held(one["uuid"]) == {root: NEED, nic: {"NET_BW_EGR_KILOBIT_PER_SEC": 100}}
+    assert placement.held(guest["uuid"]) == {root: NEED, nic: {"NET_BW_EGR_KILOBIT_PER_SEC": 100}}
     assert result.document["outcomes"][0]["bindings"] == {port: nic}
     assert offline.run("heal_allocations", file).status == 4
 
@@ -248,18 +248,18 @@ def test_what_nothing_asks_for_is_reported_and_taken_away_by_force_alone(
     offline: Operator,
 ) -> None:
     root, other = flat_host(offline.placement), flat_host(offline.placement, "other")
-    one = instance("flat")
+    guest = instance("flat")
     much = {root: {**NEED, "VCPU": 5}, other: {"VCPU": 1}}
-    offline.placement.claim(much, one["uuid"])
-    file = described(offline, one)
+    offline.placement.claim(much, guest["uuid"])
+    file = described(offline, guest)
     result = offline.run("heal_allocations", file, "--json")
     assert result.status == 4
     assert result.document["outcomes"][0]["surplus"] == {root: {"VCPU": 3}, other: {"VCPU": 1}}
-    assert offline.placement.held(one["uuid"]) == much
+    assert offline.placement.held(guest["uuid"]) == much
     assert "--force" in offline.run("heal_allocations", file).out
-    argument = f"--instance={one['uuid']}"
+    argument = f"--instance={guest['uuid']}"
     assert offline.run("heal_allocations", file, argument, "--force").status == 0
-    assert offline.placement.held(one["uuid"]) == {root: NEED}
+    assert offline.placement.held(guest["uuid"]) == {root: NEED}
 
 
 def test_only_the_instance_or_the_cell_that_is_named_is_healed(offline: Operator) -> None:
@@ -298,12 +298,16 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
     offline: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = flat_host(offline.placement)
-    one = instance("flat")
+    guest = instance("flat")
     forward = InProcessTransport.send
     raced: list[str] = []
 
     def send(self: InProcessTransport, request: Request) -> Response:
-        if request.method == "PUT" and request.path == f"/allocations/{one['uuid']}" and not raced:
+        if (
+            request.method == "PUT"
+            and request.path == f"/allocations/{guest['uuid']}"
+            and not raced
+        ):
             raced.append(request.path)
             body = {
                 "allocations": {root: {"resources": {"VCPU": 2}}},
@@ -316,9 +320,9 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
         return forward(self, request)
 
     monkeypatch.setattr(InProcessTransport, "send", send)
-    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert offline.run("heal_allocations", described(offline, guest)).status == 0
     assert raced
-    assert offline.placement.held(one["uuid"]) == {root: NEED}
+    assert offline.placement.held(guest["uuid"]) == {root: NEED}
 
 
 def test_the_sample_file_describes_instances_that_are_healed(offline: Operator) -> None:

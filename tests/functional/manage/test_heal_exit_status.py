@@ -40,12 +40,12 @@ def test_2_for_an_instance_without_compute_node_and_the_others_are_healed(
 def test_3_names_provider_and_class_when_the_host_is_full(offline: Operator) -> None:
     root = flat_host(offline.placement, VCPU=4)
     offline.placement.claim({root: {"VCPU": 3}})
-    one = instance("flat")
-    result = offline.run("heal_allocations", described(offline, one))
+    guest = instance("flat")
+    result = offline.run("heal_allocations", described(offline, guest))
     assert result.status == 3
     assert "flat" in result.err
     assert "1 of 4 VCPU left, and 2 are needed" in result.err
-    assert offline.placement.held(one["uuid"]) == {}
+    assert offline.placement.held(guest["uuid"]) == {}
 
 
 def test_3_also_when_placement_is_asked_all_the_same_for_it_raises_no_ratio(
@@ -53,12 +53,12 @@ def test_3_also_when_placement_is_asked_all_the_same_for_it_raises_no_ratio(
 ) -> None:
     root = flat_host(offline.placement, VCPU=4)
     offline.placement.claim({root: {"VCPU": 3}})
-    one = instance("flat")
-    result = offline.run("heal_allocations", described(offline, one), "--force-overcommit")
+    guest = instance("flat")
+    result = offline.run("heal_allocations", described(offline, guest), "--force-overcommit")
     assert result.status == 3
     assert "no room for VCPU on flat" in result.err
     assert root in result.err
-    assert offline.placement.held(one["uuid"]) == {}
+    assert offline.placement.held(guest["uuid"]) == {}
 
 
 def test_3_when_the_cell_that_the_guest_is_on_is_full_though_another_is_not(

@@ -26,9 +26,9 @@ def bandwidth_host(offline: Operator, cloud: Cloud) -> tuple[str, str, str, dict
 def test_a_port_gets_its_bandwidth_and_its_binding_names_the_provider(
     offline: Operator, cloud: Cloud
 ) -> None:
-    root, nic, one, wanted = bandwidth_host(offline, cloud)
+    root, nic, server, wanted = bandwidth_host(offline, cloud)
     assert offline.run("heal_allocations").status == 0
-    assert offline.placement.held(one) == {root: NEED, nic: {BANDWIDTH: 100}}
+    assert offline.placement.held(server) == {root: NEED, nic: {BANDWIDTH: 100}}
     assert wanted["binding:profile"] == {"pci": "x", "allocation": nic}
     assert offline.run("heal_allocations").status == 4
 
@@ -36,8 +36,8 @@ def test_a_port_gets_its_bandwidth_and_its_binding_names_the_provider(
 def test_a_binding_that_is_lost_is_written_again_where_the_allocation_is(
     offline: Operator, cloud: Cloud
 ) -> None:
-    root, nic, one, wanted = bandwidth_host(offline, cloud)
-    offline.placement.claim({root: NEED, nic: {BANDWIDTH: 100}}, one)
+    root, nic, server, wanted = bandwidth_host(offline, cloud)
+    offline.placement.claim({root: NEED, nic: {BANDWIDTH: 100}}, server)
     before = offline.dump()
     assert offline.run("heal_allocations", "--dry-run").status == 6
     assert "allocation" not in wanted["binding:profile"]
@@ -49,7 +49,7 @@ def test_a_binding_that_is_lost_is_written_again_where_the_allocation_is(
 def test_the_extended_form_of_a_port_s_request_names_a_provider_for_each_group(
     offline: Operator, cloud: Cloud
 ) -> None:
-    root, nic, one, _ = bandwidth_host(offline, cloud)
+    root, nic, server, _ = bandwidth_host(offline, cloud)
     agent = offline.placement.new_provider(
         "agent", {"NET_PACKET_RATE_KILOPACKET_PER_SEC": 9}, (), root
     )
@@ -65,27 +65,27 @@ def test_the_extended_form_of_a_port_s_request_names_a_provider_for_each_group(
         ],
         "same_subtree": [],
     }
-    cloud.ports = [port(new_uuid(), one, request)]
+    cloud.ports = [port(new_uuid(), server, request)]
     assert offline.run("heal_allocations").status == 0
     allocation = cloud.ports[0]["binding:profile"]["allocation"]
     assert allocation == {groups[0]: nic, groups[1]: agent}
-    assert set(offline.placement.held(one)) == {root, nic, agent}
+    assert set(offline.placement.held(server)) == {root, nic, agent}
 
 
 def test_a_port_that_is_bound_gets_its_resources_from_the_provider_it_names(
     offline: Operator, cloud: Cloud
 ) -> None:
-    root, _, one, wanted = bandwidth_host(offline, cloud)
+    root, _, server, wanted = bandwidth_host(offline, cloud)
     other = offline.placement.new_provider("other", {BANDWIDTH: 1000}, (), root)
     wanted["binding:profile"] = {"allocation": other}
     assert offline.run("heal_allocations").status == 0
-    assert offline.placement.held(one) == {root: NEED, other: {BANDWIDTH: 100}}
+    assert offline.placement.held(server) == {root: NEED, other: {BANDWIDTH: 100}}
 
 
 def test_5_when_ports_cannot_be_read_and_nothing_is_written(
     offline: Operator, cloud: Cloud
 ) -> None:
-    root, _, one, _ = bandwidth_host(offline, cloud)
+    root, _, server, _ = bandwidth_host(offline, cloud)
     cloud.refused = {"GET /v2.0/ports": 403}
     before = offline.dump()
     result = offline.run("heal_allocations")
@@ -93,7 +93,7 @@ def test_5_when_ports_cannot_be_read_and_nothing_is_written(
     assert "[neutron]" in result.err
     assert offline.dump() == before
     assert offline.run("heal_allocations", "--skip-port-allocations").status == 0
-    assert offline.placement.held(one) == {root: NEED}
+    assert offline.placement.held(server) == {root: NEED}
 
 
 def test_5_when_neutron_does_not_show_this_user_what_ports_are_bound_to(
@@ -109,8 +109,8 @@ def test_5_when_neutron_does_not_show_this_user_what_ports_are_bound_to(
 def test_6_when_a_port_cannot_be_updated_and_the_others_get_back_what_they_had(
     offline: Operator, cloud: Cloud
 ) -> None:
-    _, _, one, wanted = bandwidth_host(offline, cloud)
-    second = port(new_uuid(), one, wanted["resource_request"])
+    _, _, server, wanted = bandwidth_host(offline, cloud)
+    second = port(new_uuid(), server, wanted["resource_request"])
     cloud.ports.append(second)
     cloud.refused = {f"PUT /v2.0/ports/{second['id']}": 409}
     before = offline.dump()
@@ -124,8 +124,8 @@ def test_6_when_a_port_cannot_be_updated_and_the_others_get_back_what_they_had(
 def test_7_when_ports_cannot_be_put_back_and_they_are_named(
     offline: Operator, cloud: Cloud
 ) -> None:
-    _, nic, one, wanted = bandwidth_host(offline, cloud)
-    second = port(new_uuid(), one, wanted["resource_request"])
+    _, nic, server, wanted = bandwidth_host(offline, cloud)
+    second = port(new_uuid(), server, wanted["resource_request"])
     cloud.ports.append(second)
     cloud.refused = {"PUT /v2.0/ports/.*": 503}
     cloud.refuse_after = 1
@@ -134,17 +134,17 @@ def test_7_when_ports_cannot_be_put_back_and_they_are_named(
     [outcome] = result.document["outcomes"]
     assert outcome["bindings"] == {wanted["id"]: nic}
     assert wanted["id"] in outcome["detail"]
-    assert offline.placement.held(one) == {}
+    assert offline.placement.held(server) == {}
 
 
 def test_3_when_placement_has_no_room_after_all_and_the_ports_get_back_what_they_had(
     offline: Operator, cloud: Cloud
 ) -> None:
-    root, _, one, wanted = bandwidth_host(offline, cloud)
+    root, _, server, wanted = bandwidth_host(offline, cloud)
     offline.placement.claim({root: {"VCPU": 7}})
     result = offline.run("heal_allocations", "--force-overcommit")
     assert result.status == 3
     assert "VCPU" in result.err
     assert wanted["binding:profile"] == {"pci": "x"}
     assert any(method == "PUT" for method, _, _ in cloud.requests)
-    assert offline.placement.held(one) == {}
+    assert offline.placement.held(server) == {}

@@ -39,12 +39,12 @@ def test_hosts_are_added_once_and_what_they_are_in_besides_stays(operator: Opera
 
 
 def test_a_host_that_left_an_aggregate_stays_in_it_without_prune(operator: Operator) -> None:
-    one = operator.placement.new_host(operator.name)
+    host = operator.placement.new_host(operator.name)
     mine = str(uuid.uuid4())
-    operator.placement.set_aggregates(one, [mine])
+    operator.placement.set_aggregates(host, [mine])
     list_hosts(operator, {mine: []})
     assert operator.run("sync_aggregates").status == 0
-    assert operator.placement.aggregates(one) == {mine}
+    assert operator.placement.aggregates(host) == {mine}
 
 
 def test_prune_takes_hosts_out_and_leaves_sharing_providers_and_unknown_aggregates(

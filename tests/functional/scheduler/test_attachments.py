@@ -25,12 +25,12 @@ PORT = "44444444-4444-4444-4444-444444444444"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    one = World(InProcessTransport(ours(tmp_path)), tmp_path / "journal")
+    new_world = World(InProcessTransport(ours(tmp_path)), tmp_path / "journal")
     for name in "ab":
-        one.provider(name, {"VCPU": 4})
+        new_world.provider(name, {"VCPU": 4})
         for nic in "01":
-            one.provider(f"{name}nic{nic}", {BANDWIDTH: 100}, parent=name)
-    return one
+            new_world.provider(f"{name}nic{nic}", {BANDWIDTH: 100}, parent=name)
+    return new_world
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_a_port_is_added_on_the_instances_host_and_taken_away_again(
     world: World, instance: str
 ) -> None:
     [host] = world.held(instance)
-    one = attachments(world)
-    first = one.attach(port(60), instance)
+    operations = attachments(world)
+    first = operations.attach(port(60), instance)
     assert list(first.mappings) == [PORT]
-    second = one.attach(port(60), instance)
+    second = operations.attach(port(60), instance)
     held = world.held(instance)
     assert held == {
         host: {"VCPU": 2},
@@ -68,8 +68,8 @@ def test_a_port_is_added_on_the_instances_host_and_taken_away_again(
         f"{host}nic1": {BANDWIDTH: 60},
     }
     assert world.used() == held
-    one.detach(instance, first.allocations)
-    one.detach(instance, second.allocations)
+    operations.detach(instance, first.allocations)
+    operations.detach(instance, second.allocations)
     assert world.held(instance) == {host: {"VCPU": 2}}
     assert world.type_of(instance) == "INSTANCE"
 
@@ -82,12 +82,12 @@ def test_a_host_without_room_for_it_is_not_left_for_another(world: World, instan
 
 
 def test_more_than_an_instance_holds_cannot_be_taken_away(world: World, instance: str) -> None:
-    one = attachments(world)
-    added = one.attach(port(60), instance)
+    operations = attachments(world)
+    added = operations.attach(port(60), instance)
     [nic] = added.allocations
     with pytest.raises(AllocationUpdateFailed, match="it holds 60 there"):
-        one.detach(instance, {nic: {BANDWIDTH: 61}})
-    one.detach(instance, {nic: {BANDWIDTH: 20}})
+        operations.detach(instance, {nic: {BANDWIDTH: 61}})
+    operations.detach(instance, {nic: {BANDWIDTH: 20}})
     assert world.held(instance)[world.names[nic]] == {BANDWIDTH: 40}
 
 
@@ -97,11 +97,11 @@ def test_an_instance_that_is_nowhere_gets_nothing(world: World) -> None:
 
 
 def test_a_change_by_somebody_else_is_not_overwritten(world: World, instance: str) -> None:
-    one = attachments(world)
+    operations = attachments(world)
     client = PlacementClient(world.transport)
     stale = client.holding(instance)
-    one.attach(port(60), instance)
-    one._placement.holding = lambda _consumer: stale  # type: ignore[method-assign]
+    operations.attach(port(60), instance)
+    operations._placement.holding = lambda _consumer: stale  # type: ignore[method-assign]
     with pytest.raises(AllocationMoveFailed):
-        one.detach(instance, stale.allocations)
+        operations.detach(instance, stale.allocations)
     assert len(world.held(instance)) == 2

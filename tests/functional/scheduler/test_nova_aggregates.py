@@ -47,13 +47,13 @@ def aggregate(uuid: str, *hosts: str, zone: str | None = None) -> dict[str, Any]
 
 @pytest.fixture
 def nova() -> Iterator[Nova]:
-    one = Nova()
+    stand_in = Nova()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            one.asked.append((self.path, self.headers.get("OpenStack-API-Version")))
-            body = json.dumps({"aggregates": one.aggregates}).encode()
-            self.send_response(404 if one.down else 200)
+            stand_in.asked.append((self.path, self.headers.get("OpenStack-API-Version")))
+            body = json.dumps({"aggregates": stand_in.aggregates}).encode()
+            self.send_response(404 if stand_in.down else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -62,9 +62,9 @@ def nova() -> Iterator[Nova]:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        one.url = f"http://127.0.0.1:{server.server_address[1]}/v2.1"
+        stand_in.url = f"http://127.0.0.1:{server.server_address[1]}/v2.1"
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield one
+        yield stand_in
         server.shutdown()
 
 

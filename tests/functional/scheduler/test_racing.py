@@ -59,8 +59,8 @@ def test_schedulers_that_choose_at_the_same_time_choose_different_hosts_unless_t
             all_have_chosen.wait()
 
     def claim() -> str:
-        one, _ = scheduler(config, before)
-        [[selection]] = one.select_destinations(one_slot(cloud), [new_uuid()])
+        chooser, _ = scheduler(config, before)
+        [[selection]] = chooser.select_destinations(one_slot(cloud), [new_uuid()])
         return selection.compute_node_uuid
 
     with ThreadPoolExecutor(schedulers) as pool:
@@ -83,8 +83,8 @@ def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
             both_have_chosen.wait()
 
     def claim() -> tuple[str, list[str]]:
-        one, transport = scheduler(config, before)
-        [[selection]] = one.select_destinations(one_slot(cloud), [new_uuid()])
+        chooser, transport = scheduler(config, before)
+        [[selection]] = chooser.select_destinations(one_slot(cloud), [new_uuid()])
         return selection.compute_node_uuid, transport.writes
 
     with ThreadPoolExecutor(2) as pool:
@@ -129,8 +129,8 @@ def test_members_of_an_anti_affinity_group_that_are_claimed_at_the_same_time_par
 @pytest.mark.usefixtures("extensions")
 def test_a_claim_is_one_request(cloud: Cloud, config: Path) -> None:
     cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
-    one, transport = scheduler(config)
-    one.select_destinations(one_slot(cloud), [new_uuid()])
+    chooser, transport = scheduler(config)
+    chooser.select_destinations(one_slot(cloud), [new_uuid()])
     assert len(transport.writes) == 1
 
 
@@ -292,14 +292,14 @@ def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: P
 
 def test_all_requests_of_a_selection_carry_one_id(cloud: Cloud, config: Path) -> None:
     cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
-    one, transport = scheduler(config)
-    one.select_destinations(one_slot(cloud), [new_uuid()], request_id="req-of-the-caller")
+    chooser, transport = scheduler(config)
+    chooser.select_destinations(one_slot(cloud), [new_uuid()], request_id="req-of-the-caller")
     asked = {e.request.global_request_id for e in transport.exchanges if e.request.path != "/"}
     assert asked == {"req-of-the-caller"}
     transport.clear()
     for _ in range(2):
         with pytest.raises(NoValidHost):
-            one.select_destinations(one_slot(cloud), [new_uuid()])
+            chooser.select_destinations(one_slot(cloud), [new_uuid()])
     assert len({e.request.global_request_id for e in transport.exchanges}) == 2
 
 
@@ -330,9 +330,9 @@ def test_an_alternate_is_claimed_as_it_was_given_after_the_first_host_failed(
 ) -> None:
     for _ in range(3):
         cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
-    one, _ = scheduler(config)
+    chooser, _ = scheduler(config)
     instance = new_uuid()
-    [[first, *others]] = one.select_destinations(one_slot(cloud), [instance], alternates=True)
+    [[first, *others]] = chooser.select_destinations(one_slot(cloud), [instance], alternates=True)
     assert len(others) == 2
     assert len({selection.compute_node_uuid for selection in (first, *others)}) == 3
     cloud.call("DELETE", f"/allocations/{instance}")

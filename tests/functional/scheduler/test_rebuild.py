@@ -38,8 +38,8 @@ def test_a_rebuild_claims_nothing_and_stays_on_a_disabled_host(
     cloud: Cloud, config: Path, instance: str
 ) -> None:
     before = cloud.held(instance)
-    one, transport = scheduler(config)
-    [[selection]] = one.select_destinations(rebuilding(), [instance])
+    chooser, transport = scheduler(config)
+    [[selection]] = chooser.select_destinations(rebuilding(), [instance])
     assert cloud.held(instance) == before
     assert transport.writes == []
     assert not any("allocation_candidates" in path for path in transport.requests)
@@ -54,19 +54,19 @@ def test_a_trait_of_the_new_image_must_be_on_a_provider_in_use(
     config: Path, instance: str, trait: str, fits: bool
 ) -> None:
     asked = rebuilding(properties={f"trait:{trait}": "required"})
-    one, _ = scheduler(config)
+    chooser, _ = scheduler(config)
     if fits:
-        assert one.select_destinations(asked, [instance])
+        assert chooser.select_destinations(asked, [instance])
         return
     with pytest.raises(NoValidHost, match=f"lack the traits {trait}"):
-        one.select_destinations(asked, [instance])
+        chooser.select_destinations(asked, [instance])
 
 
 def test_only_filters_that_are_for_rebuilds_run(config: Path, instance: str) -> None:
-    one, _ = scheduler(config)
+    chooser, _ = scheduler(config)
     announcements = Announcements()
-    one._search._announcements = announcements
-    [[selection]] = one.select_destinations(rebuilding(), [instance])
+    chooser._search._announcements = announcements
+    [[selection]] = chooser.select_destinations(rebuilding(), [instance])
     node = {
         "uuid": selection.compute_node_uuid,
         # ComputeFilter would drop it, and is not for rebuilds
@@ -74,9 +74,9 @@ def test_only_filters_that_are_for_rebuilds_run(config: Path, instance: str) -> 
         "supported_instances": [["x86_64", "kvm", "hvm"]],
     }
     announcements.receive({"host": "h", "nodes": [node]})
-    assert one.select_destinations(rebuilding(), [instance])
+    assert chooser.select_destinations(rebuilding(), [instance])
     with pytest.raises(NoValidHost, match="ImagePropertiesFilter dropped"):
-        one.select_destinations(rebuilding(properties={"img_hv_type": "xen"}), [instance])
+        chooser.select_destinations(rebuilding(properties={"img_hv_type": "xen"}), [instance])
 
 
 def test_an_instance_that_is_nowhere_cannot_be_rebuilt(config: Path) -> None:

@@ -177,12 +177,12 @@ def test_claims_fill_a_provider_to_the_last_unit_without_a_needless_conflict(
     pool = new_provider(store, {"DISK_GB": 1000})
     stores = [Store.open(migrated_database_url, options=OPTIONS) for _ in range(CLIENTS)]
 
-    def fill(one: Store) -> tuple[int, int]:
+    def fill(store: Store) -> tuple[int, int]:
         granted = refused = 0
         for _ in range(20):
             amounts = {host: {"VCPU": 1}} | ({pool: {"DISK_GB": 1}} if shared else {})
             try:
-                one.write(allocations.write, [set_of(new_uuid(), amounts, None)])
+                store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
             except ClaimRefused:
                 refused += 1
             else:

@@ -33,8 +33,8 @@ def gpu_host(name: str, count: int, total: int = 1) -> list[Provider]:
 
 
 def wanted(groups: int, policy: str = "isolate") -> str:
-    each = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
-    return f"{each}&group_policy={policy}"
+    resources = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
+    return f"{resources}&group_policy={policy}"
 
 
 def roots_in_order(world: list[Provider], query: str, **options: object) -> list[str]:

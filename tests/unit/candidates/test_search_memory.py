@@ -81,8 +81,8 @@ def sharing_hosts(hosts: int, pools: int) -> list[Provider]:
 
 
 def groups(count: int, policy: str = "isolate", more: str = "", unit: int = 1) -> str:
-    each = "&".join(f"resources_{number}=VGPU:{unit}" for number in range(count))
-    return f"{each}&group_policy={policy}{more}"
+    resources = "&".join(f"resources_{number}=VGPU:{unit}" for number in range(count))
+    return f"{resources}&group_policy={policy}{more}"
 
 
 def some_with_trait(count: int) -> str:

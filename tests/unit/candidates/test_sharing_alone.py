@@ -45,8 +45,8 @@ def pools(count: int, *aggregates: str) -> list[Provider]:
 
 
 def disks(groups: int, policy: str = "none") -> str:
-    each = "&".join(f"resources_{number}=DISK_GB:1" for number in range(groups))
-    return f"{each}&group_policy={policy}"
+    resources = "&".join(f"resources_{number}=DISK_GB:1" for number in range(groups))
+    return f"{resources}&group_policy={policy}"
 
 
 def test_pools_of_many_hosts_are_generated_once() -> None:

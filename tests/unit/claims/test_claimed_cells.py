@@ -118,8 +118,8 @@ def test_huge_pages_are_those_of_the_cell_of_the_node(tmp_path):
     pages = host.tree.data("h_NUMA0_PAGES2048").uuid
     held = {cell(host, 0): {"VCPU": 2}, pages: {"MEMORY_MB": 64}}
     spec = a_flavor(2, 64, numa_nodes=1, mem_page_size="2MB")
-    (one,) = claimed(host, ONE, held, spec).cells
-    assert (one.cell, one.memory_mib, one.page_size_kib) == (0, 64, 2048)
+    (taken_cell,) = claimed(host, ONE, held, spec).cells
+    assert (taken_cell.cell, taken_cell.memory_mib, taken_cell.page_size_kib) == (0, 64, 2048)
     apart = {
         cell(host, 1): {"VCPU": 2},
         host.tree.data("h_NUMA0_PAGES2048").uuid: {"MEMORY_MB": 64},
@@ -155,9 +155,9 @@ def test_free_cpus_that_are_scattered_over_cells_are_no_room_for_a_node(flat):
 
 def test_pinned_cpus_are_on_one_cell_where_nobody_asked_and_one_has_room(flat):
     flat.driver.spawn(TWO, devices=InstanceDevices(pinned_cpus=(4, 5)))
-    (one,) = claimed(flat, ONE, {ROOT: {"PCPU": 3}}).cells
-    assert one.cell == 1
-    assert one.pinned_cpus == (20, 21, 22)
+    (taken_cell,) = claimed(flat, ONE, {ROOT: {"PCPU": 3}}).cells
+    assert taken_cell.cell == 1
+    assert taken_cell.pinned_cpus == (20, 21, 22)
 
 
 def test_a_guest_that_floats_has_no_cells(flat):
@@ -181,9 +181,9 @@ def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
 
 def test_a_guest_that_runs_on_what_it_was_given_counts_once_in_its_cell(flat):
     spec = a_flavor(1, 512, numa_nodes=1)
-    (one,) = claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}, spec).cells
+    (taken_cell,) = claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}, spec).cells
     before = flat.book.free_cells("h")
-    use = CellUse(one.cell, vcpus=1, memory_mib=512)
+    use = CellUse(taken_cell.cell, vcpus=1, memory_mib=512)
     flat.driver.spawn(ONE, devices=InstanceDevices(cells=(use,)))
     assert flat.book.free_cells("h") == before
 
@@ -232,8 +232,8 @@ def test_cells_survive_a_restart_and_claims_without_cells_are_read(flat):
 
 def test_a_flavor_may_name_pcpu_outright(flat):
     spec = a_flavor(2, 512, numa_nodes=1)
-    (one,) = claimed(flat, ONE, {ROOT: {"PCPU": 2, "MEMORY_MB": 512}}, spec).cells
-    assert len(one.pinned_cpus) == 2
+    (taken_cell,) = claimed(flat, ONE, {ROOT: {"PCPU": 2, "MEMORY_MB": 512}}, spec).cells
+    assert len(taken_cell.pinned_cpus) == 2
 
 
 def test_another_number_of_cpus_than_was_allocated_is_refused(flat):

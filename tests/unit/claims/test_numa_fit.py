@@ -73,9 +73,9 @@ def test_a_node_gives_way_where_another_fits_on_one_cell_only():
 
 def test_the_cell_with_the_most_room_is_taken_or_the_one_with_the_least_when_packing():
     cells = cell(0, memory=3000), cell(1, memory=4000), cell(2, memory=2000)
-    one = needs(NodeNeed(1, 0, 1000))
-    assert chosen(one, *cells) == [1]
-    assert chosen(one, *cells, packing=True) == [2]
+    need = needs(NodeNeed(1, 0, 1000))
+    assert chosen(need, *cells) == [1]
+    assert chosen(need, *cells, packing=True) == [2]
     assert chosen(needs(NodeNeed(1, 0, 2500)), *cells, packing=True) == [0]
 
 
@@ -97,14 +97,14 @@ def test_memory_is_in_the_largest_pages_that_hold_all_of_it_in_whole_pages():
 
 def test_one_of_the_cells_is_near_each_network_that_is_near_some_cell():
     networks = HostNetworks({"left": frozenset({0}), "any": frozenset()}, frozenset({1}))
-    one = NodeNeed(1, 0, 1)
+    need = NodeNeed(1, 0, 1)
     cells = cell(0, memory=1000), cell(1, memory=2000)
-    assert chosen(needs(one), *cells, networks=networks) == [1]
-    left = needs(one, physnets=frozenset({"left", "any", "unknown"}))
+    assert chosen(needs(need), *cells, networks=networks) == [1]
+    left = needs(need, physnets=frozenset({"left", "any", "unknown"}))
     assert chosen(left, *cells, networks=networks) == [0]
-    both = needs(one, physnets=frozenset({"left"}), tunneled=True)
+    both = needs(need, physnets=frozenset({"left"}), tunneled=True)
     assert chosen(both, *cells, networks=networks) is None
-    spanning = needs(one, one, physnets=frozenset({"left"}), tunneled=True)
+    spanning = needs(need, need, physnets=frozenset({"left"}), tunneled=True)
     assert sorted(chosen(spanning, *cells, networks=networks)) == [0, 1]
 
 

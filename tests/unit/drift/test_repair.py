@@ -66,43 +66,43 @@ class Healing:
 
 
 def test_what_is_found_is_healed_and_told_and_everything_is_closed_again():
-    one = Healing()
-    one.found()
-    one.done()
-    assert one.remedies.asked == [
+    healing = Healing()
+    healing.found()
+    healing.done()
+    assert healing.remedies.asked == [
         ("orphans", "root of host", {"o"}),
         ("missing", "host", {"m"}),
     ]
-    assert one.healed == [("host", "root of host", frozenset({"o", "m"}))]
+    assert healing.healed == [("host", "root of host", frozenset({"o", "m"}))]
 
 
 def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
-    one = Healing()
-    one.wanted = HealedKinds()
-    one.found()
-    one.wanted = HealedKinds(orphans=True, missing=True)
-    one.found(Drift())
-    one.done()
-    assert one.remedies.opened == 0
-    one.wanted = HealedKinds(missing=True)
-    one.found()
-    one.done()
-    assert one.remedies.asked == [("missing", "host", {"m"})]
+    healing = Healing()
+    healing.wanted = HealedKinds()
+    healing.found()
+    healing.wanted = HealedKinds(orphans=True, missing=True)
+    healing.found(Drift())
+    healing.done()
+    assert healing.remedies.opened == 0
+    healing.wanted = HealedKinds(missing=True)
+    healing.found()
+    healing.done()
+    assert healing.remedies.asked == [("missing", "host", {"m"})]
 
 
 def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_counts():
-    one = Healing()
-    one.wanted = HealedKinds(orphans=True)
-    one.remedies.go_on.clear()
-    one.found()
+    healing = Healing()
+    healing.wanted = HealedKinds(orphans=True)
+    healing.remedies.go_on.clear()
+    healing.found()
     # returns although the first is at work
-    one.found(Drift(orphans=frozenset({"b"})), "second")
-    one.found(Drift(orphans=frozenset({"c"})), "second")
-    one.found(Drift(orphans=frozenset({"d"})), "third")
-    one.found(Drift(), "third")
-    one.remedies.go_on.set()
-    one.done()
-    asked = [(root, suspects) for _, root, suspects in one.remedies.asked]
+    healing.found(Drift(orphans=frozenset({"b"})), "second")
+    healing.found(Drift(orphans=frozenset({"c"})), "second")
+    healing.found(Drift(orphans=frozenset({"d"})), "third")
+    healing.found(Drift(), "third")
+    healing.remedies.go_on.set()
+    healing.done()
+    asked = [(root, suspects) for _, root, suspects in healing.remedies.asked]
     assert ("root of second", {"c"}) in asked
     assert ("root of second", {"b"}) not in asked or ("root of second", {"b"}) == asked[0]
     assert all(root != "root of third" for root, _ in asked)
@@ -110,30 +110,30 @@ def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_co
 
 def test_what_cannot_be_healed_is_logged_once_and_is_not_told_as_healed(caplog):
     caplog.set_level(logging.INFO)
-    one = Healing()
-    one.remedies.ends = {"m": End.FAILED, "o": End.LEFT}
+    healing = Healing()
+    healing.remedies.ends = {"m": End.FAILED, "o": End.LEFT}
     for _ in range(3):
-        one.found()
-        one.done()
+        healing.found()
+        healing.done()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert one.healed == []
+    assert healing.healed == []
 
 
 def test_a_remedy_that_fails_is_logged_once_and_the_other_is_applied(caplog):
-    one = Healing()
-    one.remedies.trouble = errors.PlacementUnavailable("nobody answers")
+    healing = Healing()
+    healing.remedies.trouble = errors.PlacementUnavailable("nobody answers")
     for _ in range(3):
-        one.found()
-        one.done()
+        healing.found()
+        healing.done()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert not caplog.records[0].exc_info
-    assert one.healed == [("host", "root of host", frozenset({"m"}))] * 3
-    one.remedies.trouble = None
-    one.found()
-    one.done()
-    one.remedies.trouble = RuntimeError("a defect")
-    one.found()
-    one.done()
+    assert healing.healed == [("host", "root of host", frozenset({"m"}))] * 3
+    healing.remedies.trouble = None
+    healing.found()
+    healing.done()
+    healing.remedies.trouble = RuntimeError("a defect")
+    healing.found()
+    healing.done()
     assert len(caplog.records) == 2
     assert caplog.records[1].exc_info
 

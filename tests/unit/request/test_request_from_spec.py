@@ -315,7 +315,7 @@ def test_a_claim_that_lacks_a_group_of_the_port_is_no_binding() -> None:
 
 
 def test_equal_requests_give_equal_strings_whatever_the_order() -> None:
-    one = spec(
+    request_spec = spec(
         {
             "resources_B:VGPU": "1",
             "resources_A:FPGA": "1",
@@ -331,4 +331,4 @@ def test_equal_requests_give_equal_strings_whatever_the_order() -> None:
             "resources_B:VGPU": "1",
         }
     )
-    assert query_of(one) == query_of(other)
+    assert query_of(request_spec) == query_of(other)

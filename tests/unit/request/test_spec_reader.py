@@ -21,7 +21,7 @@ def read(**fields: Any) -> RequestSpec:
 
 
 def test_every_field_of_a_whole_specification_is_read() -> None:
-    one = read(
+    read_spec = read(
         image={"id": "i", "properties": {"a": "b"}, "disk_format": "raw"},
         is_bfv=True,
         availability_zone="az",
@@ -52,21 +52,29 @@ def test_every_field_of_a_whole_specification_is_read() -> None:
             "cells": [{"id": 0, "cpuset": [0], "pcpuset": [1], "memory": 512, "pagesize": 2048}]
         },
     )
-    assert (one.image.disk_format, one.is_bfv, one.availability_zone) == ("raw", True, "az")
-    destination = one.destination
+    assert (read_spec.image.disk_format, read_spec.is_bfv, read_spec.availability_zone) == (
+        "raw",
+        True,
+        "az",
+    )
+    destination = read_spec.destination
     assert (destination.host, destination.node, destination.cell) == ("h", "n", U1)
     assert destination.allow_cross_cell_move
     assert destination.aggregates == {frozenset({U1, U2})}
     assert destination.forbidden_aggregates == {U3}
-    assert (one.ignore_hosts, one.force_hosts, one.force_nodes) == ({"x"}, {"y"}, {"z"})
-    assert one.retried_hosts == {"tried", "also"}
-    assert one.instance_group is not None
-    assert dict(one.instance_group.rules) == {"max_server_per_host": 3}
-    [network] = one.requested_networks
+    assert (read_spec.ignore_hosts, read_spec.force_hosts, read_spec.force_nodes) == (
+        {"x"},
+        {"y"},
+        {"z"},
+    )
+    assert read_spec.retried_hosts == {"tried", "also"}
+    assert read_spec.instance_group is not None
+    assert dict(read_spec.instance_group.rules) == {"max_server_per_host": 3}
+    [network] = read_spec.requested_networks
     assert (network.remote_managed, network.physnet, network.tunneled) == (True, "net", True)
-    assert one.hint("query") == ("[]",)
-    assert [(r.alias_name, r.count) for r in one.pci_requests] == [("a", 2)]
-    assert one.guest_cells == (GuestCell(1, 1, 512, 2048),)
+    assert read_spec.hint("query") == ("[]",)
+    assert [(r.alias_name, r.count) for r in read_spec.pci_requests] == [("a", 2)]
+    assert read_spec.guest_cells == (GuestCell(1, 1, 512, 2048),)
 
 
 def test_ports_of_both_forms_and_accelerators_are_groups_named_by_who_asked() -> None:
@@ -136,16 +144,16 @@ def test_the_nodes_that_the_caller_made_up_are_taken() -> None:
         {"cpuset": [0, 1], "memory": 100},
         {"cpuset": [2], "memory": 412, "pagesize": 1048576},
     ]
-    one = read(flavor={"vcpus": 3, "memory_mb": 512}, numa_topology={"cells": cells})
-    numa = guest_numa(one, 3, 0, 512)
+    read_spec = read(flavor={"vcpus": 3, "memory_mb": 512}, numa_topology={"cells": cells})
+    numa = guest_numa(read_spec, 3, 0, 512)
     assert numa.nodes == (GuestNode(2, 0, 100), GuestNode(1, 0, 412))
     assert numa.names_nodes
     assert numa.page_traits == {"CUSTOM_MEMORY_PAGE_SIZE_1048576"}
 
 
 def test_pinned_cpus_of_the_flavor_pin_the_nodes_and_the_emulator_goes_with_the_first() -> None:
-    one = read(numa_topology={"cells": [{"cpuset": [0], "memory": 256}] * 2})
-    assert guest_numa(one, 0, 3, 512).nodes == (GuestNode(0, 2, 256), GuestNode(0, 1, 256))
+    read_spec = read(numa_topology={"cells": [{"cpuset": [0], "memory": 256}] * 2})
+    assert guest_numa(read_spec, 0, 3, 512).nodes == (GuestNode(0, 2, 256), GuestNode(0, 1, 256))
 
 
 @pytest.mark.parametrize(
@@ -168,9 +176,9 @@ def test_a_field_that_cannot_be_is_named_with_its_path(
 
 
 def test_nodes_that_do_not_add_up_to_the_flavor_are_refused() -> None:
-    one = read(numa_topology={"cells": [{"cpuset": [0], "memory": 512}]})
+    read_spec = read(numa_topology={"cells": [{"cpuset": [0], "memory": 512}]})
     with pytest.raises(InvalidRequest, match="the 2 CPUs and 512 MiB of the flavor"):
-        guest_numa(one, 2, 0, 512)
+        guest_numa(read_spec, 2, 0, 512)
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ def spec(
     )
 
 
-def request_of(one: RequestSpec, **options: Any) -> CandidateRequest:
+def request_of(request_spec: RequestSpec, **options: Any) -> CandidateRequest:
     """The request a specification becomes, without a limit."""
-    return flavor.request_of(one, flavor.RequestOptions(limit=None, **options))
+    return flavor.request_of(request_spec, flavor.RequestOptions(limit=None, **options))
 
 
-def query_of(one: RequestSpec, **options: Any) -> str:
+def query_of(request_spec: RequestSpec, **options: Any) -> str:
     """The query string of that request."""
-    return request_of(one, **options).query()
+    return request_of(request_spec, **options).query()

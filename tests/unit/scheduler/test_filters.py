@@ -50,9 +50,9 @@ def host(
     )
 
 
-def passes(name: str, one: HostState, asked: RequestSpec, **options: Any) -> bool:
+def passes(name: str, host: HostState, asked: RequestSpec, **options: Any) -> bool:
     [made] = registry.make([name], options=FilterOptions(**options))
-    return list(made.filter_all([one], asked)) == [one]
+    return list(made.filter_all([host], asked)) == [host]
 
 
 def hinted(**hints: str) -> RequestSpec:

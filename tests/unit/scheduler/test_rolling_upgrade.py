@@ -71,22 +71,22 @@ def test_without_agents_the_lowest_version_is_0_and_without_a_bus_there_is_none(
 
 
 def test_an_agent_whose_host_placement_has_no_more_does_not_count() -> None:
-    one = Fleet(announced(a=0, b=1), lambda roots: set(roots) - {"a"}, clock=Clock())
-    assert one.minimum() == 1
+    observed_fleet = Fleet(announced(a=0, b=1), lambda roots: set(roots) - {"a"}, clock=Clock())
+    assert observed_fleet.minimum() == 1
 
 
 def test_the_lowest_version_is_kept_for_a_minute_or_until_it_is_forgotten() -> None:
     announcements, clock = announced(a=0), Clock()
-    one = fleet(announcements, clock)
-    assert one.minimum() == 0
+    observed_fleet = fleet(announcements, clock)
+    assert observed_fleet.minimum() == 0
     announce(announcements, "a", 1)
     clock.now = KEPT_SECONDS - 1
-    assert one.minimum() == 0
+    assert observed_fleet.minimum() == 0
     clock.now = KEPT_SECONDS
-    assert one.minimum() == 1
+    assert observed_fleet.minimum() == 1
     announce(announcements, "a", 0)
-    one.forget()
-    assert one.minimum() == 0
+    observed_fleet.forget()
+    assert observed_fleet.minimum() == 0
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,11 @@ def test_the_lowest_version_is_kept_for_a_minute_or_until_it_is_forgotten() -> N
 def test_a_behaviour_needs_proof_that_all_are_new_and_a_fallback_that_some_are_old(
     announcements: Announcements | None, supports: bool, may_lack: bool
 ) -> None:
-    one = fleet(announcements)
-    assert (one.supports(OWNERS), one.may_lack(OWNERS)) == (supports, may_lack)
+    observed_fleet = fleet(announcements)
+    assert (observed_fleet.supports(OWNERS), observed_fleet.may_lack(OWNERS)) == (
+        supports,
+        may_lack,
+    )
 
 
 def test_the_status_names_the_hosts_that_hold_a_behaviour_back() -> None:
@@ -165,10 +168,14 @@ PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_g
 def scheduler(
     bank: Bank, journal: Path, announcements: Announcements | None, **options: Any
 ) -> Scheduler:
-    one = Fleet(announcements, bank.provider_names, clock=Clock())
-    search = HostSearch(bank, HostSearchOptions(**options), announcements, one, layouts=None)
+    observed_fleet = Fleet(announcements, bank.provider_names, clock=Clock())
+    search = HostSearch(
+        bank, HostSearchOptions(**options), announcements, observed_fleet, layouts=None
+    )
     give_back = GiveBack(bank, Journal(journal))
-    claims = ClaimsOnceAllAgentsExpectThem(NewClaims(bank, give_back), lambda: one.may_lack(CLAIMS))
+    claims = ClaimsOnceAllAgentsExpectThem(
+        NewClaims(bank, give_back), lambda: observed_fleet.may_lack(CLAIMS)
+    )
     return Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1), claims)
 
 
@@ -192,8 +199,8 @@ def test_while_an_agent_claims_by_itself_a_selection_is_not_claimed(journal: Pat
 def claimed_on(bank: Bank, journal: Path, *args: Any, **options: Any) -> dict[str, Any]:
     give_back = GiveBack(bank, Journal(journal))
     announcements = args[0]
-    one = Fleet(announcements, bank.provider_names, clock=Clock())
-    search = HostSearch(bank, HostSearchOptions(**options), announcements, one)
+    observed_fleet = Fleet(announcements, bank.provider_names, clock=Clock())
+    search = HostSearch(bank, HostSearchOptions(**options), announcements, observed_fleet)
     found = Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1))
     found.select_destinations(PINNED_GUEST, ["i1"])
     return bank.held["i1"]

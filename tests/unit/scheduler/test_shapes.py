@@ -20,10 +20,12 @@ AGGREGATE = "11111111-1111-1111-1111-111111111111"
 ROOT = "22222222-2222-2222-2222-222222222222"
 
 
-def numa_of(one: RequestSpec, request: CandidateRequest, known: tuple[str, ...] = ()) -> GuestNuma:
+def numa_of(
+    request_spec: RequestSpec, request: CandidateRequest, known: tuple[str, ...] = ()
+) -> GuestNuma:
     resources = request.group("").resources
     return guest_numa(
-        one,
+        request_spec,
         resources.get("VCPU", 0),
         resources.get("PCPU", 0),
         resources.get("MEMORY_MB", 0),
@@ -31,19 +33,19 @@ def numa_of(one: RequestSpec, request: CandidateRequest, known: tuple[str, ...] 
     )
 
 
-def queries(one: RequestSpec, known: tuple[str, ...] = ()) -> dict[str, str]:
-    request = request_of(one)
+def queries(request_spec: RequestSpec, known: tuple[str, ...] = ()) -> dict[str, str]:
+    request = request_of(request_spec)
     return {
         shape.name: shape.request.query()
         for shape in layout_queries.shapes(
-            request, numa_of(one, request, known), policies_of(one, request)
+            request, numa_of(request_spec, request, known), policies_of(request_spec, request)
         )
     }
 
 
-def policies_of(one: RequestSpec, request: CandidateRequest) -> dict[str, str]:
+def policies_of(request_spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
     classes = {suffix: group.resources for suffix, group in request.groups.items()}
-    return device_affinity.policies(one, {}, classes)
+    return device_affinity.policies(request_spec, {}, classes)
 
 
 def test_a_request_is_asked_as_it_is_for_flat_hosts_and_by_cell_for_nested_ones() -> None:
@@ -61,7 +63,7 @@ def test_a_request_without_cpus_and_memory_has_one_shape() -> None:
 
 
 def test_traits_go_where_the_resources_they_describe_go() -> None:
-    one = spec(
+    request_spec = spec(
         {
             "trait:HW_CPU_X86_AVX": "required",
             "trait:STORAGE_DISK_SSD": "required",
@@ -69,7 +71,7 @@ def test_traits_go_where_the_resources_they_describe_go() -> None:
             "trait:CUSTOM_OLD": "forbidden",
         }
     )
-    assert queries(one)["nested"] == (
+    assert queries(request_spec)["nested"] == (
         "group_policy=none&same_subtree=_NUMA0,_TRAITS"
         "&resources=DISK_GB:10&required=STORAGE_DISK_SSD,!CUSTOM_OLD"
         "&resources_NUMA0=MEMORY_MB:512,VCPU:2"
@@ -104,7 +106,7 @@ def test_guest_nodes_are_a_group_each_in_equal_shares() -> None:
 
 
 def test_guest_nodes_are_sized_as_given() -> None:
-    one = spec(
+    request_spec = spec(
         {
             "hw:numa_nodes": "2",
             "hw:numa_cpus.0": "0-2",
@@ -117,7 +119,7 @@ def test_guest_nodes_are_sized_as_given() -> None:
         vcpus=4,
         memory_mb=4096,
     )
-    assert numa_of(one, request_of(one)).nodes == (
+    assert numa_of(request_spec, request_of(request_spec)).nodes == (
         GuestNode(vcpu=2, pcpu=1, memory_mb=3072),
         GuestNode(vcpu=0, pcpu=1, memory_mb=1024),
     )
@@ -138,9 +140,9 @@ def test_guest_nodes_are_sized_as_given() -> None:
 def test_guest_nodes_that_do_not_add_up_are_refused(
     extra_specs: dict[str, str], message: str
 ) -> None:
-    one = spec(extra_specs, vcpus=4, memory_mb=4096)
+    request_spec = spec(extra_specs, vcpus=4, memory_mb=4096)
     with pytest.raises(InvalidRequest, match=message):
-        numa_of(one, request_of(one))
+        numa_of(request_spec, request_of(request_spec))
 
 
 @pytest.mark.parametrize("size", ["2048", "2048KB", "2MB", "2 MiB"])
@@ -161,23 +163,25 @@ def test_large_pages_are_any_size_that_placement_knows() -> None:
 
 
 def test_devices_with_affinity_are_below_the_guests_cell() -> None:
-    one = spec({"hw:pci_numa_affinity_policy": "required", "resources_GPU:VGPU": "1"}, root_gb=0)
-    found = queries(one)
+    request_spec = spec(
+        {"hw:pci_numa_affinity_policy": "required", "resources_GPU:VGPU": "1"}, root_gb=0
+    )
+    found = queries(request_spec)
     assert "same_subtree=_GPU,_NUMA0" in found["nested"]
     assert "same_subtree" not in found["flat"]
 
 
 def test_bandwidth_and_parts_of_the_host_are_not_bound_to_a_cell() -> None:
     bandwidth = RequestedGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
-    one = spec(
+    request_spec = spec(
         {"hw:pci_numa_affinity_policy": "required", "resources_SCRATCH:DISK_GB": "1"},
         requested_groups=(bandwidth,),
     )
-    assert "same_subtree" not in queries(one)["nested"]
+    assert "same_subtree" not in queries(request_spec)["nested"]
 
 
 def test_an_accelerator_is_bound_to_the_node_that_the_flavor_names_and_no_other() -> None:
-    one = spec(
+    request_spec = spec(
         {
             "hw:numa_nodes": "2",
             "hw:pci_numa_affinity_policy": "required",
@@ -185,32 +189,32 @@ def test_an_accelerator_is_bound_to_the_node_that_the_flavor_names_and_no_other(
         },
         requested_groups=(RequestedGroup("device_profile_0", {"FPGA": 1}),),
     )
-    assert "same_subtree=_NUMA1,device_profile_0" in queries(one)["nested"]
-    assert "_NUMA0,device" not in queries(one)["nested"]
+    assert "same_subtree=_NUMA1,device_profile_0" in queries(request_spec)["nested"]
+    assert "_NUMA0,device" not in queries(request_spec)["nested"]
 
 
 def test_a_flavor_may_name_the_guests_node_in_same_subtree() -> None:
-    one = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA0"}, root_gb=0)
-    found = queries(one)
+    request_spec = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA0"}, root_gb=0)
+    found = queries(request_spec)
     assert "same_subtree=_GPU,_NUMA0" in found["nested"]
     assert "same_subtree" not in found["flat"]
 
 
 def test_a_guest_node_that_there_is_not_is_refused() -> None:
-    one = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA1"})
+    request_spec = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA1"})
     with pytest.raises(InvalidRequest, match="_NUMA1"):
-        queries(one)
+        queries(request_spec)
 
 
 def test_a_group_may_not_take_a_name_that_shapes_need() -> None:
-    one = spec(requested_groups=(RequestedGroup("_NUMA0", {"VGPU": 1}),))
+    request_spec = spec(requested_groups=(RequestedGroup("_NUMA0", {"VGPU": 1}),))
     with pytest.raises(InvalidRequest, match="a name that is not reserved"):
-        queries(one)
+        queries(request_spec)
 
 
 def test_a_target_binds_cpus_but_not_the_disk_that_may_be_shared() -> None:
-    one = spec({"trait:STORAGE_DISK_SSD": "required"})
-    bound = layout_queries.on_target(request_of(one), ROOT)
+    request_spec = spec({"trait:STORAGE_DISK_SSD": "required"})
+    bound = layout_queries.on_target(request_of(request_spec), ROOT)
     assert bound.query() == (
         f"resources=MEMORY_MB:512,VCPU:2&in_tree={ROOT}"
         "&resources_DISK=DISK_GB:10&required_DISK=STORAGE_DISK_SSD"
@@ -218,9 +222,9 @@ def test_a_target_binds_cpus_but_not_the_disk_that_may_be_shared() -> None:
 
 
 def test_a_target_binds_every_group_where_all_have_suffixes() -> None:
-    one = spec({"resources_A:VGPU": "1"}, vcpus=0, memory_mb=0, root_gb=0)
+    request_spec = spec({"resources_A:VGPU": "1"}, vcpus=0, memory_mb=0, root_gb=0)
     assert (
-        layout_queries.on_target(request_of(one), ROOT).query()
+        layout_queries.on_target(request_of(request_spec), ROOT).query()
         == f"resources_A=VGPU:1&in_tree_A={ROOT}"
     )
 

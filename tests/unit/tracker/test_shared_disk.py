@@ -136,32 +136,32 @@ def test_of_two_hosts_one_writes_and_the_other_finds_it_right():
 
 def test_whoever_is_beaten_to_it_looks_again():
     placement = Placement()
-    one = Host(placement)
+    host = Host(placement)
 
     def first():
         placement.before_write = lambda: None
         placement.set(200)
 
     placement.before_write = first
-    one.runs_a_pass()
-    one.time_passes()
+    host.runs_a_pass()
+    host.time_passes()
     assert placement.requests == ["GET", "PUT", "GET"]
     assert placement.generation == 8
 
 
 def test_a_pool_that_grows_later_is_written_again_and_so_is_one_that_others_changed():
     placement = Placement()
-    one = Host(placement)
-    one.runs_a_pass()
-    one.time_passes()
-    one.measured = 300
-    one.runs_a_pass()
-    one.time_passes()
+    host = Host(placement)
+    host.runs_a_pass()
+    host.time_passes()
+    host.measured = 300
+    host.runs_a_pass()
+    host.time_passes()
     assert placement.inventory["DISK_GB"]["total"] == 300
     placement.set(5)
     placement.refresh()
-    one.runs_a_pass()
-    one.time_passes()
+    host.runs_a_pass()
+    host.time_passes()
     assert placement.inventory["DISK_GB"]["total"] == 300
 
 
@@ -176,9 +176,9 @@ def test_a_pool_that_is_not_mounted_here_or_is_right_costs_nothing():
 
 def test_a_provider_without_record_gets_one():
     placement = Placement(total=None)
-    one = Host(placement)
-    one.runs_a_pass()
-    one.time_passes()
+    host = Host(placement)
+    host.runs_a_pass()
+    host.time_passes()
     assert placement.inventory["DISK_GB"] == complete_record({"total": 200})
 
 
@@ -187,27 +187,27 @@ def test_a_provider_that_shares_nothing_with_the_host_is_told_once_and_left_alon
     placement = Placement()
     setattr(placement, lacking, False)
     placement.refresh()
-    one = Host(placement)
+    host = Host(placement)
     for _ in range(3):
-        one.runs_a_pass()
-    assert not one.planned
+        host.runs_a_pass()
+    assert not host.planned
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert SHARING_TRAIT in caplog.text
 
 
 def test_a_look_that_fails_is_told_once_and_made_again(caplog):
     placement = Placement()
-    one = Host(placement)
+    host = Host(placement)
 
     def broken():
         raise errors.PlacementUnavailable("nobody answers")
 
     placement.before_write = broken
     for _ in range(2):
-        one.runs_a_pass()
-        one.time_passes()
+        host.runs_a_pass()
+        host.time_passes()
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     placement.before_write = lambda: None
-    one.runs_a_pass()
-    one.time_passes()
+    host.runs_a_pass()
+    host.time_passes()
     assert placement.inventory["DISK_GB"]["total"] == 200
