@@ -273,7 +273,7 @@ def test_nova_is_asked_again_while_keystone_is_away(
     waits: list[float] = []
     service = Service(configured(nova=options), "nova", "Nova", wait=waits.append)
     proxy.answer("GET|POST", "", status)
-    with pytest.raises(ServiceUnusable, match="does not answer .* Try again when it does"):
+    with pytest.raises(ServiceUnusable, match=r"does not answer .* Try again when it does"):
         list(Compute(service).servers())
     assert len(waits) == TRIES - 1
 
