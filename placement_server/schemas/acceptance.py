@@ -81,10 +81,20 @@ class Predicates:
             return _nothing
         least, most = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
 
+        def accepts_size(value: Any) -> bool:
+            return type(value) is dict and least <= len(value) <= most and required <= value.keys()
+
+        if len(patterns) == 1 and not (properties or is_open):
+            # Most values of large bodies are in maps, so what is done for each is done in C.
+            ((matches_all, accepts_all),) = patterns
+            return lambda value: (
+                accepts_size(value)
+                and all(map(matches_all, value))
+                and all(map(accepts_all, value.values()))
+            )
+
         def accepts(value: Any) -> bool:
-            if type(value) is not dict or not least <= len(value) <= most:
-                return False
-            if not required <= value.keys():
+            if not accepts_size(value):
                 return False
             for key, part in value.items():
                 accepts_property = properties.get(key)
@@ -140,6 +150,8 @@ class Predicates:
 
 def _number(is_of_type: Predicate, schema: Mapping[str, Any]) -> Predicate:
     least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+    if is_of_type is _TYPES["integer"] and most == math.inf:
+        return lambda value: type(value) is int and value >= least
     return lambda value: is_of_type(value) and least <= value <= most
 
 

@@ -33,7 +33,11 @@ from placement_server.candidates.what_if.changes import (
     UnknownInChange,
 )
 from placement_server.store.allocations import claim_check
-from placement_server.store.allocations.claim_check import KnownInventory, Requested
+from placement_server.store.allocations.claim_check import (
+    KnownInventory,
+    ProviderRequest,
+    Requested,
+)
 from placement_server.store.changes.snapshot import InventoryRow, ProviderRow, TreeRows
 from placement_server.store.errors import CapacityExceeded, ClaimRefused, ConstraintViolated
 from placement_server.store.providers.capacity import reserved_is_valid, usable
@@ -219,18 +223,16 @@ class ChangedTrees:
     def _claim(self, change: SupposedClaim) -> None:
         class_ids = self._index.names.class_ids
         rows: dict[str, ProviderRow] = {}
-        requested: list[Requested] = []
+        parts: list[ProviderRequest] = []
         for provider, resources in change.allocations.items():
             path = ("allocations", provider)
             rows[provider] = self._provider(provider, *path)
-            for name, amount in resources.items():
+            for name in resources:
                 if name not in class_ids:
                     raise InvalidChange(
                         f"There is no resource class {name}.", (*path, "resources", name)
                     )
-                requested.append(
-                    Requested("", provider, rows[provider].id, name, class_ids[name], amount)
-                )
+            parts.append(ProviderRequest("", provider, rows[provider].id, resources))
         stock = {
             (row.id, entry.resource_class_id): KnownInventory(
                 0, entry.min_unit, entry.max_unit, entry.step_size, entry.capacity, entry.used
@@ -239,7 +241,7 @@ class ChangedTrees:
             for entry in row.inventories
         }
         try:
-            claim_check.check(requested, stock, {})
+            claim_check.check(Requested(parts, class_ids), stock, {})
         except (ConstraintViolated, CapacityExceeded) as error:
             at = ("allocations", error.uuid, "resources", error.resource_class)
             raise ImpossibleChange(str(error), at) from error

@@ -25,7 +25,12 @@ from typing import Final
 
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocation_rows import of_consumer, of_provider
-from placement_server.store.allocations.claim_check import Key, Requested, Taken
+from placement_server.store.allocations.claim_check import (
+    Key,
+    ProviderRequest,
+    Requested,
+    Taken,
+)
 from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.allocations.write_context import WriteContext, read_context
 from placement_server.store.dialects import Insertion, Rise
@@ -42,8 +47,8 @@ __all__ = ["delete", "of_consumer", "of_provider", "write"]
 _SHOWN: Final = 8
 _COLUMNS: Final = (
     ("resource_provider_id", "int"),
-    ("consumer_id", "text"),
     ("resource_class_id", "int"),
+    ("consumer_id", "text"),
     ("used", "int"),
 )
 
@@ -83,14 +88,15 @@ def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) 
     check_providers(context.consumers, context.provider_ids)
     requested = new_allocations(tx, context.consumers, context.provider_ids)
     taken_amounts = claim_check.check(requested, context.inventories, given_back)
-    carry_out(tx, context, requested, taken_amounts, raise_emptied=raise_emptied)
+    carry_out(tx, context, requested, taken_amounts, given_back, raise_emptied=raise_emptied)
 
 
 def carry_out(
     tx: WriteTransaction,
     context: WriteContext,
-    requested: Sequence[Requested],
+    requested: Requested,
     taken_amounts: Mapping[Key, Taken],
+    given_back: Mapping[Key, int],
     *,
     raise_emptied: bool = True,
 ) -> None:
@@ -99,9 +105,9 @@ def carry_out(
     All providers of the context are locked, and their trees get change records.
 
     :param taken_amounts: what the check returned for ``requested``.
+    :param given_back: the present allocations of the consumers.
     :raises LostRace: something is not as the context says any more.
     """
-    given_back = sum_of_old(context.consumers)
     replace_holdings(tx, context.consumers, requested)
 
     if not context.root_ids:
@@ -128,10 +134,12 @@ def carry_out(
     inventory_rows.require_none(tx, given_back.keys() - context.inventories.keys())
 
 
-def _inventory_names(context: WriteContext, requested: Sequence[Requested]) -> str:
+def _inventory_names(context: WriteContext, requested: Requested) -> str:
     """Name the inventories of a write; those that are only given back to, by their provider."""
-    names = {f"{new.resource_class} of {new.provider_uuid}": None for new in requested}
-    claimed = {new.provider_uuid for new in requested}
+    names = {
+        f"{name} of {part.provider_uuid}": None for part in requested.parts for name in part.amounts
+    }
+    claimed = {part.provider_uuid for part in requested.parts}
     others = (uuid for uuid in context.provider_ids if uuid not in claimed)
     return joined_names([*names, *others], _SHOWN)
 
@@ -159,7 +167,7 @@ def check_providers(consumers: Sequence[SeenConsumer], provider_ids: Mapping[str
 
 def new_allocations(
     tx: WriteTransaction, consumers: Sequence[SeenConsumer], provider_ids: Mapping[str, int]
-) -> list[Requested]:
+) -> Requested:
     """Return all new allocations in the order of the request.
 
     :raises ResourceClassNotFound: classes do not exist.
@@ -168,23 +176,22 @@ def new_allocations(
     for consumer in consumers:
         for amounts in consumer.write.allocations.values():
             names.update(dict.fromkeys(amounts))
-    ids = class_ids(tx, list(names))
-    return [
-        Requested(consumer.write.uuid, uuid, provider_ids[uuid], name, ids[name], amount)
+    parts = [
+        ProviderRequest(consumer.write.uuid, uuid, provider_ids[uuid], amounts)
         for consumer in consumers
         for uuid, amounts in consumer.write.allocations.items()
-        for name, amount in amounts.items()
     ]
+    return Requested(parts, class_ids(tx, list(names)))
 
 
 def raised_providers(
-    consumers: Sequence[SeenConsumer], requested: Sequence[Requested], *, emptied_too: bool = True
+    consumers: Sequence[SeenConsumer], requested: Requested, *, emptied_too: bool = True
 ) -> set[int]:
     """Return the ids of the providers whose generation rises.
 
     These are those named and, with ``emptied_too``, those that a consumer with an empty set leaves.
     """
-    raised = {new.provider_id for new in requested}
+    raised = set(requested.provider_ids)
     if emptied_too:
         for consumer in consumers:
             if not consumer.write.allocations:
@@ -193,7 +200,7 @@ def raised_providers(
 
 
 def replace_holdings(
-    tx: WriteTransaction, seen: Sequence[SeenConsumer], requested: Sequence[Requested]
+    tx: WriteTransaction, seen: Sequence[SeenConsumer], requested: Requested
 ) -> None:
     """Write consumers and their allocations, without a change of inventories.
 
@@ -201,6 +208,5 @@ def replace_holdings(
     """
     new_consumers = consumers.store_records(tx, seen)
     consumers.delete_allocations(tx, seen)
-    rows = [(new.provider_id, new.consumer_uuid, new.class_id, new.amount) for new in requested]
-    insertions = [new_consumers, Insertion("allocations", _COLUMNS, rows)]
+    insertions = [new_consumers, Insertion("allocations", _COLUMNS, list(requested.rows()))]
     tx.batches.insert(tx.connection, insertions, tx.now)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocations import carry_out, sum_of_old
-from placement_server.store.allocations.claim_check import Key, Requested
+from placement_server.store.allocations.claim_check import Key, ProviderRequest, Requested
 from placement_server.store.allocations.write_context import (
     WriteContext,
     read_context,
@@ -106,11 +106,11 @@ def _claim_if_it_fits(
     lost_candidate = _missing(context, class_ids, position, candidate)
     if lost_candidate is not None:
         return lost_candidate
-    requested = [
-        Requested(candidate.uuid, uuid, context.provider_ids[uuid], name, class_ids[name], amount)
+    parts = [
+        ProviderRequest(candidate.uuid, uuid, context.provider_ids[uuid], amounts)
         for uuid, amounts in candidate.allocations.items()
-        for name, amount in amounts.items()
     ]
+    requested = Requested(parts, class_ids)
     given_back = sum_of_old(context.consumers)
     own_context = _restrict(context, candidate, requested, given_back)
     try:
@@ -121,7 +121,7 @@ def _claim_if_it_fits(
         return LostCandidate(
             position, error.uuid, error.resource_class, error.asked, reason=str(error)
         )
-    carry_out(tx, own_context, requested, taken_amounts)
+    carry_out(tx, own_context, requested, taken_amounts, given_back)
     return None
 
 
@@ -147,11 +147,11 @@ def _missing(
 def _restrict(
     context: WriteContext,
     candidate: ConsumerWrite,
-    requested: Sequence[Requested],
+    requested: Requested,
     given_back: Mapping[Key, int],
 ) -> WriteContext:
     """Return the context of a write of this candidate alone."""
-    keys = {*((new.provider_id, new.class_id) for new in requested), *given_back}
+    keys = {*requested.amounts, *given_back}
     concerned = {provider_id for provider_id, _ in keys}
     return WriteContext(
         [replace(context.consumers[0], write=candidate)],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, NoReturn, Protocol
 
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.errors import (
@@ -44,15 +47,44 @@ class KnownInventory(NamedTuple):
     used: int
 
 
-class Requested(NamedTuple):
-    """One new allocation, in the order of the request."""
+class ProviderRequest(NamedTuple):
+    """The new allocations of one consumer at one provider: amounts by resource class."""
 
     consumer_uuid: str
     provider_uuid: str
     provider_id: int
-    resource_class: str
-    class_id: int
-    amount: int
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Requested:
+    """All new allocations of a request.
+
+    :ivar parts: in the order of the request.
+    :ivar class_ids: the ids of all resource classes that it names.
+    """
+
+    parts: Sequence[ProviderRequest]
+    class_ids: Mapping[str, int]
+
+    @cached_property
+    def provider_ids(self) -> frozenset[int]:
+        return frozenset([part.provider_id for part in self.parts])
+
+    @cached_property
+    def amounts(self) -> Mapping[Key, Sequence[int]]:
+        """The amounts by inventory."""
+        amounts: defaultdict[Key, list[int]] = defaultdict(list)
+        for provider_id, class_id, _, amount in self.rows():
+            amounts[provider_id, class_id].append(amount)
+        return amounts
+
+    def rows(self) -> Iterator[tuple[int, int, str, int]]:
+        """Yield provider id, class id, consumer and amount of each allocation."""
+        class_ids = self.class_ids
+        for consumer_uuid, _, provider_id, amounts in self.parts:
+            for name, amount in amounts.items():
+                yield provider_id, class_ids[name], consumer_uuid, amount
 
 
 class Taken(NamedTuple):
@@ -64,7 +96,7 @@ class Taken(NamedTuple):
 
 
 def check(
-    requested: Sequence[Requested],
+    requested: Requested,
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
 ) -> dict[Key, Taken]:
@@ -80,49 +112,60 @@ def check(
     """
     _check_inventories_exist(requested, inventories)
     taken_amounts: dict[Key, Taken] = {}
-    for new in requested:
-        key = (new.provider_id, new.class_id)
+    for key, amounts in requested.amounts.items():
+        taken = Taken(sum(amounts), min(amounts), max(amounts))
         inventory = inventories.get(key)
-        if inventory is None:
-            raise InvalidInventoryForAllocation([new.resource_class], [new.provider_uuid])
-        amount = new.amount
         if (
-            amount < inventory.min_unit
-            or amount > inventory.max_unit
-            or amount % inventory.step_size
+            inventory is None
+            or taken.smallest < inventory.min_unit
+            or taken.largest > inventory.max_unit
+            or any(amount % inventory.step_size for amount in amounts)
+            or not _fits(inventory, taken.total, given_back.get(key, 0))
         ):
-            raise ConstraintViolated(
-                new.resource_class,
-                new.provider_uuid,
-                amount,
-                inventory.min_unit,
-                inventory.max_unit,
-                inventory.step_size,
-            )
-        so_far = taken_amounts.get(key)
-        total = amount if so_far is None else so_far.total + amount
-        back = given_back.get(key, 0)
-        if total > back and inventory.used - back + total > inventory.capacity:
-            free = inventory.capacity - (inventory.used - back + total - amount)
-            raise CapacityExceeded(new.resource_class, new.provider_uuid, amount, max(free, 0))
-        taken_amounts[key] = (
-            Taken(amount, amount, amount)
-            if so_far is None
-            else Taken(total, min(so_far.smallest, amount), max(so_far.largest, amount))
-        )
+            _refuse(requested, inventories, given_back)
+        taken_amounts[key] = taken
     return taken_amounts
 
 
-def _check_inventories_exist(
-    requested: Sequence[Requested], inventories: Mapping[Key, Inventory]
-) -> None:
+def _fits(inventory: Inventory, total: int, back: int) -> bool:
+    return total <= back or inventory.used - back + total <= inventory.capacity
+
+
+def _refuse(
+    requested: Requested, inventories: Mapping[Key, Inventory], given_back: Mapping[Key, int]
+) -> NoReturn:
+    """Raise the error for the first allocation that is not possible; there is one."""
+    totals: defaultdict[Key, int] = defaultdict(int)
+    for _, uuid, provider_id, amounts in requested.parts:
+        for name, amount in amounts.items():
+            key = (provider_id, requested.class_ids[name])
+            inventory = inventories.get(key)
+            if inventory is None:
+                raise InvalidInventoryForAllocation([name], [uuid])
+            units = inventory.min_unit, inventory.max_unit, inventory.step_size
+            if not units[0] <= amount <= units[1] or amount % units[2]:
+                raise ConstraintViolated(name, uuid, amount, *units)
+            totals[key] += amount
+            back = given_back.get(key, 0)
+            if not _fits(inventory, totals[key], back):
+                free = inventory.capacity - (inventory.used - back + totals[key] - amount)
+                raise CapacityExceeded(name, uuid, amount, max(free, 0))
+    raise AssertionError("every allocation is possible")
+
+
+def _check_inventories_exist(requested: Requested, inventories: Mapping[Key, Inventory]) -> None:
     """Refuse providers that have none of all the classes that the request names."""
-    providers = {new.provider_id: new.provider_uuid for new in requested}
-    classes = dict(sorted({new.class_id: new.resource_class for new in requested}.items()))
-    stocked = {provider_id for provider_id, class_id in inventories if class_id in classes}
-    bare = [uuid for provider_id, uuid in providers.items() if provider_id not in stocked]
-    if bare:
-        raise InvalidInventoryForAllocation(list(classes.values()), bare)
+    class_ids = {class_id for _, class_id in requested.amounts}
+    stocked = {provider_id for provider_id, class_id in inventories if class_id in class_ids}
+    if not requested.provider_ids <= stocked:
+        providers = {part.provider_id: part.provider_uuid for part in requested.parts}
+        classes = {
+            requested.class_ids[name]: name for part in requested.parts for name in part.amounts
+        }
+        raise InvalidInventoryForAllocation(
+            [name for _, name in sorted(classes.items())],
+            [uuid for provider_id, uuid in providers.items() if provider_id not in stocked],
+        )
 
 
 def changes(

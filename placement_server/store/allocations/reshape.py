@@ -13,7 +13,7 @@ from placement_server.store.allocations.allocations import (
     replace_holdings,
     sum_of_old,
 )
-from placement_server.store.allocations.claim_check import Key, KnownInventory, Requested, Taken
+from placement_server.store.allocations.claim_check import Key, KnownInventory, Taken
 from placement_server.store.allocations.write_context import read_context
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.dialects.among import among
@@ -82,7 +82,7 @@ def apply(
     replace_holdings(tx, seen, requested)
 
     # From here to the commit no other transaction claims from the providers concerned.
-    allocated = {*(new.provider_id for new in requested), *(key[0] for key in given_back)}
+    allocated = {*requested.provider_ids, *(key[0] for key in given_back)}
     ids = new_records.keys() | allocated
     stock = inventory_rows.hold_many(tx, ids)
     rows = tx.execute_among(_BY_ID, "ids", ids)
@@ -92,7 +92,7 @@ def apply(
         if now is None or now.generation != provider.generation:
             raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
-    before = _use_before(tx, stock, requested, given_back)
+    before = _use_before(tx, stock, requested.amounts, given_back)
     interim = _interim(tx, stock, new_records, before)
     taken_amounts = claim_check.check(requested, interim, given_back)
     after = _use_after(stock, taken_amounts, given_back)
@@ -155,18 +155,14 @@ def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provide
 def _use_before(
     tx: WriteTransaction,
     stock: Mapping[Key, HeldInventory],
-    requested: Sequence[Requested],
+    requested: Mapping[Key, Sequence[int]],
     given_back: Mapping[Key, int],
 ) -> dict[Key, int]:
     """Return what was allocated, before this reshape, of the inventories that it adds.
 
     Older software may have left allocations without inventory.
     """
-    added: dict[Key, int] = {}
-    for new in requested:
-        key = (new.provider_id, new.class_id)
-        if key not in stock:
-            added[key] = added.get(key, 0) + new.amount
+    added = {key: sum(amounts) for key, amounts in requested.items() if key not in stock}
     sums = inventory_rows.sum_allocations(tx, added)
     return {key: sums[key] - amount + given_back.get(key, 0) for key, amount in added.items()}
 

@@ -82,14 +82,14 @@ def _read_into(
 ) -> None:
     consumers = {consumer.write.uuid: consumer for consumer in context.consumers}
     text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=in_use)
-    for kind, uuid, *numbers in plain.rows(tx.connection, text, parameters):
-        if kind == _CONSUMER:
-            consumers[uuid].id, consumers[uuid].generation = numbers[:2]
-        elif kind == _ALLOCATION:
-            provider_id, class_id, used = numbers[:3]
-            consumers[uuid].old.append((provider_id, class_id, used))
+    for row in plain.rows(tx.connection, text, parameters):
+        kind, uuid = row[:2]
+        if kind == _ALLOCATION:
+            consumers[uuid].old.append(row[2:5])
+        elif kind == _CONSUMER:
+            consumers[uuid].id, consumers[uuid].generation = row[2:4]
         else:
-            provider_id, root_id, inventory_id, class_id, *rest = numbers
+            provider_id, root_id, inventory_id, class_id, *rest = row[2:]
             context.provider_ids[uuid] = provider_id
             context.root_ids[provider_id] = root_id
             if inventory_id is not None:

@@ -1,12 +1,21 @@
 """The rules of a claim, apart from any database."""
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.store.allocations.claim_check import Key, Requested, changes, check
+from placement_server.store.allocations import claim_check
+from placement_server.store.allocations.claim_check import (
+    Inventory,
+    Key,
+    ProviderRequest,
+    Requested,
+    Taken,
+    changes,
+)
 from placement_server.store.errors import (
     CapacityExceeded,
     ClaimRefused,
@@ -24,8 +33,19 @@ class Stock(NamedTuple):
     used: int = 0
 
 
-def ask(amount: int, provider: int = 1, class_id: int = 0, consumer: str = "c") -> Requested:
-    return Requested(consumer, f"p{provider}", provider, f"RC{class_id}", class_id, amount)
+CLASS_IDS = {f"RC{class_id}": class_id for class_id in range(10)}
+
+
+def ask(amount: int, provider: int = 1, class_id: int = 0, consumer: str = "c") -> ProviderRequest:
+    return ProviderRequest(consumer, f"p{provider}", provider, {f"RC{class_id}": amount})
+
+
+def check(
+    asked: Sequence[ProviderRequest],
+    stock: Mapping[Key, Inventory],
+    given_back: Mapping[Key, int],
+) -> dict[Key, Taken]:
+    return claim_check.check(Requested(asked, CLASS_IDS), stock, given_back)
 
 
 def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:
