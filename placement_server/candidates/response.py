@@ -78,12 +78,29 @@ class _Pieces(dict[int, str]):
         return piece
 
 
-@dataclass(frozen=True, slots=True)
-class _ItemBodies:
-    """Allocations and mappings of each item, by its position in one tree."""
+class _Stretches(dict[Positions, tuple[str, str]]):
+    """Allocations and mappings of some items in a row, by their positions in one tree.
 
-    parts: list[_Pieces]
-    members: list[_Pieces]
+    :param parts: the allocations of each item.
+    :param members: the mappings of each.
+    """
+
+    __slots__ = ("_kept_size", "_members", "_parts")
+
+    def __init__(
+        self, parts: Sequence[_Pieces], members: Sequence[_Pieces], kept_size: _KeptSize
+    ) -> None:
+        self._parts = parts
+        self._members = members
+        self._kept_size = kept_size
+
+    def __missing__(self, positions: Positions) -> tuple[str, str]:
+        allocations = "".join(map(getitem, self._parts, positions))
+        mappings = "".join(map(getitem, self._members, positions))
+        self[positions] = allocations, mappings
+        self._kept_size.add(allocations, len(positions))
+        self._kept_size.add(mappings)
+        return allocations, mappings
 
 
 class _Body:
@@ -117,11 +134,14 @@ _CHUNK: Final = 4 * MIB
 # This many candidates or summaries are handled together.
 _AT_ONCE: Final = 1024
 _ALONE_AT_ONCE: Final = 32
+# So many items at the end have texts of their own: of one candidate to the next the last change.
+_CHANGING: Final = 3
 # What may be kept for later candidates, in bytes; then all of it goes.
 _MOST_KEPT: Final = 16 * MIB
 
 _SEEN_ONCE = object()
 _placement: Callable[[Candidate], ItemPlacement] = itemgetter(0)
+_tree: Callable[[Candidate], TreeView] = itemgetter(1)
 _shares: Callable[[TreeView], tuple[int, ...]] = itemgetter(2)
 
 
@@ -154,7 +174,7 @@ class Renderer:
         self._mapped: dict[tuple[int, int], str] = {}
         #: whether a candidate of distinct providers is one allocation and one mapping for each item
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
-        self._alone: dict[int, _ItemBodies] = {}
+        self._alone: dict[int, tuple[_Stretches, _Stretches]] = {}
         self._account = account or Account()
         self._kept_size = _KeptSize(self._account)
 
@@ -206,7 +226,7 @@ class Renderer:
         alone: list[str] = []
         # Candidates come in long runs of one placement: tree after tree of one class.
         for placement, run in groupby(candidates, _placement):
-            trees = [tree for _, tree in islice(run, _AT_ONCE)]
+            trees = list(map(_tree, islice(run, _AT_ONCE)))
             if placement.form is None:
                 placement.form = _SEEN_ONCE
                 if len(trees) == 1:
@@ -316,20 +336,31 @@ class Renderer:
 
     def _written_alone(self, root: int, positions: Positions) -> str:
         """Write a candidate in which each item has a provider of its own in one tree."""
-        alone = self._alone.get(root)
-        if alone is None:
-            uuid, items = self.index.columns.uuid, range(len(self.plan.items))
-            kept_size = self._kept_size
-            alone = self._alone[root] = _ItemBodies(
-                [_Pieces(self._part((item,)), uuid, root, kept_size) for item in items],
-                [
-                    _Pieces(f'"{group.suffix}":["%s"]', uuid, root, kept_size)
-                    for group in self.query.groups
-                ],
-            )
-        parts = ",".join(map(getitem, alone.parts, positions))
-        members = ",".join(map(getitem, alone.members, positions))
-        return f'{{"allocations":{{{parts}}},"mappings":{{{members}}}}}'
+        first, last = self._alone.get(root) or self._stretches(root)
+        allocations, mappings = first[positions[:-_CHANGING]]
+        more_allocations, more_mappings = last[positions[-_CHANGING:]]
+        return (
+            f'{{"allocations":{{{allocations}{more_allocations}}},'
+            f'"mappings":{{{mappings}{more_mappings}}}}}'
+        )
+
+    def _stretches(self, root: int) -> tuple[_Stretches, _Stretches]:
+        """Return the texts of the first items in one tree and those of the last, to be kept."""
+        uuid, kept_size = self.index.columns.uuid, self._kept_size
+        commas = [","] * (len(self.plan.items) - 1) + [""]
+        parts = [
+            _Pieces(self._part((item,)) + comma, uuid, root, kept_size)
+            for item, comma in enumerate(commas)
+        ]
+        members = [
+            _Pieces(f'"{group.suffix}":["%s"]{comma}', uuid, root, kept_size)
+            for group, comma in zip(self.query.groups, commas, strict=True)
+        ]
+        stretches = self._alone[root] = (
+            _Stretches(parts[:-_CHANGING], members[:-_CHANGING], kept_size),
+            _Stretches(parts[-_CHANGING:], members[-_CHANGING:], kept_size),
+        )
+        return stretches
 
     def _summarised_by(self, slot: int, tree: TreeView) -> int:
         """Return what represents a slot in the summaries: itself, or the root of its tree."""

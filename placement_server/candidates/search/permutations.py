@@ -1,7 +1,10 @@
 """Permutations of symmetric items: other placements of the same amounts, made without a search."""
 
-import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, repeat
+from itertools import permutations as all_orders
+from operator import concat, itemgetter
 
 from placement_server.candidates.search.problem import Positions
 
@@ -15,32 +18,31 @@ def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Itera
     """
     if not symmetric_items:
         return iter(())
-    return _permute(symmetric_items, list(placement), 0, has_changed=False)
+    return filter(placement.__ne__, _permute(symmetric_items, placement))
 
 
-def _permute(
-    symmetric_items: SymmetricItems, placed: list[int], at: int, *, has_changed: bool
-) -> Iterator[Positions]:
-    items = symmetric_items[at]
-    original = tuple([placed[item] for item in items])
-    is_last = at + 1 == len(symmetric_items)
-    for arrangement in arrangements(original):
-        for item, position in zip(items, arrangement, strict=True):
-            placed[item] = position
-        changed = has_changed or arrangement != original
-        if not is_last:
-            yield from _permute(symmetric_items, placed, at + 1, has_changed=changed)
-        elif changed:
-            yield tuple(placed)
-    for item, position in zip(items, original, strict=True):
-        placed[item] = position
+def _permute(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[Positions]:
+    """Yield all orders of the first set, for each of them all of the second, and so on."""
+    items, *others = symmetric_items
+    # Searches with very many candidates spend their time here, so it is done in C.
+    reorder = itemgetter(
+        *(
+            items.index(item) if item in items else len(items) + item
+            for item in range(len(placement))
+        )
+    )
+    positions = itemgetter(*items)(placement)
+    permuted = map(reorder, map(concat, arrangements(positions), repeat(placement)))
+    if not others:
+        return permuted
+    return chain.from_iterable(map(partial(_permute, others), permuted))
 
 
 def arrangements(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield the distinct orders of some positions, in lexical order."""
     current = sorted(positions)
     if len(set(current)) == len(current):
-        return itertools.permutations(current)
+        return all_orders(current)
     return _distinct_arrangements(current)
 
 

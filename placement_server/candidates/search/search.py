@@ -211,13 +211,8 @@ class Search:
     def _depth_first(self) -> Iterator[Candidate]:
         for tree, placements in self._trees():
             for series in (placements.distinct, placements.permuted):
-                number = 0
-                while series is not None and (placement := series.get(number)) is not None:
-                    self._found += 1
-                    if self._found >= self._tick_at:
-                        self.tick()
-                    yield Candidate(placement, tree)
-                    number += 1
+                if series is not None:
+                    yield from self._of_tree(tree, series, 0)
 
     def _breadth_first(self) -> Iterator[Candidate]:
         visited: list[tuple[TreeView, ClassPlacements]] = []
@@ -245,12 +240,24 @@ class Search:
             0,
         )
 
+    def _of_tree(self, tree: TreeView, series: Series, number: int) -> Iterator[Candidate]:
+        """Yield what a series has for one tree, from the placement with a number on."""
+        while (placement := series.get(number)) is not None:
+            self._found += 1
+            if self._found >= self._tick_at:
+                self.tick()
+            yield _candidate((placement, tree))
+            number += 1
+
     def _rounds(self, trees: list[tuple[TreeView, Series]], number: int) -> Iterator[Candidate]:
         every = list(dict.fromkeys(series for _tree, series in trees))
         # Asking the classes first, where they are few, spares a last round over the many trees.
         while trees and (
             len(every) == len(trees) or any(series.get(number) is not None for series in every)
         ):
+            if len(trees) == 1:
+                yield from self._of_tree(*trees[0], number)
+                return
             remaining = []
             for pair in trees:
                 tree, series = pair

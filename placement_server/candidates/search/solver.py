@@ -70,6 +70,7 @@ class Solver:
     :param shuffle: visit positions in a random order instead of the ascending one.
     :param account: counts what grows while the search goes on.
     :ivar symmetric_items: the sets of items whose placements are yielded in one order only.
+    :ivar completes: whether each choice for the last item is a placement.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Solver:
         self.wants = self._wants()
         size = len(problem.ancestors)
         self.rank = list(range(size))
+        self.is_shuffled = shuffle is not None
         if shuffle is not None:
             shuffle.shuffle(self.rank)
         order = order_items(plan, self.problem)
@@ -97,6 +99,7 @@ class Solver:
         self.symmetric_items = order.symmetric_items
         self.look_ahead = LookAhead(plan, self.problem, order)
         self.has_apart = any(subtree.apart for subtree in plan.subtrees)
+        self.completes = not (problem.terms or self.has_apart)
         self.tree_of = [0] * size
         if plan.one_per_tree:
             for tree in problem.trees:
@@ -121,6 +124,15 @@ class Solver:
             step = len(frames) - 1
             frame = frames[-1]
             item = sequence[step]
+            if step == last and self.completes:
+                for position in frame.choices:
+                    steps += 1
+                    if steps & 127 == 0:
+                        self.tick()
+                    placed[item] = position
+                    yield tuple(placed)
+                frame.has_solution = bool(frame.choices)
+                frame.next = len(frame.choices)
             if frame.taken >= 0:
                 self._take(item, frame.taken, -1)
                 if not frame.fruitful and frame.next < len(frame.choices):
@@ -218,6 +230,10 @@ class Solver:
         for number in ahead.subtrees_of[item]:
             coming = ahead.coming_tops[step + 1][number]
             mask = ahead.below_tops(number, step, mask, placed, coming)
+        rank = self.rank
+        lowest = rank[placed[self.sequence[step - 1]]] if self.is_symmetric[step] else 0
+        if not self.is_shuffled:
+            mask &= -1 << lowest
         choices = bits(mask)
         if problem.linked:
             linked = problem.linked[item]
@@ -232,11 +248,9 @@ class Solver:
             due = ahead.terms_due(step, frame.covered)
             covers = problem.covers
             choices = [position for position in choices if covers[position] & due == due]
-        rank = self.rank
-        choices.sort(key=rank.__getitem__)
-        if self.is_symmetric[step]:
-            lowest = rank[placed[self.sequence[step - 1]]]
+        if self.is_shuffled:
             choices = [position for position in choices if rank[position] >= lowest]
+            choices.sort(key=rank.__getitem__)
         promising = choices
         if self.symmetric_left[step] > 1:
             promising = ahead.with_room(step, self.wants[item], self.loads, choices)
@@ -315,6 +329,7 @@ class ReportedSolver(Solver):
     ) -> None:
         super().__init__(plan, problem, tick, shuffle, account)
         self.reporter = reporter
+        self.completes = False  # each choice is reported
 
     def _take(self, item: int, position: int, sign: int) -> None:
         super()._take(item, position, sign)
