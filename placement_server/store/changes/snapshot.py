@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, Text, bindparam, cast, func, or_, select
+from sqlalchemy import Text, cast, func, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import Batches, chunks, plain
@@ -49,18 +49,14 @@ _USAGE = select(_P.root_provider_id, _P.id, _I.resource_class_id, _I.used).join_
 _CLASS_NAMES = select(tables.resource_classes.c.id, tables.resource_classes.c.name)
 _TRAIT_NAMES = select(tables.traits.c.id, tables.traits.c.name)
 _CHANGES = select(_C.id, _C.root_provider_id, _C.kind, _C.write_id)
-_CHANGES_FROM = _CHANGES.where(_C.id >= bindparam("last"))
-_CHANGES_FROM_AND_IN = _CHANGES.where(
-    or_(_C.id >= bindparam("last"), _C.id.in_(bindparam("gaps", expanding=True)))
-)
-# Made once: a search that finds changes would pay for each statement that it composes.
-_ROOTS: BindParameter[int] = bindparam("roots", expanding=True)
-_IDS: BindParameter[int] = bindparam("ids", expanding=True)
-_PROVIDERS_OF_ROOTS = _PROVIDERS.where(_P.root_provider_id.in_(_ROOTS))
-_USAGE_OF_ROOTS = _USAGE.where(_P.root_provider_id.in_(_ROOTS))
-_INVENTORIES_OF = _INVENTORIES.where(_I.resource_provider_id.in_(_IDS))
-_TRAITS_OF = _TRAITS.where(_T.resource_provider_id.in_(_IDS))
-_AGGREGATES_OF = _AGGREGATES.where(_A.resource_provider_id.in_(_IDS))
+# Texts, with a condition to be appended: SQLAlchemy takes longer for each of these statements than
+# the driver, and a search after a change of a tree waits for all of them.
+_CHANGES_FROM = f"{_CHANGES} WHERE changes.id >= {{mark}}"
+_PROVIDERS_OF_ROOTS = f"{_PROVIDERS} WHERE resource_providers.root_provider_id "
+_USAGE_OF_ROOTS = f"{_USAGE} WHERE resource_providers.root_provider_id "
+_INVENTORIES_OF = f"{_INVENTORIES} WHERE inventories.resource_provider_id "
+_TRAITS_OF = f"{_TRAITS} WHERE resource_provider_traits.resource_provider_id "
+_AGGREGATES_OF = f"{_AGGREGATES} WHERE resource_provider_aggregates.resource_provider_id "
 # Rows of two kinds in the same five columns. The gaps are not one more condition of the first
 # part: to find them too, an ordered and limited scan would begin with the oldest row.
 _NEWS = (
@@ -187,14 +183,14 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
     """Read some trees; `None` for a root that has no providers any more."""
     trees_by_root: dict[int, TreeRows | None] = dict.fromkeys(root_ids)
     for roots in chunks(sorted(root_ids), 1000):
-        providers = tx.execute(_PROVIDERS_OF_ROOTS, {"roots": roots}).all()
-        ids = [row.id for row in providers]
+        providers = list(_rows(tx, _PROVIDERS_OF_ROOTS, roots))
+        ids = [row[0] for row in providers]
         trees_by_root.update(
             _assemble(
                 providers,
-                _of(tx, _INVENTORIES_OF, ids),
-                _of(tx, _TRAITS_OF, ids),
-                _of(tx, _AGGREGATES_OF, ids),
+                _rows(tx, _INVENTORIES_OF, ids),
+                _rows(tx, _TRAITS_OF, ids),
+                _rows(tx, _AGGREGATES_OF, ids),
             )
         )
     return trees_by_root
@@ -203,19 +199,20 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
 def usage(tx: ReadTransaction, root_ids: Collection[int]) -> Usage:
     """Read the used amounts in some trees."""
     used_amounts: Usage = {root_id: {} for root_id in root_ids}
-    for roots in chunks(sorted(root_ids), 1000):
-        for root_id, provider_id, class_id, used in tx.execute(_USAGE_OF_ROOTS, {"roots": roots}):
-            used_amounts[root_id][provider_id, class_id] = used
+    for root_id, provider_id, class_id, used in _rows(tx, _USAGE_OF_ROOTS, sorted(root_ids)):
+        used_amounts[root_id][provider_id, class_id] = used
     return used_amounts
 
 
 def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
     """Read the changes from the id ``last`` on, itself included, and those with ids in ``gaps``."""
+    statement = _CHANGES_FROM.format(mark=tx.batches.mark)
+    parameters: tuple[object, ...] = (last,)
     if gaps:
-        rows = tx.execute(_CHANGES_FROM_AND_IN, {"last": last, "gaps": list(gaps)})
-    else:
-        rows = tx.execute(_CHANGES_FROM, {"last": last})
-    return [ChangeRow(*row) for row in rows]
+        among, values = tx.batches.among(list(gaps))
+        statement += f" OR changes.id {among}"
+        parameters += values
+    return [ChangeRow(*row) for row in plain.rows(tx.connection, statement, parameters)]
 
 
 def news(
@@ -270,9 +267,11 @@ def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
     return sorted(tx.execute(_NEWEST_IDS.limit(count)).scalars())
 
 
-def _of(tx: ReadTransaction, statement: Select[Any], ids: Sequence[int]) -> Iterator[Any]:
+def _rows(tx: ReadTransaction, statement: str, ids: Sequence[int]) -> Iterator[Any]:
+    """Yield the rows of a statement that ends with the column that has these ids."""
     for chunk in chunks(ids):
-        yield from tx.execute(statement, {"ids": chunk})
+        condition, values = tx.batches.among(chunk)
+        yield from plain.rows(tx.connection, statement + condition, values)
 
 
 def _assemble(
