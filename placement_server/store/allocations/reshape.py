@@ -87,42 +87,16 @@ def apply(
     stock = inventory_rows.hold_many(tx, ids)
     rows = tx.execute_among(_BY_ID, "ids", ids)
     providers = {row[0]: provider_of(row) for row in rows}
-    for provider in listed_inventories.values():
-        now = providers.get(provider.id)
-        if now is None or now.generation != provider.generation:
-            raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
+    _require_unchanged(listed_inventories, providers)
 
     before = _use_before(tx, stock, requested.amounts, given_back)
     interim = _interim(tx, stock, new_records, before)
     taken_amounts = claim_check.check(requested, interim, given_back)
     after = _use_after(stock, taken_amounts, given_back)
-    for uuid, provider in listed_inventories.items():
-        used_classes = [
-            key[1]
-            for key in stock
-            if key[0] == provider.id and key[1] not in new_records[provider.id] and after[key]
-        ]
-        if used_classes:
-            raise InventoryInUse(class_names(tx, sorted(used_classes)), uuid)
+    _refuse_used(tx, listed_inventories, new_records, after)
 
     _raise_generations(tx, providers, new_records, raised_providers(seen, requested))
-    inventory_rows.remove(
-        tx,
-        [
-            inventory
-            for (provider_id, class_id_), inventory in stock.items()
-            if provider_id in new_records and class_id_ not in new_records[provider_id]
-        ],
-    )
-    inventory_rows.write_many(
-        tx,
-        stock,
-        {
-            (provider_id, class_id_): record
-            for provider_id, records in new_records.items()
-            for class_id_, record in records.items()
-        },
-    )
+    _replace_inventories(tx, stock, new_records)
     _move_use(tx, stock, new_records, after)
     inventory_rows.require_none(
         tx,
@@ -150,6 +124,61 @@ def _providers_to_change(tx: WriteTransaction, inventories: NewInventories) -> d
 def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:
     rows = tx.execute_among(_BY_UUID, "uuids", uuids)
     return {row[1]: provider_of(row) for row in rows}
+
+
+def _require_unchanged(
+    listed_inventories: Mapping[str, Provider], providers: Mapping[int, Provider]
+) -> None:
+    """Check that the providers are still as they were before they were locked."""
+    for provider in listed_inventories.values():
+        now = providers.get(provider.id)
+        if now is None or now.generation != provider.generation:
+            raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
+
+
+def _refuse_used(
+    tx: ReadTransaction,
+    listed_inventories: Mapping[str, Provider],
+    new_records: Mapping[int, Mapping[int, InventoryRecord]],
+    after: Mapping[Key, int],
+) -> None:
+    """Refuse to remove an inventory that would be in use.
+
+    :param after: the use of each held inventory once the allocations have moved.
+    """
+    for uuid, provider in listed_inventories.items():
+        used_classes = [
+            class_id
+            for (provider_id, class_id), use in after.items()
+            if use and provider_id == provider.id and class_id not in new_records[provider_id]
+        ]
+        if used_classes:
+            raise InventoryInUse(class_names(tx, sorted(used_classes)), uuid)
+
+
+def _replace_inventories(
+    tx: WriteTransaction,
+    stock: Mapping[Key, HeldInventory],
+    new_records: Mapping[int, Mapping[int, InventoryRecord]],
+) -> None:
+    """Remove, change and add records until the listed providers have exactly the new ones."""
+    inventory_rows.remove(
+        tx,
+        [
+            inventory
+            for (provider_id, class_id), inventory in stock.items()
+            if provider_id in new_records and class_id not in new_records[provider_id]
+        ],
+    )
+    inventory_rows.write_many(
+        tx,
+        stock,
+        {
+            (provider_id, class_id): record
+            for provider_id, records in new_records.items()
+            for class_id, record in records.items()
+        },
+    )
 
 
 def _use_before(
