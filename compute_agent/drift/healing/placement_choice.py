@@ -124,35 +124,20 @@ class Placing:
         ]
         if allowed_candidates:
             for candidate in _in_order(allowed_candidates, answer, coverage):
-                mappings = {
-                    suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids
-                }
-                yield PlacedResources(
-                    without_zeros(add(cell_amounts, candidate.allocations)), mappings
-                )
+                yield _placed(candidate, cell_amounts)
             return
-        roomiest_providers = roomiest(missing_request, self._providers(root))
-        disk_only = (
-            set(missing_request.resources) == {"DISK_GB"} and UNSUFFIXED in missing_request.groups
-        )
-        # a candidate of shared disk alone is on no host, so that none is offered for this one
-        if roomiest_providers.complete and (
-            (disk_only and not roomiest_providers.obstacles) or self._overcommit
-        ):
-            yield PlacedResources(
-                without_zeros(add(cell_amounts, roomiest_providers.amounts)),
-                roomiest_providers.mappings,
-            )
+        rooms = roomiest(missing_request, self._providers(root))
+        without_candidate = _asks_for_disk_alone(missing_request) and not rooms.obstacles
+        if rooms.complete and (without_candidate or self._overcommit):
+            yield PlacedResources(without_zeros(add(cell_amounts, rooms.amounts)), rooms.mappings)
             return
-        raise NotPlaced(
-            self._reason(instance, missing_request, roomiest_providers, candidates, facts, fixed)
-        )
+        raise NotPlaced(self._reason(instance, missing_request, rooms, candidates, facts, fixed))
 
     def _reason(
         self,
         instance: Instance,
         missing_request: CandidateRequest,
-        roomiest_providers: Roomiest,
+        rooms: Roomiest,
         candidates: list[Candidate],
         facts: GuestFacts | None,
         fixed: Mapping[str, str],
@@ -160,8 +145,8 @@ class Placing:
         begin = (
             f"host {instance.provider_name} cannot give it {resources(missing_request.resources)}"
         )
-        if roomiest_providers.obstacles:
-            return f"{begin}: {'; '.join(roomiest_providers.obstacles)}"
+        if rooms.obstacles:
+            return f"{begin}: {'; '.join(rooms.obstacles)}"
         if candidates and facts is not None:
             return f"{begin} where the guest is ({facts.describe()}): there is no room on those"
         if bound := sorted(set(fixed) & set(missing_request.groups)):
@@ -196,6 +181,16 @@ class Placing:
         if root not in self._trees:
             self._trees[root] = self._report.get_provider_tree(root)
         return self._trees[root]
+
+
+def _placed(candidate: Candidate, cell_amounts: Amounts) -> PlacedResources:
+    mappings = {suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids}
+    return PlacedResources(without_zeros(add(cell_amounts, candidate.allocations)), mappings)
+
+
+def _asks_for_disk_alone(request: CandidateRequest) -> bool:
+    """Return whether no candidate can be offered: one of shared disk alone is on no host."""
+    return set(request.resources) == {"DISK_GB"} and UNSUFFIXED in request.groups
 
 
 def _cells_given(missing_request: CandidateRequest, facts: GuestFacts | None) -> Amounts:

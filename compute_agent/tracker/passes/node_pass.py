@@ -167,13 +167,9 @@ class NodePass:
             self._ask_driver(wanted_tree, target, allocations)
             caveats = self._driver.caveats(target.name)
             grounds = self._grounds(target, base, wanted_tree)
-            settled_proposal = self._settled.get(target.uuid)
-            if (
-                not (reshape or over)
-                and settled_proposal is not None
-                and settled_proposal.grounds == grounds
-            ):
-                return replace(settled_proposal, facts=facts, caveats=caveats)
+            settled = self._settled.get(target.uuid)
+            if not (reshape or over) and settled is not None and settled.grounds == grounds:
+                return replace(settled, facts=facts, caveats=caveats)
             self._add_what_is_ours(base, wanted_tree, grounds)
             merged = self._merger.merge(base, wanted_tree, target.uuid)
             problems = [*merged.problems, *self._normalise(wanted_tree, target)]
