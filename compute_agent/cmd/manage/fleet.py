@@ -240,14 +240,22 @@ def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
 def heard(
     conf: cfg.ConfigOpts, agents: AgentsOnBus | None, roots: Sequence[str]
 ) -> fleet.HeardAgents | None:
-    """Listen until all these hosts were announced, or those that were not are silent."""
+    """Listen until all these hosts were announced, or those that were not are silent.
+
+    One that a running scheduler has not heard either is silent after one period; where no scheduler
+    has heard of it, all of them are waited for.
+    """
     from compute_agent.manage import fleet
 
     if agents is None:
         return None
-    nodes = agents.nodes(roots)
-    silent = [root for root in roots if root not in nodes]
-    return fleet.HeardAgents(nodes, last_heard(conf) if silent else {})
+    nodes = agents.nodes(roots, agents.one_period)
+    missing = [root for root in roots if root not in nodes]
+    times = last_heard(conf) if missing else {}
+    oldest_live = time.time() - agents.patience
+    if unsure := [root for root in missing if times.get(root, oldest_live) >= oldest_live]:
+        nodes |= agents.nodes(unsure, agents.patience - agents.one_period)
+    return fleet.HeardAgents(nodes, times)
 
 
 def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:

@@ -28,6 +28,8 @@ SEND_RETRIES = 2
 CALLS_AT_ONCE = 16
 ANNOUNCEMENTS_WAITED_FOR = 3.0
 """Periods of announcement after which an agent that was not heard is silent."""
+LATENESS = 1.2
+"""Periods of announcement after which the next one should have come."""
 
 
 Nodes = Mapping[str, Mapping[str, Any]]
@@ -42,6 +44,7 @@ class AgentsOnBus:
     """Listens to announcements and calls agents. To be closed.
 
     :ivar patience: seconds after which an agent that was not heard is silent.
+    :ivar one_period: seconds in which every agent that runs is heard once, if no message is lost.
     :param call_timeout: seconds for the answer of one agent.
     :raises InvalidConfiguration: there is no bus, or its options are wrong.
     """
@@ -52,6 +55,7 @@ class AgentsOnBus:
 
         self._messaging = oslo_messaging
         self.patience = ANNOUNCEMENTS_WAITED_FOR * float(conf.report_interval)
+        self.one_period = LATENESS * float(conf.report_interval)
         self._collector = _AnnouncementCollector()
         self._check_bus()
         self._server = BusServer(
@@ -81,14 +85,16 @@ class AgentsOnBus:
         heard = self._collector.collect(lambda heard: set(hosts).issubset(heard), self.patience)
         return {host: frozenset(nodes) for host, nodes in heard.items()}
 
-    def nodes(self, roots: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    def nodes(
+        self, roots: Collection[str], patience: float | None = None
+    ) -> dict[str, Mapping[str, Any]]:
         """Root provider to what is announced of its node and, as ``service``, by which host.
 
-        Ends as soon as every root of `roots` was announced.
+        Ends as soon as every root of `roots` was announced, or after `patience` seconds.
         """
         return {
             root: {**node, "service": host}
-            for host, nodes in self._reporting(roots).items()
+            for host, nodes in self._reporting(roots, patience).items()
             for root, node in nodes.items()
         }
 
@@ -107,11 +113,13 @@ class AgentsOnBus:
         """Return whether the broker takes no message at the moment."""
         return not self._server.reaches_itself()
 
-    def _reporting(self, roots: Collection[str]) -> dict[str, Nodes]:
+    def _reporting(
+        self, roots: Collection[str], patience: float | None = None
+    ) -> dict[str, Nodes]:
         """Listen until every one of these root providers was announced, or patience is over."""
         return self._collector.collect(
             lambda heard: frozenset(roots).issubset(frozenset().union(*heard.values())),
-            self.patience,
+            self.patience if patience is None else patience,
         )
 
     def ask(self, host: str, method: str, **arguments: object) -> Any:
