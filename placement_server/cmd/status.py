@@ -11,6 +11,7 @@ import contextlib
 import json
 import sys
 import textwrap
+import traceback
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -65,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = _check(conf)
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
         print(f"placement-status: {reason_of(error)}", file=sys.stderr)
+        return UNEXPECTED
+    except Exception as error:  # noqa: BLE001 - 1, Python's own status, would be a warning
+        traceback.print_exception(error)
         return UNEXPECTED
     if conf.command.json:
         print(_as_json(results))

@@ -2,11 +2,13 @@
 
 import argparse
 import sys
+from typing import NoReturn
 
 import pytest
 
 from compute_agent import errors
 from compute_agent.cmd import program
+from placement_server.cmd import status as placement_status
 
 
 def ending(error: BaseException, *, reader_may_leave: bool = False) -> int:
@@ -60,3 +62,15 @@ def test_a_closed_output_is_a_good_end_only_where_nothing_is_left_undone(
 def test_without_an_error_the_status_is_what_the_command_returns(status: int) -> None:
     namespace = argparse.Namespace(command="look", function=lambda _namespace: status)
     assert program.run("a-program", namespace, failed) == status
+
+
+def test_a_check_that_could_not_be_made_for_a_defect_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_conf: object) -> NoReturn:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(placement_status, "_check", refuse)
+    monkeypatch.setattr(placement_status.log, "setup", lambda _conf, _name: None)
+    assert placement_status.main(["--config-file=/dev/null", "upgrade", "check"]) == 255
+    assert "ZeroDivisionError: by zero" in capsys.readouterr().err

@@ -6,19 +6,25 @@ import argparse
 import uuid
 from collections.abc import Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from compute_agent import errors, extras
-from compute_agent.cmd.placement.exit_status import BadInput, Missing, RequestRefused
+from compute_agent.cmd.placement.exit_status import (
+    BadInput,
+    Missing,
+    RequestInvalid,
+    RequestRefused,
+)
 from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Timeout, Transport
 
 EXTENSIONS: Final = (1, 1)
-_CONFLICTS: Final = frozenset({400, 405, 409, 410, 412, 413, 415, 428})
+_CONFLICTS: Final = frozenset({405, 409, 410, 412, 413, 415, 428})
 
 
 class Client:
@@ -57,6 +63,8 @@ class Client:
         kind: type[errors.PlacementError] = errors.PlacementError
         if response.status == 404:
             kind = Missing
+        elif response.status == HTTPStatus.BAD_REQUEST:
+            kind = RequestInvalid
         elif response.status in _CONFLICTS:
             kind = RequestRefused
         raise responses.failure(kind, doing, method, path, response)
@@ -149,9 +157,21 @@ def _transport(namespace: argparse.Namespace) -> Transport:
 
     if urls.names_user(namespace.url or ""):
         raise BadInput(f"--url {urls.ADVICE}.")
+    if namespace.url and not _is_http(namespace.url):
+        raise BadInput(
+            f"--url is {namespace.url!r}: expected a URL, such as http://127.0.0.1:8778."
+        )
     if namespace.url and not namespace.token:
         return KeystoneTransport.to_endpoint(namespace.url)
     return KeystoneTransport(partial(_adapter, namespace))
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _adapter(namespace: argparse.Namespace) -> Any:
@@ -182,5 +202,6 @@ def _adapter(namespace: argparse.Namespace) -> Any:
         )
     except exceptions.ConfigException as error:
         raise BadInput(
-            f"No cloud to ask: {error}. Use --os-cloud, OS_* variables, --url or --config-file."
+            f"No cloud to ask: {str(error).rstrip('.')}. Use --os-cloud, OS_* variables, --url or "
+            "--config-file."
         ) from error

@@ -24,7 +24,7 @@ class Exit(IntEnum):
 STATUS: dict[int, str] = {
     Exit.DONE: "done",
     Exit.NOTHING: "there is no such thing, or nothing fits",
-    Exit.BAD_INPUT: "bad options, file or configuration",
+    Exit.BAD_INPUT: "bad options, file or configuration, also where placement finds that",
     Exit.PLACEMENT: "placement cannot be used",
     Exit.REFUSED: "placement refused: a conflict, or something in use",
     Exit.WOULD_CHANGE: "--dry-run, and something would be changed",
@@ -39,6 +39,10 @@ class Missing(errors.PlacementError):
     """Something that was named does not exist."""
 
 
+class RequestInvalid(errors.PlacementError):
+    """What was asked is nothing that placement could do, whatever its state."""
+
+
 class RequestRefused(errors.PlacementError):
     """Placement refused what was asked."""
 
@@ -49,6 +53,8 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
         return Exit.NOTHING
     if isinstance(error, RequestRefused):
         return Exit.REFUSED
+    if isinstance(error, RequestInvalid):
+        return Exit.BAD_INPUT
     if isinstance(error, errors.PlacementError):
         return Exit.PLACEMENT
     return Exit.BAD_INPUT

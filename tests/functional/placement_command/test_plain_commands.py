@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.cmd.placement.main import main
 from compute_agent.placement.transports.transport import Transport
 from tests.functional.either_placement import OlderPlacement
 from tests.functional.placement_command.conftest import Ended, Run
@@ -175,8 +176,8 @@ def test_a_tree_is_drawn_with_bars(run: Run, host: str) -> None:
         (["inventory", "set", "h", "VCPU"], 2, "such as VCPU=4"),
         (["inventory", "delete", "h"], 2, "--all"),
         (["candidates", "VCPU"], 2, "such as resources=VCPU:4"),
-        (["candidates", "--resources", "NOPE=1"], 4, "NOPE"),
-        (["class", "create", "VCPUS"], 4, "400"),
+        (["candidates", "--resources", "NOPE=1"], 2, "NOPE"),
+        (["class", "create", "VCPUS"], 2, "400"),
     ],
 )
 def test_what_cannot_be_done_ends_with_a_sentence_and_a_status(
@@ -296,3 +297,25 @@ def test_zsh_completes_commands_and_options_as_they_are_typed(
         shell.kill()
         shell.wait()
         os.close(ours)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("candidates resources=VCPU:x", "expected positive integer"),
+        ("candidates resources=NOPE:1", "No such resource class NOPE"),
+        ("trait create lower", "CUSTOM_"),
+        ("provider create a --uuid b", "'b' is not a 'uuid'"),
+    ],
+)
+def test_an_argument_that_placement_refuses_is_a_bad_argument(
+    run: Run, arguments: str, named: str
+) -> None:
+    ended = run(*arguments.split())
+    assert (ended.status, named in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.parametrize("url", ["localhost:8778", "placement", "ftp://placement", "http://[::1"])
+def test_what_is_no_url_is_a_bad_argument(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--url", url, "provider", "list"]) == 2
+    assert f"--url is '{url}': expected a URL" in capsys.readouterr().err

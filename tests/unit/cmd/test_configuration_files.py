@@ -1,5 +1,8 @@
 """Options for configuration files, before and after the name of a command."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from compute_agent.cmd.agent import main as agent
@@ -18,6 +21,8 @@ PROGRAMS = {
     "placement-server": (serve.main, ["serve"]),
     "placement-status": (status.main, ["upgrade", "check"]),
 }
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "exit-statuses.md"
+ROW = re.compile(r"^\| `([\w-]+)` \| (\d+) \| (\d+) \|", re.MULTILINE)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -34,3 +39,16 @@ def test_a_configuration_file_is_named_before_and_after_the_command(
     assert before == refusal(*command, f"--config-file={missing}")
     assert before[0] != 0
     assert str(missing) in before[1]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_bad_arguments_and_bad_configuration_have_the_statuses_of_the_page(
+    program: str, tmp_path, capsys
+) -> None:
+    main, command = PROGRAMS[program]
+    statuses = {row[1]: (int(row[2]), int(row[3])) for row in ROW.finditer(PAGE.read_text())}
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--nonsense"])
+    unusable = tmp_path / "unusable.conf"
+    unusable.write_text("an option without a group\n")
+    assert (ended.value.code, main([*command, f"--config-file={unusable}"])) == statuses[program]
