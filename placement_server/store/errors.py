@@ -370,7 +370,8 @@ class SchemaRevisionUnknown(StoreError):
 
     def __init__(self, revision: str | None, reason: str) -> None:
         super().__init__(
-            f"The schema (now at revision {revision}) cannot be migrated: {reason}. A database of "
+            f"The schema (now at revision {revision}) cannot be migrated: {reason}. Where a newer "
+            "version of placement-server made it, install that one. A database of "
             "OpenStack Placement must be at its newest revision, a082b8bb98d0, first: run its own "
             "'placement-manage db sync' there."
         )
