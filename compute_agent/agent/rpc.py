@@ -140,7 +140,9 @@ class RpcServer:
         self._stopping.set()
         if self._thread.ident is None:
             return
-        self._thread.join(0.0 if self._unheard else BROKER_SECONDS)
+        # where it never was on the bus, it waits for the broker, and there is nothing to leave
+        is_away = self._unheard or self._server is None
+        self._thread.join(0.0 if is_away else BROKER_SECONDS)
         if not self._thread.is_alive() and (self._server is None or self._server.stop()):
             self._transport.cleanup()
 
