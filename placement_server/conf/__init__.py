@@ -141,7 +141,12 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     database.register_opts(conf)
     profiler.register_opts(conf)
     log.set_defaults(
-        default_log_levels=[*log.get_default_log_levels(), "routes=INFO"],
+        # urllib3 warns of each connection to Keystone that it does not keep
+        default_log_levels=[
+            *log.get_default_log_levels(),
+            "routes=INFO",
+            "urllib3.connectionpool=ERROR",
+        ],
     )
     if "log_config_append" not in conf:
         # a configuration that a service shares with a server in its tests has them, and is parsed

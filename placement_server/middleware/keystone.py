@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
 import threading
@@ -11,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import webob.exc
-from keystoneauth1 import access, exceptions, loading
+from keystoneauth1 import exceptions, loading
 from keystoneauth1.loading import session as session_loading
 from keystonemiddleware import auth_token
 from keystonemiddleware.auth_token import _exceptions as validation_errors
@@ -20,6 +19,11 @@ from oslo_config import cfg
 from placement_server import errors
 from placement_server.api.request import REQUEST_ID_KEY, TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
+from placement_server.middleware.token_memory import (
+    TokenMemory,
+    check_content,
+    check_memcached,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -72,6 +76,7 @@ class Keystone:
 
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
         check_credentials(conf)
+        logging.getLogger("keystonemiddleware.auth_token").addFilter(_REPEATED)
         self._application = application
         self._protected = _Validation(application, {"oslo_config_config": conf})
 
@@ -101,10 +106,12 @@ class _BoundedKeystone:
     tokens do not wait too.
 
     :param identity_server: asks Keystone.
+    :param outage: ends with an answer.
     """
 
-    def __init__(self, identity_server: Any, seconds: float) -> None:
+    def __init__(self, identity_server: Any, seconds: float, outage: _Outage) -> None:
         self._identity_server = identity_server
+        self._outage = outage
         self._seconds = seconds
         self._pool = ThreadPoolExecutor(_MOST_VALIDATIONS, "keystone")
         self._request = threading.local()
@@ -136,15 +143,17 @@ class _BoundedKeystone:
     def _verify(self, token: str, allow_expired: bool) -> Any:
         try:
             data = self._identity_server.verify_token(token, allow_expired=allow_expired)
-            content = access.create(body=data, auth_token=token)
-            content.will_expire_soon()
-            ",".join([content.user_id, *content.role_names])
+            check_content(data, token)
+        except validation_errors.InvalidToken:
+            self._outage.end()
+            raise
         except _FORESEEN:
             raise
         except Exception as error:
             raise validation_errors.ServiceError(
                 f"Keystone's answer is not understood ({type(error).__name__}: {error})"
             ) from error
+        self._outage.end()
         return data
 
 
@@ -153,25 +162,86 @@ class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
 
     def _create_identity_server(self) -> Any:
         seconds = _ATTEMPTS * float(self._conf.get("http_connect_timeout"))
-        return _BoundedKeystone(super()._create_identity_server(), seconds)
+        self._outage = _Outage()
+        return _BoundedKeystone(super()._create_identity_server(), seconds, self._outage)
 
     def process_request(self, request: Any) -> Any:
         self._identity_server.begin(request.environ)
         return super().process_request(request)
 
+    def _token_cache_factory(self) -> TokenMemory:
+        is_shared = bool(self._conf.get("memcached_servers"))
+        return TokenMemory(super()._token_cache_factory(), is_shared=is_shared)
+
     def fetch_token(self, token: str, allow_expired: bool = False) -> Any:
         try:
             return super().fetch_token(token, allow_expired=allow_expired)
         except (webob.exc.HTTPServiceUnavailable, exceptions.ClientException) as error:
+            failure = error.__context__ or error
+        # not where the error is handled: the log would add all that libraries wrap around it
+        self._outage.record(type(failure).__name__, _reason(failure))
+        raise _KeystoneUnavailable("The Keystone service is temporarily unavailable.")
+
+
+class _Outage:
+    """A Keystone that cannot be asked, which is logged when it begins and when it ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kind: str | None = None
+
+    def record(self, kind: str, reason: str) -> None:
+        """Log what a token could not be validated for, unless that is known.
+
+        :param kind: distinguishes causes whose texts differ each time.
+        """
+        with self._lock:
+            is_known, self._kind = self._kind == kind, kind
+        if not is_known:
             LOG.error(
-                "Keystone could not validate a token, so the request is answered with 503. Check "
-                "that Keystone runs, and [%s]: %s",
+                "Tokens cannot be validated, so requests are answered with 503: %s. Check that "
+                "Keystone runs, and [%s].",
+                reason.rstrip("."),
                 GROUP,
-                error,
             )
-            raise _KeystoneUnavailable(
-                "The Keystone service is temporarily unavailable."
-            ) from error
+
+    def end(self) -> None:
+        """Log that Keystone answers, if it did not before."""
+        if self._kind is None:
+            return
+        with self._lock:
+            had_begun, self._kind = self._kind is not None, None
+        if had_begun:
+            LOG.info("Keystone validates tokens again.")
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error)
+    if "rejected authorization" in text:
+        return (
+            f"Keystone refuses the user of [{GROUP}] (HTTP 401): its password was changed, or it "
+            "has no role in its project any more"
+        )
+    system_error = _SYSTEM_ERROR.search(text)
+    return f"Keystone does not answer: {system_error[1].strip()}" if system_error else text
+
+
+class _Repeated(logging.Filter):
+    """Leaves out what the middleware logs for each request of an outage, which is logged once."""
+
+    _BEGINNINGS: Final = (
+        "Unable to validate token",
+        "Identity response",
+        "Bad response code while validating token",
+        # each worker's own memory is what this server is meant to have without memcached
+        "Using the in-process token cache",
+    )
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith(self._BEGINNINGS)
+
+
+_REPEATED: Final = _Repeated()
 
 
 def _without_turns() -> None:
@@ -198,13 +268,7 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
             f"[{GROUP}]http_connect_timeout is {'empty' if seconds is None else seconds}, and a "
             "number of seconds from 1 on was expected."
         )
-    if lacking := _missing_libraries(conf[GROUP]):
-        # keystonemiddleware looks for them at the first request, and again at each
-        raise InvalidConfiguration(
-            f"[{GROUP}]memcached_servers is set, and the library for it is not installed. Install "
-            f"{' and '.join(lacking)} beside placement-server, or remove the option: each "
-            "worker then remembers tokens by itself."
-        )
+    check_memcached(conf[GROUP])
     for where, option in ((group, "auth_url"), (GROUP, "www_authenticate_uri")):
         # The first would be in logs, the second in every 401. URLs of Keystone have no other @.
         if "@" in (getattr(conf[where], option, None) or ""):
@@ -228,25 +292,6 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
             f"about tokens: [{group}] lacks {', '.join(missing_options)}. Set them, as "
             "etc/placement.conf.sample describes."
         )
-
-
-def _missing_libraries(own: Any) -> list[str]:
-    """Return the packages that keeping tokens in memcached needs and that are not installed."""
-    if not own.memcached_servers:
-        return []
-    has_pool = own.memcache_use_advanced_pool
-    # keystonemiddleware has the options of SASL and TLS in newer versions only
-    has_sasl = getattr(own, "memcache_sasl_enabled", False)
-    has_tls = getattr(own, "memcache_tls_enabled", False)
-    libraries = {
-        "memcache": ("python-memcached", has_pool or not has_sasl),
-        "bmemcached": ("python-binary-memcached", has_sasl or (has_pool and has_tls)),
-    }
-    return [
-        package
-        for module, (package, is_needed) in libraries.items()
-        if is_needed and importlib.util.find_spec(module) is None
-    ]
 
 
 def check_at_start(conf: cfg.ConfigOpts) -> None:

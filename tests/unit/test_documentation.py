@@ -19,6 +19,8 @@ SECTION = re.compile(r"\[([\w-]+|(?:mdev|neutron_physnet)_<[a-z]+>)\]")
 ASSIGNMENT = re.compile(r"#?([a-z][a-z0-9_]*) ?= ?")
 TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(?:[A-Z]\w+::)?(test_\w+))?")
 MODULE = re.compile(r"`([a-z_]+/[a-z_/]+)`")
+QUOTE = re.compile(r'"([^"]+)"')
+STRING_GOES_ON = re.compile(r'"\s*\n\s*f?"')
 OTHER_SOFTWARE = {"local", "test", "Service", "Unit"}
 """Sections of files that are not ours."""
 
@@ -125,6 +127,21 @@ def test_the_page_about_monitoring_has_every_alert():
     assert set(re.findall(r"alert: (\w+)", rules)) == set(
         re.findall(r"`((?:Placement|Compute)[A-Z]\w+)`", page)
     )
+
+
+def test_each_message_that_the_page_of_troubleshooting_quotes_is_one_of_a_program():
+    page = (DOCS / "do" / "troubleshooting.md").read_text()
+    symptoms = [row.split(" | ")[0] for row in page.splitlines() if row.startswith("| ")]
+    quotes = [
+        part for row in symptoms for text in QUOTE.findall(row) for part in text.split(" ... ")
+    ]
+    assert len(quotes) > 8
+    messages = " ".join(
+        STRING_GOES_ON.sub("", path.read_text())
+        for package in ("compute_agent", "placement_server")
+        for path in (DOCS.parent / package).rglob("*.py")
+    )
+    assert [quote for quote in quotes if quote not in messages] == []
 
 
 def test_every_module_that_the_page_about_the_agent_names_exists():

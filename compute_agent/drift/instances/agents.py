@@ -113,9 +113,7 @@ class AgentsOnBus:
         """Return whether the broker takes no message at the moment."""
         return not self._server.reaches_itself()
 
-    def _reporting(
-        self, roots: Collection[str], patience: float | None = None
-    ) -> dict[str, Nodes]:
+    def _reporting(self, roots: Collection[str], patience: float | None = None) -> dict[str, Nodes]:
         """Listen until every one of these root providers was announced, or patience is over."""
         return self._collector.collect(
             lambda heard: frozenset(roots).issubset(frozenset().union(*heard.values())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -223,3 +224,41 @@ def test_an_expired_token_is_accepted_beside_one_of_a_service_only(
     keystone.answer("GET", READS, 200, expired)
     assert read(api, "another").status == 401
     assert api.get("/traits", token="expired", headers={"X-Service-Token": "old"}).status == 401
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines about Keystone that a server has by default in its log."""
+    least = {"placement_server.middleware.keystone": logging.INFO}
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= least.get(record.name, logging.WARNING)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (NONSENSE["500"], "Keystone"),
+        (NONSENSE["401"], "Keystone refuses the user of [keystone_authtoken] (HTTP 401)"),
+        (NONSENSE["an empty body"], "Keystone's answer is not understood"),
+    ],
+    ids=["500", "401", "nonsense"],
+)
+def test_an_outage_is_logged_when_it_begins_with_its_reason_and_when_it_ends(
+    api: Client, keystone: LyingProxy, caplog: pytest.LogCaptureFixture, lie: Lie, reason: str
+) -> None:
+    assert read(api, "known").status == 200
+    caplog.set_level(logging.INFO)
+    keystone.lie(lie, "", method="GET", path=READS)
+    for number in range(3):
+        assert read(api, f"unknown-{number}").status == 503
+        # that Keystone answered this one before is no sign that it answers now
+        assert read(api, "known").status == 200
+    keystone.answer("GET", READS, 200, OF_A_SERVICE)
+    for number in range(3):
+        assert read(api, f"unknown-{number}").status == 200
+    begin, end = messages(caplog)
+    assert reason in begin
+    assert "requests are answered with 503" in begin
+    assert end == "Keystone validates tokens again."

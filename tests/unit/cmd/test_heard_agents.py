@@ -1,4 +1,4 @@
-"""How long `compute-manage host` listens for an agent that is not heard."""
+"""Length of the time that `compute-manage host` listens for an agent that is not heard."""
 
 import time
 from collections.abc import Collection, Mapping
