@@ -174,6 +174,8 @@ class Renderer:
         self._mapped: dict[tuple[int, int], str] = {}
         #: whether a candidate of distinct providers is one allocation and one mapping for each item
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
+        #: whether no candidate has two items at one provider
+        self._apart = all(item.named or (plan.isolated and item.suffixed) for item in plan.items)
         self._alone: dict[int, tuple[_Stretches, _Stretches]] = {}
         self._account = account or Account()
         self._kept_size = _KeptSize(self._account)
@@ -301,7 +303,7 @@ class Renderer:
         """Write one candidate without a template, and add what is summarised to ``seen_slots``."""
         root, size, shares = tree
         positions = placement.positions
-        if self._simple and not shares and len(set(positions)) == len(positions):
+        if self._simple and not shares and (self._apart or len(set(positions)) == len(positions)):
             seen_slots[root] = None
             return self._written_alone(root, positions)
         parts = []
