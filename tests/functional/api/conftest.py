@@ -6,7 +6,9 @@ private server of that kind.
 
 from __future__ import annotations
 
+import functools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,8 +26,32 @@ from .candidate_world import build_world
 from .wsgi_client import Client
 
 MakeApi = Callable[..., Client]
+Fill = Callable[[Client], Client]
 
 KIND = os.environ.get("PLACEMENT_TEST_DATABASE", "sqlite")
+OPTIONS = {
+    "api__auth_strategy": "noauth2",
+    "oslo_policy__enforce_new_defaults": False,
+    "placement_server__web_path": "/-/web",
+}
+
+
+def _open(database: str, options: dict[str, Any]) -> Client:
+    store = Store.open(database, options=StoreOptions(sqlite_synchronous=False))
+    conf = new_config(config_files=[])
+    for name, value in options.items():
+        group, _, option = name.partition("__")
+        conf.set_override(option, value, group=group)
+    return Client(build_app(conf, store), store)
+
+
+@functools.cache
+def _filled_file(fill: Fill) -> bytes:
+    """An SQLite database with what a function makes, which is written faster than made."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "placement.db"
+        fill(_open(migrated_sqlite(path), OPTIONS)).store.close()
+        return path.read_bytes()
 
 
 @pytest.fixture
@@ -47,27 +73,30 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ca
 
 @pytest.fixture
 def make_api(make_database: Callable[[], str], tmp_path: Path) -> Iterator[MakeApi]:
-    """Make a server: noauth2, the legacy policy and pages, changed by ``group__option``."""
+    """Make a server: noauth2, the legacy policy and pages, changed by ``group__option``.
+
+    With ``filled_by`` there is what this function makes by requests, to a server that is gone.
+    """
     stores: list[Store] = []
 
-    def make(policy: str | None = None, **options: Any) -> Client:
-        store = Store.open(make_database(), options=StoreOptions(sqlite_synchronous=False))
-        stores.append(store)
-        conf = new_config(config_files=[])
-        options = {
-            "api__auth_strategy": "noauth2",
-            "oslo_policy__enforce_new_defaults": False,
-            "placement_server__web_path": "/-/web",
-            **options,
-        }
+    def make(policy: str | None = None, filled_by: Fill | None = None, **options: Any) -> Client:
+        options = {**OPTIONS, **options}
         if policy is not None:
             policy_file = tmp_path / f"policy-{len(stores)}.yaml"
             policy_file.write_text(policy)
             options["oslo_policy__policy_file"] = str(policy_file)
-        for name, value in options.items():
-            group, _, option = name.partition("__")
-            conf.set_override(option, value, group=group)
-        return Client(build_app(conf, store), store)
+        if filled_by is None:
+            database = make_database()
+        elif KIND == "sqlite":
+            path = tmp_path / f"filled-{len(stores)}.db"
+            path.write_bytes(_filled_file(filled_by))
+            database = f"sqlite:///{path}"
+        else:
+            database = make_database()
+            filled_by(_open(database, OPTIONS)).store.close()
+        client = _open(database, options)
+        stores.append(client.store)
+        return client
 
     yield make
     for store in stores:
@@ -81,6 +110,6 @@ def api(make_api: MakeApi) -> Client:
 
 
 @pytest.fixture
-def world(api: Client) -> Client:
+def world(make_api: MakeApi) -> Client:
     """A server with hosts and pools: see :func:`build_world`."""
-    return build_world(api)
+    return make_api(filled_by=build_world)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.fixtures import programs
+from tests.fixtures.databases import migrated_sqlite
 
 _LISTENING = re.compile(r"placement-server: listening on (\S+)")
 _START_SECONDS = 120
@@ -22,6 +23,7 @@ _STOP_SECONDS = 40
 class Served:
     """``placement-server serve`` on a free port, its output kept.
 
+    :param migrated: its database has the schema before it starts.
     :param program: text of a program to run instead, which changes something of the server.
     :param console_script: not a fork of a process that has imported everything: metrics of several
         workers are those of a process that sets them up before it imports what counts.
@@ -33,14 +35,17 @@ class Served:
         *arguments: str,
         config: str = "",
         configured: bool = True,
+        migrated: bool = True,
         program: str | None = None,
         console_script: bool = False,
     ) -> None:
         given = ["--port", "0", *arguments]
         if configured:
             config_file = directory / "placement.conf"
+            database = directory / "placement.db"
+            url = migrated_sqlite(database) if migrated else f"sqlite:///{database}"
             config_file.write_text(
-                f"[placement_database]\nconnection = sqlite:///{directory}/placement.db\n"
+                f"[placement_database]\nconnection = {url}\n"
                 "sync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
                 f"[oslo_policy]\nenforce_new_defaults = false\n{config}"
             )

@@ -21,7 +21,7 @@ EXTENDED = "placement 1.39, placement-ext 1.1"
 
 @pytest.fixture
 def api(make_api: MakeApi) -> Client:
-    return build_world(make_api())
+    return make_api(filled_by=build_world)
 
 
 def get(api: Client, path: str, header: str = EXTENDED, **more: Any) -> Answer:
@@ -139,7 +139,7 @@ def test_a_malformed_query_is_refused(api: Client, path: str) -> None:
 
 
 def test_a_count_that_takes_too_long_gives_up_and_says_so(make_api: MakeApi) -> None:
-    api = build_world(make_api(placement_server__search_deadline=0.1))
+    api = make_api(filled_by=build_world, placement_server__search_deadline=0.1)
     groups = "&".join(f"resources{number}=VCPU:1" for number in range(limits.GROUPS))
     answer = get(api, f"/capacity?{groups}&group_policy=none")
     assert answer.status == 503

@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "closest-changes.md"
 
 @pytest.fixture
 def fleet(make_api: MakeApi) -> Client:
-    return build_fleet(make_api())
+    return make_api(filled_by=build_fleet)
 
 
 def explain(api: Client, query: str, extension: str = "1.1") -> dict[str, Any]:

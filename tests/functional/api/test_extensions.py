@@ -17,7 +17,7 @@ NICS = "resources_N1=SRIOV_NET_VF:1&resources_N2=SRIOV_NET_VF:1"
 
 @pytest.fixture
 def api(make_api: MakeApi) -> Client:
-    return build_world(make_api())
+    return make_api(filled_by=build_world)
 
 
 def used(answer: Answer) -> list[set[str]]:

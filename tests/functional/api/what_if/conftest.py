@@ -6,11 +6,9 @@ import pytest
 
 from ..conftest import MakeApi
 from ..wsgi_client import Client
-from .questions import (
-    build,
-)
+from .questions import build
 
 
 @pytest.fixture
 def api(make_api: MakeApi) -> Client:
-    return build(make_api())
+    return make_api(filled_by=build)

@@ -210,7 +210,7 @@ def without_names(answer: dict[str, Any]) -> dict[str, Any]:
 def test_the_answers_are_those_of_a_server_on_which_the_changes_were_made(
     make_api: MakeApi, seed: int
 ) -> None:
-    supposed, changed = build(make_api()), build(make_api())
+    supposed, changed = make_api(filled_by=build), make_api(filled_by=build)
     before = asked_directly(supposed, QUESTIONS)
     fleet, operator = Fleet(random.Random(seed)), Operator(changed)
     changes = []

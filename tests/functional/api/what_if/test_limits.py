@@ -19,7 +19,7 @@ from .questions import (
 def test_as_many_providers_as_may_be_added_are_added_within_the_memory_of_a_search(
     make_api: MakeApi,
 ) -> None:
-    api = build(make_api(placement_server__search_memory=64))
+    api = make_api(filled_by=build, placement_server__search_memory=64)
     added = [{"add_tree": {"like": UUID["hostB"], "copies": MOST_ADDED}}]
     (answer,) = answers(api, added, [{"candidates": "resources=VCPU:5&limit=3"}])
     assert len(answer["allocation_requests"]) == 3
@@ -27,7 +27,7 @@ def test_as_many_providers_as_may_be_added_are_added_within_the_memory_of_a_sear
 
 
 def test_changes_and_questions_share_the_deadline_of_one_search(make_api: MakeApi) -> None:
-    api = build(make_api(placement_server__search_deadline=0.1))
+    api = make_api(filled_by=build, placement_server__search_deadline=0.1)
     added = [{"add_tree": {"like": UUID["hostB"], "copies": MOST_ADDED}}]
     many = "&".join(f"resources_{n}=VCPU:1" for n in range(9))
     endless = {"candidates": f"{many}&group_policy=none"}
@@ -41,7 +41,7 @@ def test_changes_and_questions_share_the_deadline_of_one_search(make_api: MakeAp
 
 
 def test_what_does_not_fit_into_the_memory_of_a_search_is_given_up(make_api: MakeApi) -> None:
-    api = build(make_api(placement_server__search_memory=1))
+    api = make_api(filled_by=build, placement_server__search_memory=1)
     added = [{"add_tree": {"like": UUID["hostB"], "copies": MOST_ADDED}}]
     answer = what_if(api, added, VCPU)
     assert answer.status == 503
