@@ -103,14 +103,16 @@ def lay_out_gpus(
             errors.extend(_doubly_used(gpu, taken_addresses, offered))
             offered = {}
         per_vf = gpu.vfs and _per_vf(root_name, gpu, options, existing_names)
-        offer = vgpus.fitting(gpu, offered, limited=not per_vf)
-        warnings.extend(vgpus.left_out(gpu, offered, offer))
+        fitting_offer = vgpus.fitting(gpu, offered, limited=not per_vf)
+        warnings.extend(vgpus.left_out(gpu, offered, fitting_offer))
         traits = _Traits.of(gpu, groups.get(gpu.address), options)
         if offered and per_vf:
-            providers.extend(_vf_providers(root_name, key, gpu, offer, traits, options, parent))
-            offered, offer = {}, {}
+            providers.extend(
+                _vf_providers(root_name, key, gpu, fitting_offer, traits, options, parent)
+            )
+            offered, fitting_offer = {}, {}
         provider = _gpu_provider(
-            root_name, key, gpu, offered, offer, traits, options, parent, errors
+            root_name, key, gpu, offered, fitting_offer, traits, options, parent, errors
         )
         if taken_addresses:
             name = names.pci_name(root_name, gpu.address)
@@ -217,15 +219,15 @@ def _vf_providers(
     root_name: str,
     key: str,
     gpu: PhysicalGpu,
-    offer: Offer,
+    fitting_offer: Offer,
     traits: _Traits,
     options: GpuOptions,
     parent: str,
 ) -> Iterator[WantedProvider]:
     for vf in gpu.vfs:
-        if vf.address not in offer:
+        if vf.address not in fitting_offer:
             continue
-        chosen_type, count = offer[vf.address]
+        chosen_type, count = fitting_offer[vf.address]
         yield WantedProvider(
             vf_key(key, gpu, vf),
             names.gpu_name(root_name, vf.address),
@@ -244,17 +246,17 @@ def _gpu_provider(
     key: str,
     gpu: PhysicalGpu,
     offered: Offer,
-    offer: Offer,
+    fitting_offer: Offer,
     traits: _Traits,
     options: GpuOptions,
     parent: str,
     errors: list[str],
 ) -> WantedProvider:
-    inventory = _vgpu_inventory(gpu, offer, options)
+    inventory = _vgpu_inventory(gpu, fitting_offer, options)
     units: dict[str, tuple[str, ...]] = {}
     for address, (chosen_type, count) in offered.items():
         # any of the functions may be the one that makes it
-        places = slots(address, count if gpu.vfs else offer[address][1])
+        places = slots(address, count if gpu.vfs else fitting_offer[address][1])
         units[chosen_type.resource_class] = (*units.get(chosen_type.resource_class, ()), *places)
     mig = _mig_devices(gpu) if options.mig_classes else {}
     if mig and inventory:
@@ -268,7 +270,8 @@ def _gpu_provider(
         names.gpu_name(root_name, gpu.address),
         parent=parent,
         inventory=inventory | {rc: WantedRecord(len(uuids)) for rc, uuids in mig.items()},
-        traits=traits.present | _type_traits([t for t, count in offer.values() if count], options),
+        traits=traits.present
+        | _type_traits([t for t, count in fitting_offer.values() if count], options),
         absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits.present,
         absent_prefixes=(*traits.absent_prefixes, MDEV_TYPE_PREFIX),
         address=gpu.address,
@@ -276,9 +279,11 @@ def _gpu_provider(
     )
 
 
-def _vgpu_inventory(gpu: PhysicalGpu, offer: Offer, options: GpuOptions) -> dict[str, WantedRecord]:
+def _vgpu_inventory(
+    gpu: PhysicalGpu, fitting_offer: Offer, options: GpuOptions
+) -> dict[str, WantedRecord]:
     counts: Counter[MdevTypeOptions] = Counter()
-    for chosen_type, count in offer.values():
+    for chosen_type, count in fitting_offer.values():
         counts[chosen_type] += count
     types_of: dict[str, dict[str, int]] = {}
     for chosen_type, count in counts.items():
