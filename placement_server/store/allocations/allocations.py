@@ -208,5 +208,5 @@ def replace_holdings(
     """
     new_consumers = consumers.store_records(tx, seen)
     consumers.delete_allocations(tx, seen)
-    insertions = [new_consumers, Insertion("allocations", _COLUMNS, list(requested.rows()))]
+    insertions = [new_consumers, Insertion("allocations", _COLUMNS, requested.rows)]
     tx.batches.insert(tx.connection, insertions, tx.now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, NoReturn, Protocol
@@ -75,16 +75,19 @@ class Requested:
     def amounts(self) -> Mapping[Key, Sequence[int]]:
         """The amounts by inventory."""
         amounts: defaultdict[Key, list[int]] = defaultdict(list)
-        for provider_id, class_id, _, amount in self.rows():
+        for provider_id, class_id, _, amount in self.rows:
             amounts[provider_id, class_id].append(amount)
         return amounts
 
-    def rows(self) -> Iterator[tuple[int, int, str, int]]:
-        """Yield provider id, class id, consumer and amount of each allocation."""
+    @cached_property
+    def rows(self) -> Sequence[tuple[int, int, str, int]]:
+        """Provider id, class id, consumer and amount of each allocation."""
         class_ids = self.class_ids
-        for consumer_uuid, _, provider_id, amounts in self.parts:
-            for name, amount in amounts.items():
-                yield provider_id, class_ids[name], consumer_uuid, amount
+        return [
+            (provider_id, class_ids[name], consumer_uuid, amount)
+            for consumer_uuid, _, provider_id, amounts in self.parts
+            for name, amount in amounts.items()
+        ]
 
 
 class Taken(NamedTuple):

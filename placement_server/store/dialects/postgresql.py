@@ -194,12 +194,12 @@ def _rows(
 
 def _array(values: Sequence[object]) -> str:
     """Return an array as a literal. The driver takes five times as long to dump a list."""
-    texts = [value for value in values if isinstance(value, str)]
-    if len(texts) == len(values):
-        elements = '","'.join(texts)
-        if "\\" not in elements and elements.count('"') == 2 * (len(texts) - 1):
+    kinds = {*map(type, values)}
+    if kinds == {str}:
+        elements = '","'.join([value for value in values if isinstance(value, str)])
+        if "\\" not in elements and elements.count('"') == 2 * (len(values) - 1):
             return f'{{"{elements}"}}'
-    element = str if {*map(type, values)} == {int} else _element
+    element = str if kinds == {int} else _element
     return f"{{{','.join(map(element, values))}}}"
 
 
