@@ -18,6 +18,7 @@ from . import site as sites
 from .site import Site
 
 CHROMIUM = shutil.which("chromium")
+VIEWPORT = {"width": 1280, "height": 900}
 
 OpenPage = Callable[..., Any]
 
@@ -41,30 +42,39 @@ def site(browser: Any, run_directory: Path) -> Iterator[Site]:
         yield Site(part["url"])
 
 
+@pytest.fixture(scope="package")
+def window(browser: Any) -> Iterator[Any]:
+    """A context of the browser that pages share, as they keep nothing."""
+    context = browser.new_context(viewport=VIEWPORT)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def open_page(browser: Any, site: Site) -> Iterator[OpenPage]:
+def open_page(window: Any, site: Site) -> Iterator[OpenPage]:
     """Open an address of the pages. A message on the console fails the test.
 
     With ``complaints`` those that contain one of these texts do not. ``prepare`` gets the page
     before it loads.
     """
     unexpected: list[str] = []
-    contexts: list[Any] = []
+    pages: list[Any] = []
 
     def open_(
         address: str,
         *,
         complaints: Sequence[str] = (),
         prepare: Callable[[Any], None] | None = None,
-        **options: Any,
+        color_scheme: str | None = None,
     ) -> Any:
         def complain(text: str) -> None:
             if not any(expected in text for expected in complaints):
                 unexpected.append(text)
 
-        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
-        page = context.new_page()
+        page = window.new_page()
+        pages.append(page)
+        if color_scheme is not None:
+            page.emulate_media(color_scheme=color_scheme)
         page.on("console", lambda message: complain(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: complain(f"error: {error}"))
         if prepare is not None:
@@ -73,16 +83,15 @@ def open_page(browser: Any, site: Site) -> Iterator[OpenPage]:
         return page
 
     yield open_
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert unexpected == []
 
 
 @pytest.fixture(scope="package")
-def modules(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
+def modules(window: Any, site: Site) -> Iterator[Callable[..., Any]]:
     """Call a function of a module of the pages."""
-    context = browser.new_context()
-    page = context.new_page()
+    page = window.new_page()
     page.goto(site.pages)
 
     def call(module: str, name: str, *arguments: Any) -> Any:
@@ -90,4 +99,4 @@ def modules(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
         return page.evaluate(source, [f"{site.pages}{module}", name, list(arguments)])
 
     yield call
-    context.close()
+    page.close()
