@@ -243,6 +243,11 @@ def ask(path: Path, command: str, timeout: float, **arguments: Any) -> Any:
             ) from error
         except (BrokenPipeError, ConnectionResetError) as error:
             raise errors.ComputeAgentError(_CLOSED.format(path)) from error
+        except PermissionError as error:
+            raise AgentNotRunning(
+                f"No agent answers on {path}: {error.strerror}. Only root, the user of the agent "
+                "and its group may ask it: repeat the command as one of them."
+            ) from error
         except OSError as error:
             raise AgentNotRunning(
                 f"No agent answers on {path}: {error.strerror}. Start it with `compute-agent "

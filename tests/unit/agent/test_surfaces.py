@@ -189,6 +189,16 @@ def test_without_an_agent_the_way_to_start_one_is_told(tmp_path):
         local_socket.ask(tmp_path / "s", "status", 10)
 
 
+def test_a_user_who_may_not_ask_is_told_who_may(tmp_path, monkeypatch):
+    def refuse(_socket, _path):
+        raise PermissionError(13, "Permission denied")
+
+    # the user of the tests may be root, whom no socket refuses
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(AgentNotRunning, match="Only root, the user of the agent"):
+        local_socket.ask(tmp_path / "s", "status", 10)
+
+
 def test_a_stale_socket_is_replaced_and_a_stopped_server_leaves_none(tmp_path):
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as dead:
