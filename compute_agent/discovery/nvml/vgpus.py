@@ -50,7 +50,9 @@ def _type(nvml: Nvml, gpu: Any, number: int, *, mixed: bool) -> VgpuType:
 
 
 def _placements(nvml: Nvml, gpu: Any, number: int) -> tuple[int, tuple[int, ...]]:
-    places = nvml.ask("nvmlDeviceGetVgpuTypeSupportedPlacements", gpu, number)
-    if places is None:
+    answer = nvml.ask("nvmlDeviceGetVgpuTypeSupportedPlacements", gpu, number)
+    if answer is None:
         return 0, ()
-    return places.placementSize, tuple(sorted(places.placementIds[: places.count]))
+    # by position: bindings before 13.615 call the size `count`, and the count `placementSize`
+    _, size, count, places = (getattr(answer, name) for name, _ in answer._fields_)
+    return size, tuple(sorted(places[:count]))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes.util
+import re
 from typing import Any
 
 import pytest
 
-from tests.integration.nvml.conftest import Reader
+from tests.integration.nvml.conftest import ROOT, Reader
 
 Answers = dict[str, object]
 
@@ -325,3 +326,12 @@ def test_a_gpu_that_fell_off_the_bus_is_still_broken_when_it_is_back(reader: Rea
     reading = reader.read({**WATCHED, "events": "0:79", "gpu.0.uuid": GPU_IS_LOST})
     assert reading["lost"] == [FIRST]
     assert broken(reader.read({**WATCHED, "events": "0:79"})) == {FIRST: 79}
+
+
+def test_the_binding_has_all_functions_that_are_asked_for() -> None:
+    """An older binding answers nothing, as a device without the feature does."""
+    pynvml = pytest.importorskip("pynvml")
+    sources = (ROOT / "compute_agent/discovery/nvml").glob("*.py")
+    names = {name for path in sources for name in re.findall(r'"(nvml\w+)"', path.read_text())}
+    assert "nvmlDeviceGetVgpuTypeSupportedPlacements" in names
+    assert [name for name in sorted(names) if not hasattr(pynvml, name)] == []
