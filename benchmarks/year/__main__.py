@@ -71,6 +71,13 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--no-bus", action="store_true", help="without a scheduler and its broker")
     parser.add_argument(
+        "--naptime",
+        type=int,
+        default=1,
+        metavar="SECONDS",
+        help="autovacuum_naptime of PostgreSQL, by default its least: a year here is minutes",
+    )
+    parser.add_argument(
         "--samples", type=Path, default=Path("year.jsonl"), help="the file to write"
     )
     parser.add_argument("--read", type=Path, metavar="FILE", help="only print the slopes of a file")
@@ -88,6 +95,7 @@ def main() -> int:
         (eighth, 2 * eighth, 4 * eighth),
         # shorter than a period, so that each prune deletes what the one before has marked
         kept_seconds=20.0,
+        naptime=options.naptime,
         seed=options.seed,
     )
     options.samples.write_text("")

@@ -46,6 +46,7 @@ class Plan:
     :ivar kept_seconds: for how long change records are kept.
     :ivar held: claims at a time.
     :ivar prune_every: after how many periods the database is pruned.
+    :ivar naptime: seconds after which PostgreSQL's autovacuum looks again.
     """
 
     scale: float
@@ -55,6 +56,7 @@ class Plan:
     agents: int = 50
     held: int = 600
     prune_every: int = 1
+    naptime: int = 1
     seed: str = "1"
 
     def share(self, whole: int) -> int:
@@ -100,6 +102,7 @@ class Fleet:
         """Run the whole year."""
         logging.getLogger("compute_agent").setLevel(logging.CRITICAL)
         make_schema(self._database)
+        tables.vacuum_every(self._engine, self._plan.naptime)
         starts = (0, *self._plan.restarts)
         ends = (*self._plan.restarts, self._plan.periods)
         for season, (start, end) in enumerate(zip(starts, ends, strict=True)):
