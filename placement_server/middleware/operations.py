@@ -51,14 +51,23 @@ class AtPath:
 
 
 class Health:
-    """The checks of ``[healthcheck]``, and whether the database answers and the index is loaded."""
+    """The checks of ``[healthcheck]``, and whether the database answers and the index is loaded.
 
-    def __init__(self, conf: cfg.ConfigOpts, probe: DatabaseProbe, feed: Feed) -> None:
+    :param application: the API, for clients that the options exclude.
+    """
+
+    def __init__(
+        self, application: WSGIApplication, conf: cfg.ConfigOpts, probe: DatabaseProbe, feed: Feed
+    ) -> None:
         self._probe = probe
         self._index = _IndexLoading(feed)
-        self._checks = healthcheck.Healthcheck(None, conf)
-        self._database_failed = _failing(conf, "DATABASE UNAVAILABLE", "The log has the reason.")
-        self._not_loaded = _failing(conf, "INDEX LOADING", "All provider trees are being read.")
+        self._checks = _checks(application, conf)
+        self._database_failed = _checks(
+            application, conf, "DATABASE UNAVAILABLE", "The log has the reason."
+        )
+        self._not_loaded = _checks(
+            application, conf, "INDEX LOADING", "All provider trees are being read."
+        )
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if self._probe.failure():
@@ -102,12 +111,17 @@ class _IndexLoading:
             LOG.warning("The health check reports 503, because the index is not loaded: %s", error)
 
 
-def _failing(conf: cfg.ConfigOpts, reason: str, details: str) -> healthcheck.Healthcheck:
-    """Return the checks with one that fails."""
-    checks = healthcheck.Healthcheck(None, conf)
-    # oslo.middleware loads its checks from entry points and passes them only options.
-    failed_check = SimpleNamespace(obj=_Failed(conf, {"reason": reason, "details": details}))
-    checks._backends = [*checks._backends, failed_check]
+def _checks(
+    application: WSGIApplication, conf: cfg.ConfigOpts, reason: str = "", details: str = ""
+) -> healthcheck.Healthcheck:
+    """Return the checks, with another that fails where a reason is given."""
+    checks = healthcheck.Healthcheck(application, conf)
+    # before 8.0 oslo.middleware compares the path with an option of its own
+    vars(checks)["_ignore_path"] = True
+    if reason:
+        # oslo.middleware loads its checks from entry points and passes them only options.
+        failed_check = SimpleNamespace(obj=_Failed(conf, {"reason": reason, "details": details}))
+        checks._backends = [*checks._backends, failed_check]
     return checks
 
 
@@ -157,6 +171,6 @@ def wrap(
         observe_pools(store)
         application = AtPath(application, options.metrics_path, Metrics(inventories))
     if options.healthcheck_path:
-        health = Health(conf, DatabaseProbe.of_store(store), feed)
+        health = Health(application, conf, DatabaseProbe.of_store(store), feed)
         application = AtPath(application, options.healthcheck_path, health)
     return application

@@ -141,6 +141,22 @@ def test_metrics_and_health_are_served_only_at_the_paths_that_options_name(
     assert plain.get("/-/metrics").status == 404
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"healthcheck__allowed_source_ranges": ["203.0.113.0/24"]},
+        {"healthcheck__ignore_proxied_requests": True},
+    ],
+)
+def test_to_clients_that_the_options_exclude_the_health_is_an_unknown_path(
+    make_api: MakeApi, options: dict[str, Any]
+) -> None:
+    api = make_api(placement_server__healthcheck_path="/-/healthy", **options)
+    headers = {"X-Forwarded-For": "198.51.100.1"}
+    assert api.get("/-/healthy", token=None, headers=headers).status == 401
+    assert api.get("/-/healthy", headers=headers).status == 404
+
+
 def test_requests_are_profiled_into_the_directory_that_the_environment_names(
     make_api: MakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
