@@ -4,6 +4,8 @@
 #   requirements-release.txt  every package of all programs, with the hashes of its files:
 #                             pip install --require-hashes -r requirements-release.txt
 #   constraints-oldest.txt    the oldest versions that setup.cfg allows: tox run -e oldest
+#   constraints-RELEASE.txt   the newest versions on the day of a release of OpenStack, which its
+#                             upper-constraints follow: tox run -e RELEASE
 #
 # Run it after setup.cfg or constraints.txt have changed, and commit both.
 set -eu
@@ -33,3 +35,9 @@ resolve() {
 
 resolve requirements-release.txt --generate-hashes --constraint constraints.txt
 resolve constraints-oldest.txt --resolution lowest-direct
+# gunicorn is not of OpenStack, and its versions of those days are older than setup.cfg allows
+grep "^gunicorn==" constraints.txt >"$venv/gunicorn"
+for release in flamingo:2025-10-01 gazpacho:2026-04-01; do
+    resolve "constraints-${release%:*}.txt" --exclude-newer "${release#*:}" \
+        --exclude-newer-package gunicorn=false --constraint "$venv/gunicorn"
+done

@@ -31,7 +31,15 @@ def requirements() -> list[Requirement]:
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
-@pytest.mark.parametrize("name", ["requirements-release.txt", "constraints-oldest.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "requirements-release.txt",
+        "constraints-oldest.txt",
+        "constraints-flamingo.txt",
+        "constraints-gazpacho.txt",
+    ],
+)
 def test_every_package_that_a_program_needs_is_there_in_a_version_that_it_allows(name: str) -> None:
     versions = pins(name)
     wrong = [
