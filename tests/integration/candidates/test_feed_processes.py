@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 import uuid
@@ -22,6 +21,7 @@ from placement_server.store.changes.snapshot import ProviderRow
 from placement_server.store.providers import aggregates, providers, traits
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord, Provider
 from placement_server.store.store import Store
+from tests.fixtures import programs
 from tests.integration.candidates import feed_worker
 from tests.integration.candidates.writes import claim, create
 
@@ -37,7 +37,7 @@ def store(migrated_database_url: str) -> Iterator[Store]:
 
 @contextmanager
 def workers(url: str, count: int) -> Iterator[list[Connection]]:
-    context = multiprocessing.get_context("spawn")
+    context = programs.forks()
     pipes = [context.Pipe() for _ in range(count)]
     processes = [
         context.Process(target=feed_worker.run, args=(url, theirs), daemon=True)
