@@ -186,6 +186,8 @@ def test_the_last_clients_are_served_by_threads_that_there_are(tmp_path: Path) -
         assert kept.recv(65536).startswith(b"HTTP/1.1 200")
         (tmp_path / "exhausted").touch()
         worker.suspend()
+        # or the later signal, whose number is lower, would be delivered first
+        eventually(lambda: worker.status() == psutil.STATUS_STOPPED, "a worker that stands still")
         last = [
             stack.enter_context(socket.create_connection(server.address, timeout=30))
             for _ in range(3)
