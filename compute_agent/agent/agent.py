@@ -103,11 +103,7 @@ class Agent:
         )
         self._auditor = parts.auditor(self._claims)
         if remedies is not None:
-            healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.record_healed)
-            self._auditor.on_drift = healing.take_over
-            self._nodes.departures.on_holders = lambda node, root, holders: healing.take_over(
-                node, root, Drift(orphans=holders)
-            )
+            self._heal_drift(remedies)
         parts.board.on_answer = self._manager.watchdog
         parts.board.hung_calls = parts.driver.hung_calls
         self._follower = parts.follower(self.tracker, self._placement_changed)
@@ -120,6 +116,14 @@ class Agent:
             self._loop.wake,
             claims=self._claims,
             availability=self._availability,
+        )
+
+    def _heal_drift(self, remedies: Callable[[], AbstractContextManager[Remedies]]) -> None:
+        """Hand what audits and departed nodes find over to healing."""
+        healing = DriftHealing(remedies, self._parts.wanted_healing, self._auditor.record_healed)
+        self._auditor.on_drift = healing.take_over
+        self._nodes.departures.on_holders = lambda node, root, holders: healing.take_over(
+            node, root, Drift(orphans=holders)
         )
 
     # --- life ---------------------------------------------------------------------------------

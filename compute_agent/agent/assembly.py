@@ -31,7 +31,7 @@ from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
-from compute_agent.tracker.passes import device_faults
+from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, DeviceFaults, boot_id
 from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
@@ -214,18 +214,13 @@ def build(
         checking=lambda: naming_places(conf),
     )
     setup.check_files()
-    boot = (
-        device_faults.UNKNOWN_BOOT
-        if driver.several_nodes
-        else device_faults.boot_id(conf.host.procfs_root)
-    )
     shared_disk = shared_disk_of(conf, report)
     node_pass = NodePass(
         driver,
         report,
         ledger,
         merger,
-        device_faults.DeviceFaults(ledger, boot),
+        _device_faults(conf, driver, ledger),
         read_only=read_only,
         on_facts=shared_disk.record_size if shared_disk else lambda _node, _facts: None,
         stage=board.stage,
@@ -234,6 +229,11 @@ def build(
     return AgentParts(
         conf, driver, report, ledger, merger, setup, node_pass, board, lock, shared_disk
     )
+
+
+def _device_faults(conf: cfg.ConfigOpts, driver: ComputeDriver, ledger: Ledger) -> DeviceFaults:
+    boot = UNKNOWN_BOOT if driver.several_nodes else boot_id(conf.host.procfs_root)
+    return DeviceFaults(ledger, boot)
 
 
 def _take_state_directory(conf: cfg.ConfigOpts, state_path: Path) -> AgentLock:

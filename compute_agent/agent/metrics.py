@@ -7,7 +7,7 @@ prometheus_client is imported only by an agent that serves metrics.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compute_agent.tracker.status import FeedState
 
@@ -28,25 +28,19 @@ class BoardCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        from prometheus_client.core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            SummaryMetricFamily,
-        )
+        yield from self._passes()
+        yield from self._placement()
+        yield from self._hung_calls()
+        yield from self._nodes()
+
+    def _passes(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, SummaryMetricFamily
 
         counters = self._board.counters()
         passes = CounterMetricFamily(f"{PREFIX}_passes", "Passes by outcome.", labels=["outcome"])
         for outcome, count in sorted(counters.passes.items()):
             passes.add_metric([outcome], count)
         yield passes
-        requests = CounterMetricFamily(
-            f"{PREFIX}_placement_requests",
-            "Requests to placement by method and status.",
-            labels=["method", "status"],
-        )
-        for (method, status), count in sorted(counters.requests.items()):
-            requests.add_metric([method, status], count)
-        yield requests
         yield CounterMetricFamily(
             f"{PREFIX}_pass_seconds", "Time spent in passes.", value=counters.pass_seconds
         )
@@ -65,6 +59,18 @@ class BoardCollector:
         yield CounterMetricFamily(
             f"{PREFIX}_retries", "Passes that were repeated.", value=counters.retries
         )
+
+    def _placement(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        requests = CounterMetricFamily(
+            f"{PREFIX}_placement_requests",
+            "Requests to placement by method and status.",
+            labels=["method", "status"],
+        )
+        for (method, status), count in sorted(self._board.counters().requests.items()):
+            requests.add_metric([method, status], count)
+        yield requests
         yield GaugeMetricFamily(
             f"{PREFIX}_placement_up",
             "1 if placement answers, 0 if not.",
@@ -80,17 +86,17 @@ class BoardCollector:
             yield CounterMetricFamily(
                 f"{PREFIX}_changes", "Changes of this host in placement.", value=feed.changes
             )
-        yield from self._hung_calls(GaugeMetricFamily)
-        yield from self._nodes(GaugeMetricFamily)
 
-    def _hung_calls(self, gauge: Any) -> Iterator[Metric]:
+    def _hung_calls(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         calls = self._board.hung_calls()
-        yield gauge(
+        yield GaugeMetricFamily(
             f"{PREFIX}_hung_calls",
             "Calls to the hypervisor or the machine that have not returned.",
             value=len(calls),
         )
-        since = gauge(
+        since = GaugeMetricFamily(
             f"{PREFIX}_hung_call_start_timestamp_seconds",
             "When a call that has not returned was made.",
             labels=["source", "call"],
@@ -99,7 +105,9 @@ class BoardCollector:
             since.add_metric([call.source, call.call], call.since)
         yield since
 
-    def _nodes(self, gauge: Any) -> Iterator[Metric]:
+    def _nodes(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
         texts = {
             "node_providers": "Resource providers of the node.",
             "node_last_success_timestamp_seconds": "When a pass of the node last completed.",
@@ -109,20 +117,21 @@ class BoardCollector:
             "node_faulty_providers": "Providers of devices that are marked as broken.",
         }
         families = {
-            name: gauge(f"{PREFIX}_{name}", text, labels=["node"]) for name, text in texts.items()
+            name: GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["node"])
+            for name, text in texts.items()
         }
-        drift = gauge(
+        drift = GaugeMetricFamily(
             f"{PREFIX}_node_drift",
             "Consumers whose allocations and instances disagree.",
             labels=["node", "kind"],
         )
-        capacity = gauge(
+        capacity = GaugeMetricFamily(
             f"{PREFIX}_node_inventory_capacity",
             "What the node reports that it gives out: total less reserved, times the allocation "
             "ratio.",
             labels=["node", "resource_class"],
         )
-        reserved = gauge(
+        reserved = GaugeMetricFamily(
             f"{PREFIX}_node_inventory_reserved",
             "What the node reports that it keeps back.",
             labels=["node", "resource_class"],

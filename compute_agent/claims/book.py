@@ -46,7 +46,7 @@ from compute_agent.claims.occupancy import preferred_units, taken_units, used_ce
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import choose_units, units_of
 from compute_agent.placement.allocations.amounts import Amounts, of_record
-from compute_agent.state.claim import Claim
+from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 
 if TYPE_CHECKING:
     from compute_agent.claims.comparison import Holders
@@ -327,6 +327,43 @@ class ClaimBook:
         if known_claim is not None and moving and known_claim.migration == request.migration:
             moving = False  # asked again: the answer was lost
         left_claim, renewed_claim = (known_claim, None) if moving else (None, known_claim)
+        units, places = self._units_and_cells(
+            request, node, amounts, tree, root, renewed_claim, moving=moving
+        )
+        claim = Claim(
+            consumer=request.instance,
+            node=node,
+            amounts=amounts,
+            instance=request.instance,
+            claimed_at=renewed_claim.claimed_at if renewed_claim is not None else self._clock(),
+            units=units,
+            providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
+            migration=request.migration or (known_claim.migration if known_claim else ""),
+            cells=places,
+        )
+        source_claims = (
+            [replace(left_claim, consumer=request.migration, migration="")]
+            if left_claim is not None
+            else []
+        )
+        self._ledger.change_claims(add=[*source_claims, claim])
+        return claim
+
+    def _units_and_cells(
+        self,
+        request: ClaimRequest,
+        node: str,
+        amounts: Amounts,
+        tree: ProviderTree,
+        root: str,
+        renewed_claim: Claim | None,
+        *,
+        moving: bool,
+    ) -> tuple[tuple[AssignedUnit, ...], tuple[ClaimedCell, ...]]:
+        """Choose the devices and the NUMA cells of a claim; a renewed one keeps what it has.
+
+        :raises ComputeResourcesUnavailable: too few of the allocated devices are free.
+        """
         units = units_of(tree, root)
         cells = cells_of(self._tracker.facts(node))
         guests = self._guests() if units or cells else {}
@@ -339,33 +376,15 @@ class ClaimBook:
                 f"{'; '.join(short)}. `compute-agent claims` shows who has them."
             )
         if renewed_claim is not None and renewed_claim.amounts == amounts:
-            places = renewed_claim.cells
-        else:
-            but = "" if moving else request.instance
-            others = used_cells(self._claims_on(node), cells, guests, but=but)
-            use = CellOccupancy(cells, others, taken_names)
-            places = choose_cells(request, amounts, tree, root, use, self._policy)
-            found_units, _short = choose_units(
-                amounts, units, taken_names, preferred_units(own, units, places)
-            )
-        claim = Claim(
-            consumer=request.instance,
-            node=node,
-            amounts=amounts,
-            instance=request.instance,
-            claimed_at=renewed_claim.claimed_at if renewed_claim is not None else self._clock(),
-            units=found_units,
-            providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
-            migration=request.migration or (known_claim.migration if known_claim else ""),
-            cells=places,
+            return found_units, renewed_claim.cells
+        but = "" if moving else request.instance
+        others = used_cells(self._claims_on(node), cells, guests, but=but)
+        use = CellOccupancy(cells, others, taken_names)
+        places = choose_cells(request, amounts, tree, root, use, self._policy)
+        units_near, _short = choose_units(
+            amounts, units, taken_names, preferred_units(own, units, places)
         )
-        source_claims = (
-            [replace(left_claim, consumer=request.migration, migration="")]
-            if left_claim is not None
-            else []
-        )
-        self._ledger.change_claims(add=[*source_claims, claim])
-        return claim
+        return units_near, places
 
     def free_cells(self, node: str) -> list[dict[str, Any]]:
         """Return what is free of each NUMA cell, and its networks, as it is announced.

@@ -76,11 +76,7 @@ def plan(
     owners = {d.uuid: owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
     new_uuids = {operation.uuid for operation in changes.create}
-    emptied = [
-        SetInventory(d.uuid, d.name, had, FrozenRecord())
-        for d in reversed(deletions)
-        if (had := base.data(d.uuid).inventory)
-    ]
+    emptied = _emptied(base, deletions)
     restricted_uuids = {t.uuid for t in changes.traits if _restricts(t)}
     operations: list[Operation] = [
         *_names(changes, known_traits, known_classes),
@@ -139,6 +135,15 @@ def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Operatio
     yield from changes.aggregates
     yield from changes.traits
     yield from changes.delete
+
+
+def _emptied(base: ProviderTree, deletions: Sequence[DeleteProvider]) -> list[SetInventory]:
+    """Return the removals of inventory from providers to delete, children first."""
+    return [
+        SetInventory(d.uuid, d.name, had, FrozenRecord())
+        for d in reversed(deletions)
+        if (had := base.data(d.uuid).inventory)
+    ]
 
 
 def _names(

@@ -112,23 +112,16 @@ def parts_of(
     agents_may_claim = conf.compute_agent.legacy_self_claim == "auto"
     options = search_options(conf)
     lasting = announcements if serving else None
-    fleet = Fleet(
-        lasting,
-        client.provider_names,
-        [
-            *([CLAIMS] if agents_may_claim else []),
-            OWNERS,
-            *([PINNED] if options.unpinned_fallback else []),
-        ],
-    )
+    behaviours = [
+        *([CLAIMS] if agents_may_claim else []),
+        OWNERS,
+        *([PINNED] if options.unpinned_fallback else []),
+    ]
+    fleet = Fleet(lasting, client.provider_names, behaviours)
     layouts = Layouts(client.roots_by_layout) if lasting is not None else None
     search = HostSearch(client, options, announcements, fleet, layouts, observer)
     journal = Journal(conf.compute_scheduler.journal_path)
     give_back = GiveBack(client, journal)
-    claims: Claims = NewClaims(client, give_back)
-    if agents_may_claim:
-        # without a bus no agent announces that it claims itself
-        claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
     explainer = Explainer(
         client,
         search,
@@ -141,17 +134,15 @@ def parts_of(
         search,
         claim_options(conf),
         give_back,
-        claims=claims,
+        claims=_claims(client, give_back, fleet if agents_may_claim else None),
         observer=observer,
         explainer=explainer,
     )
-    mover = Mover(client, scheduler, journal, observer)
-    attachments = Attachments(client, search)
     return SchedulerParts(
         scheduler=scheduler,
         client=client,
-        mover=mover,
-        attachments=attachments,
+        mover=Mover(client, scheduler, journal, observer),
+        attachments=Attachments(client, search),
         fleet=fleet,
         journal=journal,
         give_back=give_back,
@@ -160,6 +151,18 @@ def parts_of(
         announcements=announcements,
         service_down_time=conf.service_down_time,
     )
+
+
+def _claims(client: PlacementClient, give_back: GiveBack, fleet: Fleet | None) -> Claims:
+    """Return how hosts are claimed.
+
+    :param fleet: the agents, some of which may claim themselves; `None`: none does.
+    """
+    claims = NewClaims(client, give_back)
+    if fleet is None:
+        return claims
+    # without a bus no agent announces that it claims itself
+    return ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
 
 
 def scheduler_of(

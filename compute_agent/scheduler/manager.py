@@ -214,11 +214,11 @@ class Scheduler:
         `held_claims` gets what the instance holds, or may hold if the answer to its claim was lost.
         """
         causes, lost_claims = found_hosts.causes, list[LostClaim]()
-        passed = list(hosts)
+        fitting_hosts = list(hosts)
         if held_claims.candidates:
-            passed, drops = self._search.run_filters_again(hosts, spec)
+            fitting_hosts, drops = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(drops))
-        usable = [host for host in passed if host.candidates]
+        usable = [host for host in fitting_hosts if host.candidates]
         members = found_hosts.members
         claim_order = ClaimOrder(
             self._order(spec, usable, instance, members), self._options.candidates_per_host
@@ -237,22 +237,19 @@ class Scheduler:
             )
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.record_refusal(offers[position], refusal):
-                    self._note_lost_claim(offers[position], refusal, lost_claims)
-            if answer.position is not None:
-                offer = offers[answer.position]
-                others = self._crowding(members, instance, offer, claims)
-                if not others:
-                    place = self._won(instance, offer, lost_claims, held_claims)
-                    return place, [
-                        other.using(place.candidate, claimed=int(other.uuid == offer[0].uuid))
-                        for other in hosts
-                    ]
-                self._lost_to_the_group(offer, others, lost_claims)
-                claim_order.leave_out(offer[0])
+                    self._record_lost_claim(offers[position], refusal, lost_claims)
+            if answer.position is None:
                 held_claims.record_refusal(instance)
+                most = min(most * _GROWTH, _MOST) if most > 1 else 1
                 continue
+            offer = offers[answer.position]
+            others = self._crowding(members, instance, offer, claims)
+            if not others:
+                place = self._won(instance, offer, lost_claims, held_claims)
+                return place, _with_claim(hosts, place)
+            self._lost_to_the_group(offer, others, lost_claims)
+            claim_order.leave_out(offer[0])
             held_claims.record_refusal(instance)
-            most = min(most * _GROWTH, _MOST) if most > 1 else 1
         causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
 
@@ -279,7 +276,7 @@ class Scheduler:
             self._observer.on_claim(ClaimOutcome.FAILED, again=bool(lost_claims))
             raise
 
-    def _note_lost_claim(
+    def _record_lost_claim(
         self, offer: Offer, refusal: ClaimRefusal, lost_claims: list[LostClaim]
     ) -> None:
         host, candidate = offer
@@ -353,3 +350,10 @@ class Scheduler:
         """Return as many alternates as may be tried; none can be tried from another cell."""
         usable = (host for host in spare if host.cell == cell and not members.crowding(host))
         return islice(usable, self._options.max_attempts - 1)
+
+
+def _with_claim(hosts: Sequence[HostState], place: PlacedInstance) -> list[HostState]:
+    """Return the hosts with what a claim takes from them."""
+    return [
+        host.using(place.candidate, claimed=int(host.uuid == place.host.uuid)) for host in hosts
+    ]

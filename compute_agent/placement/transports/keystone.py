@@ -178,63 +178,7 @@ class KeystoneTransport:
             ) from exc
 
     def send(self, request: Request) -> Response:
-        arguments: dict[str, Any] = {
-            "headers": request.headers(),
-            "raise_exc": False,
-            "timeout": self._timeout or request.timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
-        }
-        if request.json is not None:
-            arguments["json"] = request.json
-        method, path = request.method, request.path
-        try:
-            answer = self._get_adapter().request(path, method, **arguments)
-        except NOTHING_TO_ASK_WITH as exc:
-            self._forget_adapter()
-            reason = WRONG_CREDENTIALS if isinstance(exc, ka_exc.Unauthorized) else str(exc)
-            raise errors.PlacementUnauthorized(
-                f"{request} was not sent: {reason.rstrip('.')}. Check the auth options, "
-                "region_name and endpoint_override of [placement] and the catalogue of keystone",
-                status=getattr(exc, "http_status", None),
-                method=method,
-                path=path,
-            ) from exc
-        except ka_exc.ConnectionError as exc:
-            if refused := refused_answer(exc):
-                raise errors.PlacementAnswerRefused(
-                    f"{request} got no answer that can be used: {refused}", method=method, path=path
-                ) from exc
-            raise errors.PlacementAPIConnectFailure(
-                f"{request} got no answer: {short_reason(exc)}", method=method, path=path
-            ) from exc
-        except ka_exc.HttpError as exc:
-            # Only keystone's own answers arrive here: placement's are returned, not raised.
-            failure = (
-                errors.PlacementUnavailable if exc.http_status >= 500 else errors.PlacementError
-            )
-            raise failure(
-                f"{request} was not sent, keystone answered: {exc}", method=method, path=path
-            ) from exc
-        except OSError as exc:
-            # The HTTP library reports in this way that a file named by the options is not there.
-            self._forget_adapter()
-            raise errors.PlacementUnauthorized(
-                f"{request} was not sent: {exc}. Check cafile, certfile and keyfile of [placement]",
-                method=method,
-                path=path,
-            ) from exc
-        except ka_exc.ClientException as exc:
-            self._forget_adapter()
-            raise errors.PlacementError(
-                f"{request} was not sent: {exc}", method=method, path=path
-            ) from exc
-        except MISREAD as exc:
-            self._forget_adapter()
-            raise errors.PlacementError(
-                f"{request} was not sent: keystone answered something that cannot be used "
-                f"({type(exc).__name__}: {exc}). Check what answers at auth_url of [placement]",
-                method=method,
-                path=path,
-            ) from exc
+        answer = self._ask(request)
         if answer.status_code == 401:
             self._forget_adapter()
         try:
@@ -243,6 +187,44 @@ class KeystoneTransport:
             document = None  # as in every transport
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return Response(answer.status_code, headers, document, answer.text)
+
+    def _ask(self, request: Request) -> Any:
+        arguments: dict[str, Any] = {
+            "headers": request.headers(),
+            "raise_exc": False,
+            "timeout": self._timeout or request.timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
+        }
+        if request.json is not None:
+            arguments["json"] = request.json
+        try:
+            return self._get_adapter().request(request.path, request.method, **arguments)
+        except NOTHING_TO_ASK_WITH as exc:
+            self._forget_adapter()
+            raise _unauthorized(request, exc) from exc
+        except ka_exc.ConnectionError as exc:
+            raise _connect_failure(request, exc) from exc
+        except ka_exc.HttpError as exc:
+            # Only keystone's own answers arrive here: placement's are returned, not raised.
+            failure = (
+                errors.PlacementUnavailable if exc.http_status >= 500 else errors.PlacementError
+            )
+            reason = f"was not sent, keystone answered: {exc}"
+            raise _failure(failure, request, reason) from exc
+        except OSError as exc:
+            # The HTTP library reports in this way that a file named by the options is not there.
+            self._forget_adapter()
+            reason = f"was not sent: {exc}. Check cafile, certfile and keyfile of [placement]"
+            raise _failure(errors.PlacementUnauthorized, request, reason) from exc
+        except ka_exc.ClientException as exc:
+            self._forget_adapter()
+            raise _failure(errors.PlacementError, request, f"was not sent: {exc}") from exc
+        except MISREAD as exc:
+            self._forget_adapter()
+            reason = (
+                "was not sent: keystone answered something that cannot be used "
+                f"({type(exc).__name__}: {exc}). Check what answers at auth_url of [placement]"
+            )
+            raise _failure(errors.PlacementError, request, reason) from exc
 
     def _get_adapter(self) -> Any:
         with self._lock:
@@ -253,6 +235,31 @@ class KeystoneTransport:
     def _forget_adapter(self) -> None:
         with self._lock:
             self._adapter = None
+
+
+def _failure(
+    failure: type[errors.PlacementError], request: Request, reason: str, **details: Any
+) -> errors.PlacementError:
+    return failure(f"{request} {reason}", method=request.method, path=request.path, **details)
+
+
+def _unauthorized(request: Request, error: ka_exc.ClientException) -> errors.PlacementError:
+    reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else str(error)
+    return _failure(
+        errors.PlacementUnauthorized,
+        request,
+        f"was not sent: {reason.rstrip('.')}. Check the auth options, "
+        "region_name and endpoint_override of [placement] and the catalogue of keystone",
+        status=getattr(error, "http_status", None),
+    )
+
+
+def _connect_failure(request: Request, error: ka_exc.ConnectionError) -> errors.PlacementError:
+    if refused := refused_answer(error):
+        reason = f"got no answer that can be used: {refused}"
+        return _failure(errors.PlacementAnswerRefused, request, reason)
+    reason = f"got no answer: {short_reason(error)}"
+    return _failure(errors.PlacementAPIConnectFailure, request, reason)
 
 
 def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:

@@ -31,15 +31,11 @@ def begun_before(
     source_holding = placement.holding(migration) if migration else Holding({}, {})
     sharing = placement.sharing(tuple(holding.allocations))
     if kind is MoveKind.EVACUATE:
-        source_tree = set(placement.tree(source_root)) if source_root else set()
-        source_amounts = {
-            uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree
-        }
-        destination = set(holding.allocations) - source_tree - sharing
-        only_root = _only_root(placement, destination) if source_amounts else None
-        if only_root is None:
+        source_amounts, destination_root = _ends_of_evacuation(
+            placement, holding, source_root, sharing
+        )
+        if not destination_root:
             return None
-        destination_root = only_root
     else:
         source_amounts = copy_of(source_holding.allocations)
         if not source_amounts or not holding.allocations:
@@ -67,10 +63,25 @@ def begun_before(
     )
 
 
-def _only_root(placement: Placement, uuids: Collection[str]) -> str | None:
-    """Return the root of all these providers; `None` without any and for several trees."""
+def _ends_of_evacuation(
+    placement: Placement, holding: Holding, source_root: str, sharing: Collection[str]
+) -> tuple[MutableAmounts, str]:
+    """Return what an instance holds of the dead host, and the root of its new one.
+
+    The root is empty where the instance does not hold parts of both.
+    """
+    source_tree = set(placement.tree(source_root)) if source_root else set()
+    source_amounts = {
+        uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree
+    }
+    destination = set(holding.allocations) - source_tree - set(sharing)
+    return source_amounts, _only_root(placement, destination) if source_amounts else ""
+
+
+def _only_root(placement: Placement, uuids: Collection[str]) -> str:
+    """Return the root of all these providers; empty without any and for several trees."""
     roots = set(placement.provider_roots(sorted(uuids)).values())
-    return roots.pop() if len(roots) == 1 else None
+    return roots.pop() if len(roots) == 1 else ""
 
 
 def _source(

@@ -140,15 +140,7 @@ class NodePass:
     def _proposal(
         self, target: PassTarget, read: Callable[[], ProviderTree], *, reshape: bool = False
     ) -> Proposal:
-        with self._stage("discover"):
-            facts = self._driver.get_available_resource(target.name)
-        missing_keys = [key for key in MANDATORY_FACTS if key not in facts]
-        if missing_keys:
-            raise errors.InvalidInput(
-                f"The driver's facts about node {target.name} lack {', '.join(missing_keys)}. This "
-                "is a defect of the driver; nothing is reported for the node."
-            )
-        self._on_facts(target.name, facts)
+        facts = self._read_facts(target.name)
         # once, and again after an outage: the placement that answers then may be older
         with self._stage("read"):
             self._report.connect()
@@ -188,6 +180,18 @@ class NodePass:
             caveats=caveats,
             grounds=grounds,
         )
+
+    def _read_facts(self, node: str) -> Mapping[str, Any]:
+        with self._stage("discover"):
+            facts = self._driver.get_available_resource(node)
+        missing_keys = [key for key in MANDATORY_FACTS if key not in facts]
+        if missing_keys:
+            raise errors.InvalidInput(
+                f"The driver's facts about node {node} lack {', '.join(missing_keys)}. This "
+                "is a defect of the driver; nothing is reported for the node."
+            )
+        self._on_facts(node, facts)
+        return facts
 
     def flush(self, proposal: Proposal) -> list[Operation]:
         """Bring placement to the wanted tree and return the operations done.

@@ -28,6 +28,7 @@ on the root. Nothing is inherited.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from compute_agent.discovery.facts import HostTopology
@@ -97,18 +98,18 @@ def lay_out(
         providers = list(below_root_ports(root_name, topology, providers))
     providers.extend(lay_out_memory_encryption(root_name, topology, options))
 
-    clamped = []
-    for provider in providers:
-        kept_provider, wrong, adjusted = clamp(provider)
-        clamped.append(kept_provider)
-        errors.extend(wrong)
-        warnings.extend(adjusted)
+    clamps = [clamp(provider) for provider in providers]
     return HostLayout(
-        tuple(clamped),
+        tuple(provider for provider, _, _ in clamps),
         options.nested,
         parents.provider_of,
-        tuple(warnings),
-        (*errors, *devices.errors, *pmem.errors),
+        (*warnings, *chain.from_iterable(adjusted for _, _, adjusted in clamps)),
+        (
+            *errors,
+            *chain.from_iterable(wrong for _, wrong, _ in clamps),
+            *devices.errors,
+            *pmem.errors,
+        ),
     )
 
 

@@ -102,10 +102,7 @@ def find(
         # before any error about unknown names
         return []
 
-    has_required: list[Condition] = []
-    if required:
-        by_name = trait_ids(tx, frozenset().union(*required))
-        has_required = [_has_trait([by_name[trait] for trait in group]) for group in required]
+    has_required = _conditions_of_required(tx, required)
     is_member = [_in_aggregate(group) for group in member_of]
     try:
         forbidden_ids = trait_ids(tx, forbidden)
@@ -127,6 +124,15 @@ def find(
         conditions.append(~_in_aggregate(forbidden_aggregates))
     conditions += [_fits(classes[rc], amount) for rc, amount in (resources or {}).items()]
     return [provider_of(row) for row in _select(tx, SELECT_PROVIDERS, conditions, identity)]
+
+
+def _conditions_of_required(
+    tx: ReadTransaction, required: Sequence[frozenset[str]]
+) -> list[Condition]:
+    if not required:
+        return []
+    by_name = trait_ids(tx, frozenset().union(*required))
+    return [_has_trait([by_name[trait] for trait in group]) for group in required]
 
 
 def _exclude_all(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:

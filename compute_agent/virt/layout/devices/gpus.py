@@ -90,35 +90,63 @@ def lay_out_gpus(
     keys = gpu_keys(topology.gpus)
     groups = nvlink_groups(topology.gpus) if options.nvlink_traits else {}
     for gpu in topology.gpus:
-        key = keys[gpu.address]
-        if gpu.critical_xid is not None:
-            warnings.append(
-                f"GPU {gpu.address} reported Xid {gpu.critical_xid} and is taken out: all that is "
-                "left of it is reserved until the machine was booted or an operator says that it "
-                "is well (RPC clear_fault)"
-            )
-        offered = vgpus.offer_of(gpu, options.mdev_types, warnings)
-        parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
-        if taken_addresses := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
-            errors.extend(_doubly_used(gpu, taken_addresses, offered))
-            offered = {}
-        per_vf = gpu.vfs and _per_vf(root_name, gpu, options, existing_names)
-        fitting_offer = vgpus.fitting(gpu, offered, limited=not per_vf)
-        warnings.extend(vgpus.left_out(gpu, offered, fitting_offer))
-        traits = _Traits.of(gpu, groups.get(gpu.address), options)
-        if offered and per_vf:
-            providers.extend(
-                _vf_providers(root_name, key, gpu, fitting_offer, traits, options, parent)
-            )
-            offered, fitting_offer = {}, {}
-        provider = _gpu_provider(
-            root_name, key, gpu, offered, fitting_offer, traits, options, parent, errors
+        layout = _lay_out_gpu(
+            root_name,
+            keys[gpu.address],
+            gpu,
+            options,
+            parents,
+            _Traits.of(gpu, groups.get(gpu.address), options),
+            claimed=claimed,
+            existing_names=existing_names,
+            nested=nested,
         )
-        if taken_addresses:
-            name = names.pci_name(root_name, gpu.address)
-            provider = replace(provider, name=name, inventory={})
-        if nested or taken_addresses or offered or provider.inventory:
-            providers.append(provider)
+        providers.extend(layout.providers)
+        warnings.extend(layout.warnings)
+        errors.extend(layout.errors)
+    return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
+
+
+def _lay_out_gpu(
+    root_name: str,
+    key: str,
+    gpu: PhysicalGpu,
+    options: GpuOptions,
+    parents: DeviceParents,
+    traits: _Traits,
+    *,
+    claimed: frozenset[PciAddress],
+    existing_names: frozenset[str],
+    nested: bool,
+) -> GpuLayout:
+    providers: list[WantedProvider] = []
+    warnings: list[str] = []
+    errors: list[str] = []
+    if gpu.critical_xid is not None:
+        warnings.append(
+            f"GPU {gpu.address} reported Xid {gpu.critical_xid} and is taken out: all that is "
+            "left of it is reserved until the machine was booted or an operator says that it "
+            "is well (RPC clear_fault)"
+        )
+    offered = vgpus.offer_of(gpu, options.mdev_types, warnings)
+    parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
+    if taken_addresses := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
+        errors.extend(_doubly_used(gpu, taken_addresses, offered))
+        offered = {}
+    per_vf = gpu.vfs and _per_vf(root_name, gpu, options, existing_names)
+    fitting_offer = vgpus.fitting(gpu, offered, limited=not per_vf)
+    warnings.extend(vgpus.left_out(gpu, offered, fitting_offer))
+    if offered and per_vf:
+        providers.extend(_vf_providers(root_name, key, gpu, fitting_offer, traits, options, parent))
+        offered, fitting_offer = {}, {}
+    provider = _gpu_provider(
+        root_name, key, gpu, offered, fitting_offer, traits, options, parent, errors
+    )
+    if taken_addresses:
+        name = names.pci_name(root_name, gpu.address)
+        provider = replace(provider, name=name, inventory={})
+    if nested or taken_addresses or offered or provider.inventory:
+        providers.append(provider)
     return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
 
 
