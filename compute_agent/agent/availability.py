@@ -178,7 +178,8 @@ class Availability:
                     self._report.change_traits(root, add=add, remove=remove)
             except errors.ComputeAgentError as error:
                 LOG.warning(
-                    "Provider %s does not show this in placement yet; the next pass writes it: %s",
+                    "Trait %s of provider %s is out of date; the next pass writes it: %s",
+                    COMPUTE_STATUS_DISABLED,
                     root,
                     error,
                 )

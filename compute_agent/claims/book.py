@@ -293,10 +293,10 @@ class ClaimBook:
         return allocated
 
     def _staying(self, request: ClaimRequest, own: Collection[str]) -> list[str]:
-        """Return who came before of those that an instance, which comes now, is kept apart from.
+        """Return the instances of this host that the claiming one must be kept apart from.
 
-        That is what this host knows, under the lock of the node: placement also has those who are
-        on their way, of whom each would give way to the other.
+        Only those that this host knows count, under the lock of the node: placement also has those
+        that are on their way, of which each would give way to the other.
 
         :param own: the providers of the node.
         """

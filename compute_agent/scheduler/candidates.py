@@ -141,7 +141,7 @@ def _candidate(
     unknown_uuids = [uuid for uuid in allocations if uuid not in providers]
     if unknown_uuids:
         raise AnswerMalformed(
-            f"Placement offers provider {min(unknown_uuids)} without summing it up."
+            f"Placement offers provider {min(unknown_uuids)} without a summary of it."
         )
     roots = {providers[uuid].root for uuid in allocations if not providers[uuid].sharing}
     if len(roots) > 1:

@@ -55,18 +55,18 @@ class Reshaper:
             if exc.status != 403:
                 raise
             self.is_allowed = False
-            LOG.info("%s is not permitted: %s. They are written one by one.", doing, exc)
+            LOG.info("%s is not permitted: %s. Inventories are written one by one.", doing, exc)
             return False
         except errors.PlacementUnavailable as exc:
             for uuid in merged_inventories:
                 live.mark_stale(uuid, ["inventories"])
             if exc.status != 500:
                 raise
-            LOG.warning("%s failed: %s. They are written one by one.", doing, exc)
+            LOG.warning("%s failed: %s. Inventories are written one by one.", doing, exc)
             return False
         if response.status != 204:
             LOG.info(
-                "%s was refused (%s). They are written one by one.",
+                "%s was refused (%s). Inventories are written one by one.",
                 doing,
                 responses.explanation(response),
             )

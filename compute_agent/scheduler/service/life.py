@@ -95,7 +95,7 @@ class SchedulerLife:
                 threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
             if not self._bus_settled.wait(BUS_SECONDS):
                 LOG.warning(
-                    "The message bus does not answer within %.0f s and is waited for: check "
+                    "The message bus did not answer within %.0f s and is waited for: check "
                     "[DEFAULT]transport_url and the broker",
                     BUS_SECONDS,
                 )

@@ -59,7 +59,7 @@ def list_(request: Request) -> Response:
         ) from error
     except TooManyWatchers as error:
         raise errors.ServiceUnavailable(
-            "As many requests wait for changes as this worker lets wait at a time "
+            "No more requests can wait for changes in this worker "
             "([placement_server]max_watchers); ask again later, or without wait.",
             retry_after=_RETRY_AFTER,
         ) from error

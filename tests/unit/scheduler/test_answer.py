@@ -42,7 +42,7 @@ def test_a_candidate_on_two_hosts_is_an_error() -> None:
 
 
 def test_a_provider_without_summary_is_an_error() -> None:
-    with pytest.raises(AnswerMalformed, match="provider b without summing it up"):
+    with pytest.raises(AnswerMalformed, match="provider b without a summary of it"):
         answered([candidate({"b": {"VCPU": 1}})], {})
 
 
