@@ -190,11 +190,13 @@ class ResourceProviderSyncFailed(ResourceProviderUpdateFailed):
 
     def __init__(self, failures: Sequence[SyncFailure]) -> None:
         self.failures: tuple[SyncFailure, ...] = tuple(failures)
-        shown = "; ".join(f"{f.aspect} of {f.name} ({f.uuid}): {f.error}" for f in self.failures)
+        shown_failures = "; ".join(
+            f"{f.aspect} of {f.name} ({f.uuid}): {f.error}" for f in self.failures
+        )
         first = self.failures[0].error if self.failures else None
         answer = first if isinstance(first, PlacementError) else PlacementError("")
         super().__init__(
-            f"{len(self.failures)} change(s) could not be written to placement: {shown}",
+            f"{len(self.failures)} change(s) could not be written to placement: {shown_failures}",
             status=answer.status,
             code=answer.code,
             detail=answer.detail,

@@ -15,10 +15,10 @@ def require(extra: str, purpose: str, *modules: str, package: str = "") -> None:
     :param modules: top-level modules that the extra brings.
     :raises InvalidConfiguration: one is missing; the text names it and the command that helps.
     """
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
+    missing_modules = [module for module in modules if find_spec(module) is None]
+    if missing_modules:
         raise errors.InvalidConfiguration(
-            f"{purpose} needs {', '.join(missing)}, which this installation of compute-agent does "
-            f"not have. Install it with: pip install 'compute-agent[{extra}]'"
+            f"{purpose} needs {', '.join(missing_modules)}, which this installation of "
+            f"compute-agent does not have. Install it with: pip install 'compute-agent[{extra}]'"
             f"{package and f' (beside the Debian packages: apt install {package})'}"
         )

@@ -84,10 +84,10 @@ def choose_cells(
 def cell_providers(tree: ProviderTree, root: str) -> dict[str, int]:
     """Return the providers of a node that are NUMA cells, with the numbers of the cells."""
     return {
-        uuid: int(named[1])
+        uuid: int(match[1])
         for uuid in tree.get_provider_uuids(root)
         if HW_NUMA_ROOT in tree.data(uuid).traits
-        and (named := _CELL.search(tree.data(uuid).name)) is not None
+        and (match := _CELL.search(tree.data(uuid).name)) is not None
     }
 
 
@@ -138,9 +138,9 @@ def _cells_of_nested_layout(
             for cell in given_cells
         )
     bound = {
-        int(named[1]): cell_of[uuids[0]]
+        int(match[1]): cell_of[uuids[0]]
         for group, uuids in request.providers_of.items()
-        if (named := _GUEST_NODE.fullmatch(group)) and uuids and uuids[0] in cell_of
+        if (match := _GUEST_NODE.fullmatch(group)) and uuids and uuids[0] in cell_of
     }
     cells = numa_fit.fit(needs, given_cells, policy.networks, packing=policy.packing, bound=bound)
     if cells is None:

@@ -80,14 +80,14 @@ def has_moved(claim: Claim, record: Mapping[str, Any], own: Collection[str]) -> 
 def on_node(request: ClaimRequest, held_amounts: Amounts, tree: ProviderTree, root: str) -> Amounts:
     """Return the amounts on this node, checked against what placement holds."""
     amounts = request.amounts or held_amounts
-    lacking = [
+    shortages = [
         f"{short.amount} {short.resource_class} on provider {short.provider}"
         for short in shortfalls(held_amounts, amounts)
     ]
-    if lacking:
+    if shortages:
         raise errors.ComputeResourcesUnavailable(
             f"Placement does not hold for {request.instance} what the host was told: "
-            f"{', '.join(lacking)}. Schedule the instance again."
+            f"{', '.join(shortages)}. Schedule the instance again."
         )
     members = set(tree.get_provider_uuids(root))
     own = {uuid: dict(classes) for uuid, classes in amounts.items() if uuid in members}
@@ -108,16 +108,16 @@ def check_groups(request: ClaimRequest, held_amounts: Amounts, tree: ProviderTre
 
     A group that asks for no resources is served by a provider of the host anyway.
     """
-    wrong = sorted(
+    unfit_groups = sorted(
         f"{uuid} (group {group!r})"
         for group, uuids in request.providers_of.items()
         for uuid in uuids
         if uuid not in held_amounts and not tree.exists(uuid)
     )
-    if wrong:
+    if unfit_groups:
         raise errors.AssignedResourceNotFound(
             f"Request groups of {request.instance} are mapped to providers of which it holds "
-            f"nothing: {', '.join(wrong)}. Schedule the instance again."
+            f"nothing: {', '.join(unfit_groups)}. Schedule the instance again."
         )
 
 

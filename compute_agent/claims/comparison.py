@@ -78,10 +78,12 @@ def _other_units(
     seen_units: Collection[AssignedUnit],
     held_amounts: Amounts,
 ) -> Iterator[str]:
-    named = {(unit.provider_uuid, unit.resource_class) for unit in units if is_visible(unit)}
+    visible_places = {
+        (unit.provider_uuid, unit.resource_class) for unit in units if is_visible(unit)
+    }
     counted = {resource_class for classes in held_amounts.values() for resource_class in classes}
     has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen_units)
-    for uuid, resource_class in sorted(named):
+    for uuid, resource_class in sorted(visible_places):
         if resource_class in COUNTED_BY_SOME and resource_class not in counted:
             continue
         holds = held_amounts.get(uuid, {}).get(resource_class, 0)

@@ -43,8 +43,10 @@ def presence(driver: ComputeDriver, claims: Iterable[Claim], now: float) -> Pres
     """
     guest_uuids = driver.list_instance_uuids()
     since = now - BUILDING_SECONDS
-    claimed = frozenset(c.consumer for c in claims if guest_uuids is None or c.claimed_at > since)
-    return Presence(None if guest_uuids is None else frozenset(guest_uuids), claimed)
+    claiming_consumers = frozenset(
+        c.consumer for c in claims if guest_uuids is None or c.claimed_at > since
+    )
+    return Presence(None if guest_uuids is None else frozenset(guest_uuids), claiming_consumers)
 
 
 def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, InstanceDevices | None]:

@@ -117,14 +117,14 @@ def _assignments(
     for index, cell in enumerate(cells):
         if bound.get(number, cell.id) != cell.id:
             continue
-        claimed = _place(nodes[number], cell)
-        if claimed is None:
+        claimed_cell = _place(nodes[number], cell)
+        if claimed_cell is None:
             continue
         later = cells[index + 1 :]
         # of nodes that are alike one order is as good as any other
         others = later if _alike(nodes, number, bound) else [*cells[:index], *later]
         for rest in _assignments(nodes, others, bound, number + 1):
-            yield (claimed, *rest)
+            yield (claimed_cell, *rest)
 
 
 def _alike(nodes: Sequence[NodeNeed], number: int, bound: Mapping[int, int]) -> bool:

@@ -62,8 +62,8 @@ def holdings(
     for instance, devices in sorted(guests.items()):
         for parent, amount in sorted(Counter(str(mdev.parent) for mdev in devices.mdevs).items()):
             places = [unit for unit in ordered if unit.name.partition("/")[0] == parent]
-            missing = amount - sum(unit in held_units[instance] for unit in places)
-            more = [unit for unit in places if unit not in taken_units][: max(missing, 0)]
+            missing_count = amount - sum(unit in held_units[instance] for unit in places)
+            more = [unit for unit in places if unit not in taken_units][: max(missing_count, 0)]
             held_units[instance].update(more)
             taken_units.update(more)
     return {instance: frozenset(given_units) for instance, given_units in held_units.items()}

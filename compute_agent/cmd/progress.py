@@ -32,8 +32,8 @@ class ProgressBars:
     def wait(self, seconds: float) -> None:
         """Wait, and show the remaining time."""
         what = "waiting before the second look"
-        for passed in range(int(seconds)):
-            self.update(what, passed, int(seconds))
+        for elapsed in range(int(seconds)):
+            self.update(what, elapsed, int(seconds))
             threading.Event().wait(1.0)
         threading.Event().wait(seconds - int(seconds))
 

@@ -103,8 +103,8 @@ class Screen:
         # a serial line has no size
         height = max((os.get_terminal_size(sys.stdout.fileno()).lines or _USUAL_LINES) - 1, 1)
         if len(lines) > height:
-            shown = lines[: height - 1]
-            lines = [*shown, f"... {len(lines) - len(shown)} more lines"]
+            shown_lines = lines[: height - 1]
+            lines = [*shown_lines, f"... {len(lines) - len(shown_lines)} more lines"]
         drawn = "".join(f"{line}{_TO_END_OF_LINE}\n" for line in lines)
         sys.stdout.write(_HOME + drawn + _TO_END_OF_SCREEN)
 

@@ -130,11 +130,11 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
     :raises InvalidConfiguration: all wrong values in one message.
     """
-    wrong = list(_wrong_values(conf, "DEFAULT"))
-    if wrong:
+    wrong_values = list(_wrong_values(conf, "DEFAULT"))
+    if wrong_values:
         raise errors.InvalidConfiguration(
             "The configuration has values that cannot be used: "
-            + "; ".join(wrong)
+            + "; ".join(wrong_values)
             + ". Correct them and start again."
         )
 

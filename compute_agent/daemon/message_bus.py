@@ -66,8 +66,8 @@ def shown_address(conf: cfg.ConfigOpts) -> str:
     if "@" in text:
         # a password may have a comma that nobody quoted
         hosts = [host.rpartition("@")[2] for host in hosts if "@" in host]
-    shown = ", ".join(filter(None, hosts))
-    return f"{url.scheme} at {shown}" if shown else url.scheme or "none"
+    shown_hosts = ", ".join(filter(None, hosts))
+    return f"{url.scheme} at {shown_hosts}" if shown_hosts else url.scheme or "none"
 
 
 def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:

@@ -93,8 +93,8 @@ def _span(
     if carrier is not None:
         texts = {key: value for key, value in carrier.items() if isinstance(value, str)}
         context = TraceContextTextMapPropagator().extract(texts)
-    named = {name.replace("__", "."): value for name, value in attributes.items()}
-    with tracer.start_as_current_span(name, context, SpanKind[kind], named) as opened:
+    named_attributes = {name.replace("__", "."): value for name, value in attributes.items()}
+    with tracer.start_as_current_span(name, context, SpanKind[kind], named_attributes) as opened:
         yield opened
 
 

@@ -28,8 +28,8 @@ def output_of(command: Sequence[str], timeout: float = TIMEOUT) -> str:
 
     :raises ProgramFailed: it is missing, fails, or does not end in time.
     """
-    written = shlex.join(command)
-    step(written)
+    command_line = shlex.join(command)
+    step(command_line)
     try:
         process = subprocess.Popen(
             list(command),
@@ -40,15 +40,15 @@ def output_of(command: Sequence[str], timeout: float = TIMEOUT) -> str:
             start_new_session=True,
         )
     except OSError as error:
-        raise ProgramFailed(written, error.strerror or str(error)) from error
+        raise ProgramFailed(command_line, error.strerror or str(error)) from error
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
         _give_up(process)
-        raise ProgramFailed(written, f"it did not end within {timeout:g} seconds") from error
+        raise ProgramFailed(command_line, f"it did not end within {timeout:g} seconds") from error
     if process.returncode:
         words = " ".join((err or out).decode(errors="replace").split())[-_LAST_WORDS:]
-        raise ProgramFailed(written, f"status {process.returncode}: {words or 'no message'}")
+        raise ProgramFailed(command_line, f"status {process.returncode}: {words or 'no message'}")
     return out.decode(errors="replace")
 
 

@@ -179,15 +179,15 @@ class DriftAudit:
                     self.node,
                     consumer,
                 )
-        for consumer, what in sorted(differences.items()):
-            if self._differences.get(consumer) != what:
+        for consumer, difference in sorted(differences.items()):
+            if self._differences.get(consumer) != difference:
                 LOG.warning(
                     "Node %s: what instance %s has here is not what it holds in placement: %s. "
                     "`compute-manage placement heal_allocations --instance %s --dry-run` says what "
                     "it should hold.",
                     self.node,
                     consumer,
-                    what,
+                    difference,
                     consumer,
                 )
         for consumer in sorted(_all(self._last) - _all(drift)):
@@ -281,7 +281,7 @@ class Auditor:
         why = cannot_tell(self._driver) if drift.orphans_unknown else ""
         node = self._board.node(name)
         if why and (node is None or node.orphans_unknown != why):
-            LOG.info("Node %s: no orphans are looked for: %s.", name, why)
+            LOG.info("Node %s: orphaned allocations are not looked for: %s.", name, why)
         self._board.set_node(name, uuid, drift=drift.as_lists(), orphans_unknown=why)
 
     def _log_failure(self, name: str, error: Exception) -> None:

@@ -77,13 +77,13 @@ def examine_options(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
 def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
     """Check that placement answers, is new enough, and gives the user its rights."""
     try:
-        offered = connection.versions()
+        offered_versions = connection.versions()
         provider_directory.members_of(PlacementApi(connection), NO_AGGREGATE)
     except errors.PlacementError as error:
         yield Diagnosis(Level.ERROR, "placement", str(error))
         return
-    span = f"{version_text(offered.minimum)} to {version_text(offered.maximum)}"
-    if offered.maximum < SCHEDULER_NEEDS:
+    span = f"{version_text(offered_versions.minimum)} to {version_text(offered_versions.maximum)}"
+    if offered_versions.maximum < SCHEDULER_NEEDS:
         needed_version = version_text(SCHEDULER_NEEDS)
         text = f"it offers {span}; compute-scheduler needs {needed_version}: upgrade placement"
         yield Diagnosis(Level.WARNING, "placement", text)
@@ -199,18 +199,18 @@ def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
 
 
 def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
-    offered: set[str] = set()
+    offered_types: set[str] = set()
     for gpu in topology.gpus:
-        offered.update(kind.id for kind in gpu.vgpu_types)
-        offered.update(kind.id for kind in gpu.mdev_types)
-        offered.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
+        offered_types.update(kind.id for kind in gpu.vgpu_types)
+        offered_types.update(kind.id for kind in gpu.mdev_types)
+        offered_types.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
     enabled = [kind.type_id for kind in options.gpu.mdev_types]
-    usable = ",".join(type_id for type_id in enabled if type_id in offered)
+    usable = ",".join(type_id for type_id in enabled if type_id in offered_types)
     for type_id in enabled:
-        if type_id not in offered:
+        if type_id not in offered_types:
             text = (
                 f"{type_id} is enabled, which no GPU here offers; they offer "
-                f"{', '.join(sorted(offered)) or 'none'}"
+                f"{', '.join(sorted(offered_types)) or 'none'}"
             )
             setting = Setting("devices", "enabled_mdev_types", usable)
             yield Diagnosis(Level.WARNING, "mdev types", text, setting)

@@ -94,9 +94,9 @@ def trees(
     :raises PlacementError: placement cannot be read.
     """
     with ThreadPoolExecutor(_READ_AT_ONCE, "hosts") as pool:
-        read = pool.map(lambda root: read_tree(placement.connection, root), roots)
-        for done, tree in enumerate(read, 1):
-            progress(done, len(roots))
+        read_trees = pool.map(lambda root: read_tree(placement.connection, root), roots)
+        for done_count, tree in enumerate(read_trees, 1):
+            progress(done_count, len(roots))
             # a host that was deleted in between has no providers
             if tree:
                 yield tree

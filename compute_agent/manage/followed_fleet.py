@@ -43,10 +43,10 @@ class FollowedTrees:
             for root in roots
             if changed_roots is None or root in changed_roots or root not in self._trees
         ]
-        read = {tree[0].uuid: tree for tree in fleet.trees(self._placement, stale_roots)}
+        read_trees = {tree[0].uuid: tree for tree in fleet.trees(self._placement, stale_roots)}
         known_trees = {
             root: tree for root, tree in self._trees.items() if root not in stale_roots
-        } | read
+        } | read_trees
         self._trees = {root: known_trees[root] for root in roots if root in known_trees}
         self._after = after
         return list(self._trees.values())

@@ -119,11 +119,11 @@ def _check_evacuated(
 
 
 def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:
-    for done, consumer in enumerate(consumers):
+    for released_count, consumer in enumerate(consumers):
         try:
             report.placement.allocations.remove_provider_tree(consumer, root)
         except errors.PlacementError as error:
-            released = ", ".join(consumers[:done]) or "none"
+            released = ", ".join(consumers[:released_count]) or "none"
             raise errors.AllocationUpdateFailed(
                 f"{error}. Consumers released from this host: {released}. No provider was "
                 "deleted; repeat the command.",

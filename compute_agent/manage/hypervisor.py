@@ -90,10 +90,14 @@ def sockets_of(uri: str) -> tuple[Path, ...]:
     """Return where a daemon of this machine listens; () for one of another machine."""
     parts = urlsplit(uri)
     driver, _, transport = parts.scheme.partition("+")
-    named = parse_qs(parts.query).get("socket")
+    socket_parameters = parse_qs(parts.query).get("socket")
     if parts.hostname or transport not in ("", "unix") or driver not in SOCKETS:
         return ()
-    return (Path(named[0]),) if named else tuple(RUN / name for name in SOCKETS[driver])
+    return (
+        (Path(socket_parameters[0]),)
+        if socket_parameters
+        else tuple(RUN / name for name in SOCKETS[driver])
+    )
 
 
 def _no_permission(path: Path) -> str:
@@ -110,27 +114,28 @@ def _no_permission(path: Path) -> str:
 
 def _kind_of_guests(driver: LibvirtDriver, reading: HypervisorReading) -> Iterator[Diagnosis]:
     virt_type = driver.settings.virt_type
-    expected = HYPERVISORS.get(virt_type)
-    if reading.hypervisor == "TEST" or expected is None:
+    hypervisor = HYPERVISORS.get(virt_type)
+    if reading.hypervisor == "TEST" or hypervisor is None:
         return
-    if reading.hypervisor != expected:
+    if reading.hypervisor != hypervisor:
         text = (
-            f"guests of virt_type {virt_type} are run by {expected}, and {driver.settings.uri} is "
-            f"{reading.hypervisor}: correct virt_type or connection_uri"
+            f"guests of virt_type {virt_type} are run by {hypervisor}, and {driver.settings.uri} "
+            f"is {reading.hypervisor}: correct virt_type or connection_uri"
         )
         yield Diagnosis(Level.WARNING, "virt_type", text)
         return
-    offered = {kind for emulator in reading.capabilities.emulators for kind in emulator.virt_types}
-    if virt_type in offered:
+    offered_types = {
+        kind for emulator in reading.capabilities.emulators for kind in emulator.virt_types
+    }
+    if virt_type in offered_types:
         yield Diagnosis(Level.FINE, "virt_type", f"{virt_type} guests can be run")
         return
-    text = (
-        f"libvirt runs no {virt_type} guests here; it runs {', '.join(sorted(offered)) or 'none'}"
-    )
+    types_text = ", ".join(sorted(offered_types)) or "none"
+    text = f"libvirt runs no {virt_type} guests here; it runs {types_text}"
     advice = None
     if virt_type == "kvm":
         text += f". {_why_no_kvm(driver)}. Without KVM guests are emulated, which is slow"
-        advice = Setting("libvirt", "virt_type", "qemu") if "qemu" in offered else None
+        advice = Setting("libvirt", "virt_type", "qemu") if "qemu" in offered_types else None
     yield Diagnosis(Level.WARNING, "virt_type", text, advice)
 
 

@@ -42,18 +42,20 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
     _check_free(report, names, renamings)
     if dry_run:
         return renamings
-    done: list[Renaming] = []
+    done_renamings: list[Renaming] = []
     for renaming in renamings:
         try:
             report.placement.providers.put(renaming.uuid, renaming.new, None, reparents=False)
         except errors.PlacementError as error:
-            so_far = ", ".join(f"{r.old} is {r.new}" for r in done) or "nothing was changed"
+            so_far = (
+                ", ".join(f"{r.old} is {r.new}" for r in done_renamings) or "nothing was changed"
+            )
             raise errors.ResourceProviderUpdateFailed(
                 f"{error}. So far: {so_far}. Repeat the command to finish the rest.",
                 status=error.status,
             ) from error
-        done.append(renaming)
-    return done
+        done_renamings.append(renaming)
+    return done_renamings
 
 
 def _tree_of(report: ReportClient, old: str, new: str) -> tuple[str, ProviderTree]:

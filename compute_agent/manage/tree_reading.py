@@ -83,8 +83,8 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
 
     :raises PlacementError: placement cannot be asked.
     """
-    offered = connection.known_versions
-    extensions = offered.extensions if offered is not None else None
+    offered_versions = connection.known_versions
+    extensions = offered_versions.extensions if offered_versions is not None else None
     if extensions is not None and extensions >= provider_trees.SINCE:
         try:
             return _read_at_once(connection, root)

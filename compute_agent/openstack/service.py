@@ -125,8 +125,8 @@ class Service:
             try:
                 answer = self._send(method, path, body)
             except (ka_exc.ConnectionError, ka_exc.HttpServerError) as error:
-                if refused := refused_answer(error):
-                    raise ServiceUnusable(f"{doing} failed: {refused}") from error
+                if refusal := refused_answer(error):
+                    raise ServiceUnusable(f"{doing} failed: {refusal}") from error
                 # only keystone's own answers are raised
                 last = error
                 continue

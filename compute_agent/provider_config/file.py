@@ -59,10 +59,10 @@ def _refuse_reserved(_value: Any) -> str:
 
 
 def _identification(value: Any) -> str | None:
-    wrong = _IDENTIFIED(value)
-    if wrong is None and len(value) != 1:
+    misfit = _IDENTIFIED(value)
+    if misfit is None and len(value) != 1:
         return " needs exactly one of uuid and name"
-    return wrong
+    return misfit
 
 
 _NAME: Final = text_like("[A-Z0-9_]{1,255}", "1 to 255 of A-Z, 0-9 and _")

@@ -73,14 +73,14 @@ def diff(old: ProviderTree, new: ProviderTree) -> Difference:
             change for was, now in pairs if (change := _inventory_change(was, now)) is not None
         ),
         aggregates=tuple(
-            SetAggregates(now.uuid, now.name, had, now.aggregates)
+            SetAggregates(now.uuid, now.name, aggregates_before, now.aggregates)
             for was, now in pairs
-            if (had := was.aggregates if was else frozenset()) != now.aggregates
+            if (aggregates_before := was.aggregates if was else frozenset()) != now.aggregates
         ),
         traits=tuple(
-            SetTraits(now.uuid, now.name, had, now.traits)
+            SetTraits(now.uuid, now.name, traits_before, now.traits)
             for was, now in pairs
-            if (had := was.traits if was else frozenset()) != now.traits
+            if (traits_before := was.traits if was else frozenset()) != now.traits
         ),
         delete=tuple(
             DeleteProvider(uuid, before[uuid].name, before[uuid].parent_uuid)
@@ -91,7 +91,7 @@ def diff(old: ProviderTree, new: ProviderTree) -> Difference:
 
 
 def _inventory_change(was: ProviderData | None, now: ProviderData) -> SetInventory | None:
-    had = was.inventory if was is not None else FrozenRecord()
-    if had is now.inventory or equal_inventories(had, now.inventory):
+    inventory_before = was.inventory if was is not None else FrozenRecord()
+    if inventory_before is now.inventory or equal_inventories(inventory_before, now.inventory):
         return None
-    return SetInventory(now.uuid, now.name, had, now.inventory)
+    return SetInventory(now.uuid, now.name, inventory_before, now.inventory)

@@ -128,11 +128,11 @@ def describe(operation: Operation) -> str:
             place = f"under {parent_uuid}" if parent_uuid else "as a root"
             return f"create provider {name} ({uuid}) {place}"
         case PutProvider(uuid, old_name, name, _, parent_uuid):
-            done = [f"rename provider {old_name} ({uuid}) to {name}"] if old_name != name else []
+            steps = [f"rename provider {old_name} ({uuid}) to {name}"] if old_name != name else []
             if operation.reparents:
                 place = f"under {parent_uuid}" if parent_uuid else "to be a root"
-                done.append(f"move provider {name} ({uuid}) {place}")
-            return "; ".join(done)
+                steps.append(f"move provider {name} ({uuid}) {place}")
+            return "; ".join(steps)
         case SetInventory(_, name, before, after):
             return f"set inventory of {name}: {_inventory_change(before, after)}"
         case SetInventories(changes):
@@ -203,9 +203,9 @@ def _inventory_change(before: Inventory, after: Inventory) -> str:
 
 
 def _record(record: dict[str, Any]) -> str:
-    shown = [f"total {record['total']}"]
+    shown_fields = [f"total {record['total']}"]
     if record["reserved"]:
-        shown.append(f"reserved {record['reserved']}")
+        shown_fields.append(f"reserved {record['reserved']}")
     if record["allocation_ratio"] != 1.0:
-        shown.append(f"ratio {record['allocation_ratio']:g}")
-    return f"({', '.join(shown)})"
+        shown_fields.append(f"ratio {record['allocation_ratio']:g}")
+    return f"({', '.join(shown_fields)})"

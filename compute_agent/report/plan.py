@@ -140,9 +140,9 @@ def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Operatio
 def _emptied(base: ProviderTree, deletions: Sequence[DeleteProvider]) -> list[SetInventory]:
     """Return the removals of inventory from providers to delete, children first."""
     return [
-        SetInventory(d.uuid, d.name, had, FrozenRecord())
+        SetInventory(d.uuid, d.name, inventory, FrozenRecord())
         for d in reversed(deletions)
-        if (had := base.data(d.uuid).inventory)
+        if (inventory := base.data(d.uuid).inventory)
     ]
 
 

@@ -119,8 +119,8 @@ def _destination(fields: Fields) -> Destination:
 def _cell(fields: Fields) -> str:
     """Return the uuid of the cell, which stands alone or in an object."""
     value = fields.as_mapping().get("cell")
-    named = fields.fields("cell") if isinstance(value, Mapping) else None
-    return (named.uuid("uuid") if named else fields.uuid("cell")) or ""
+    cell_fields = fields.fields("cell") if isinstance(value, Mapping) else None
+    return (cell_fields.uuid("uuid") if cell_fields else fields.uuid("cell")) or ""
 
 
 def _guest_cell(fields: Fields) -> GuestCell:

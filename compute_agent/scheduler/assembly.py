@@ -331,8 +331,8 @@ def _alias(body: dict[str, Any]) -> PciAlias:
 def _one_of(body: dict[str, Any], key: str, choices: Collection[str], default: str) -> str:
     value = str(body.get(key, default))
     if value not in choices:
-        expected = ", ".join(choice for choice in choices if choice)
-        raise ValueError(f"{key} is {value!r}, one of {expected} was expected")
+        expected_choices = ", ".join(choice for choice in choices if choice)
+        raise ValueError(f"{key} is {value!r}, one of {expected_choices} was expected")
     return value
 
 

@@ -340,8 +340,8 @@ class Scheduler:
         members: GroupMembers,
     ) -> list[HostState]:
         taken_hosts = {place.host.uuid for place in chosen_hosts}
-        passed, _ = self._search.run_filters_again(hosts, spec)
-        spare = [host for host in passed if host.uuid not in taken_hosts and host.candidates]
+        fitting_hosts, _ = self._search.run_filters_again(hosts, spec)
+        spare = [host for host in fitting_hosts if host.uuid not in taken_hosts and host.candidates]
         return self._order(spec, spare, instance, members)
 
     def _of_cell(

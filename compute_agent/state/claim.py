@@ -129,9 +129,9 @@ DOCUMENT: Final[Check] = object_of(
 
 def claims_by_consumer(value: Any) -> str | None:
     """Check that each claim is kept under the consumer that holds it."""
-    wrong = map_of(DOCUMENT)(value)
-    if wrong is not None:
-        return wrong
+    misfit = map_of(DOCUMENT)(value)
+    if misfit is not None:
+        return misfit
     for consumer, claim in value.items():
         if claim["consumer"] != consumer:
             return f".{consumer}.consumer{is_not(claim['consumer'], consumer)}"

@@ -42,10 +42,14 @@ class Shape:
 
     def misfit(self, body: Any) -> str | None:
         """Return the first place in ``body`` that does not fit, if any."""
-        wrong = self.check(body)
-        if wrong is None:
+        misfit_of_body = self.check(body)
+        if misfit_of_body is None:
             return None
-        return f"it{wrong}" if wrong.startswith(" ") else wrong.removeprefix(".")
+        return (
+            f"it{misfit_of_body}"
+            if misfit_of_body.startswith(" ")
+            else misfit_of_body.removeprefix(".")
+        )
 
 
 def is_not(value: Any, expected: str) -> str:
@@ -90,9 +94,9 @@ def list_of(entry: Check) -> Check:
         if type(value) is not list:
             return is_not(value, "a list")
         for place, member in enumerate(value):
-            wrong = entry(member)
-            if wrong is not None:
-                return f"[{place}]{wrong}"
+            misfit_of_member = entry(member)
+            if misfit_of_member is not None:
+                return f"[{place}]{misfit_of_member}"
         return None
 
     return check
@@ -109,12 +113,12 @@ def map_of(entry: Check, key_check: Check | None = None) -> Check:
         if type(value) is not dict:
             return is_not(value, "an object")
         for key, member in value.items():
-            wrong = entry(member)
-            if wrong is not None:
-                return f"{_step(key)}{wrong}"
-            wrong = fits_key(key)
-            if wrong is not None:
-                return f": the key{wrong}"
+            misfit_of_member = entry(member)
+            if misfit_of_member is not None:
+                return f"{_step(key)}{misfit_of_member}"
+            misfit_of_member = fits_key(key)
+            if misfit_of_member is not None:
+                return f": the key{misfit_of_member}"
         return None
 
     return check
@@ -137,13 +141,13 @@ def object_of(
         for key, entry in required.items():
             if key not in value:
                 return f".{key} is missing"
-            wrong = entry(value[key])
-            if wrong is not None:
-                return f".{key}{wrong}"
+            misfit_of_member = entry(value[key])
+            if misfit_of_member is not None:
+                return f".{key}{misfit_of_member}"
         for key, entry in optional.items():
-            wrong = entry(value[key]) if key in value else None
-            if wrong is not None:
-                return f".{key}{wrong}"
+            misfit_of_member = entry(value[key]) if key in value else None
+            if misfit_of_member is not None:
+                return f".{key}{misfit_of_member}"
         if closed:
             for key in value:
                 if key not in required and key not in optional:

@@ -67,8 +67,12 @@ class PassAccounts:
         if completed:
             # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
             # the pass did not.
-            offered = self._report.offered_versions
-            version = f"{offered.maximum[0]}.{offered.maximum[1]}" if offered else ""
+            offered_versions = self._report.offered_versions
+            version = (
+                f"{offered_versions.maximum[0]}.{offered_versions.maximum[1]}"
+                if offered_versions
+                else ""
+            )
             self._board.placement_is(up=True, max_version=version)
         elif decision.action is Action.BACK_OFF:
             self._board.placement_is(up=False)

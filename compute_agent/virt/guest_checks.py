@@ -35,9 +35,9 @@ def pmem_faults(
     guests: Mapping[str, InstanceDevices], labels: tuple[PmemLabel, ...]
 ) -> Iterator[str]:
     """Name guests that hold persistent memory that no label offers."""
-    offered = {namespace for label in labels for namespace in label.namespaces}
+    offered_namespaces = {namespace for label in labels for namespace in label.namespaces}
     for uuid, devices in sorted(guests.items()):
-        for name in sorted(set(devices.pmem) - offered):
+        for name in sorted(set(devices.pmem) - offered_namespaces):
             yield (
                 f"guest {uuid} holds persistent memory {name}, which [libvirt]pmem_namespaces does "
                 "not have"

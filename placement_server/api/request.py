@@ -239,10 +239,10 @@ def shown_uri(environ: errors.Environ) -> str:
     """
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     query = environ.get("QUERY_STRING")
-    shown = _quote(path, _PLAIN_IN_PATH)
+    shown_path = _quote(path, _PLAIN_IN_PATH)
     if query:
-        shown += "?" + _quote(query, _PLAIN_IN_PATH + "%")
-    return shown[:_URI_SHOWN]
+        shown_path += "?" + _quote(query, _PLAIN_IN_PATH + "%")
+    return shown_path[:_URI_SHOWN]
 
 
 def _quote(text: str, plain: str) -> str:

@@ -19,8 +19,10 @@ def whole(least: int = 0, most: int = MOST, meaning: str = "whole number") -> Ca
             number = int(digits)
             if least <= number <= most:
                 return number
-        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise argparse.ArgumentTypeError(f"{shown!r} is not a {meaning} from {least} to {most}")
+        shown_text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise argparse.ArgumentTypeError(
+            f"{shown_text!r} is not a {meaning} from {least} to {most}"
+        )
 
     return read
 

@@ -56,8 +56,8 @@ def _unread_of(file: Path, known_options: Mapping[str, set[str]]) -> Iterator[st
     for section, options in sections.items():
         group = section if section == "DEFAULT" else section.lower()
         if group not in known_options:
-            for meant in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
-                yield f"group [{section}] in {file}, probably [{meant}] is meant"
+            for similar_group in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
+                yield f"group [{section}] in {file}, probably [{similar_group}] is meant"
             continue
         for option in sorted(options.keys() - known_options[group]):
             close = get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)

@@ -105,12 +105,12 @@ def check_memcached(own: Any) -> None:
     :param own: group [keystone_authtoken].
     :raises InvalidConfiguration: a library is missing, or an address cannot be read.
     """
-    if lacking := _missing_libraries(own):
+    if missing_libraries := _missing_libraries(own):
         # keystonemiddleware looks for them at the first request, and again at each
         raise InvalidConfiguration(
             f"{_OPTION} is set, and the library for it is not installed. Install "
-            f"{' and '.join(lacking)} beside placement-server, or remove the option: each "
-            "worker then remembers tokens by itself."
+            f"{' and '.join(missing_libraries)} beside placement-server, or remove the option: "
+            "each worker then remembers tokens by itself."
         )
     if own.memcached_servers and importlib.util.find_spec("memcache") is not None:
         from memcache import Client

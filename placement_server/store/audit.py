@@ -271,8 +271,8 @@ def _remove_strays(tx: WriteTransaction) -> None:
 
 
 def _repair_trees(tx: WriteTransaction) -> None:
-    wrong = _wrong_roots(_provider_rows(tx))
-    if not wrong:
+    wrong_roots = _wrong_roots(_provider_rows(tx))
+    if not wrong_roots:
         return
     # all trees are locked, in the order in which claims lock providers, and read again
     tx.execute(HOLD_PROVIDERS).all()

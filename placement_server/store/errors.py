@@ -45,8 +45,8 @@ _LISTED: Final = 100
 
 def joined_names(names: Collection[str], most: int = _LISTED) -> str:
     """Join names for a sentence; of more than ``most``, the first and the number of the others."""
-    shown = ", ".join(islice(names, most))
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    shown_names = ", ".join(islice(names, most))
+    return f"{shown_names} and {len(names) - most} more" if len(names) > most else shown_names
 
 
 class StoreError(Exception):

@@ -87,8 +87,8 @@ class Pages:
         if path == self._path:
             # Links of the page are relative to the folder.
             location = f"{environ.get('SCRIPT_NAME', '')}{path}/"
-            moved = [("location", location)]
-            return _send("308 Permanent Redirect", moved, b"", environ, start_response)
+            redirect_headers = [("location", location)]
+            return _send("308 Permanent Redirect", redirect_headers, b"", environ, start_response)
         if not path.startswith(f"{self._path}/") or path in self._api_paths:
             return self._application(environ, start_response)
         file = self._files.get(path[len(self._path) + 1 :])

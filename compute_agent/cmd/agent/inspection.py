@@ -235,13 +235,13 @@ def _whole(seconds: float | None) -> int | None:
 
 def _age(seconds: float | None) -> str:
     """Return the age in the largest unit of which it has two; an empty string when unknown."""
-    passed = _whole(seconds)
-    if passed is None:
+    elapsed = _whole(seconds)
+    if elapsed is None:
         return ""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if passed >= 2 * size:
-            return f"written {passed // size} {unit} ago"
-    return f"written {passed} s ago"
+        if elapsed >= 2 * size:
+            return f"written {elapsed // size} {unit} ago"
+    return f"written {elapsed} s ago"
 
 
 def _print_node_status(node: Mapping[str, Any]) -> None:

@@ -144,11 +144,11 @@ class DevRun:
         return machine.fake() if name == machine.FAKE else machine.unpack(name, self._state.machine)
 
     def _start_agents(self, machine: ReportedMachine) -> None:
-        what = "this machine" if machine.name is None else f"the machine {machine.name}"
+        machine_text = "this machine" if machine.name is None else f"the machine {machine.name}"
         hosts = self._options.hosts
         of_hosts = f" as {hosts} hosts" if hosts > 1 else ""
         with (
-            self._progress(f"compute-agent: looking at {what} and reporting it{of_hosts}"),
+            self._progress(f"compute-agent: looking at {machine_text} and reporting it{of_hosts}"),
             ExitStack() as sockets,
         ):
             processes = []
@@ -168,7 +168,7 @@ class DevRun:
                 )
                 processes.append((agent, ready))
             for agent, ready in processes:
-                agent.wait_until(ready.ready, f"report {what}", START_SECONDS, self._stop)
+                agent.wait_until(ready.ready, f"report {machine_text}", START_SECONDS, self._stop)
 
     def _start(
         self,
@@ -231,8 +231,8 @@ class DevRun:
                 released_consumers = [
                     consumer for consumer in consumers if bus.placement.release(consumer)
                 ]
-        which = released_consumers[0] if len(released_consumers) == 1 else "all of them"
-        self._show(Text(f"Released {which}"))
+        named_consumers = released_consumers[0] if len(released_consumers) == 1 else "all of them"
+        self._show(Text(f"Released {named_consumers}"))
         self._print_tree(self._tree(connection, root), only_used=True)
 
     def _claim(self, bus: Bus, connection: Connection, sample: Sample, consumers: list[str]) -> str:

@@ -157,9 +157,9 @@ def _consumer(result: AuditResult, consumer: Consumer) -> dict[str, Any]:
 def _print(result: AuditResult) -> None:
     deleted_uuids = set(result.deleted_uuids)
     for consumer in result.orphans:
-        what = "deleted" if consumer.uuid in deleted_uuids else "orphan"
+        state = "deleted" if consumer.uuid in deleted_uuids else "orphan"
         print(
-            f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_holding(result, consumer)}"
+            f"{state} {consumer.uuid} ({consumer.type or 'no type'}): {_holding(result, consumer)}"
         )
     for suspect in result.unjudged_consumers:
         amounts = _holding(result, suspect.consumer)

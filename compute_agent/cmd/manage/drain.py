@@ -172,8 +172,8 @@ def _host(
     from compute_agent.manage.tree_reading import existing_tree
 
     heard = None if agents is None else agents.nodes([uuid])
-    known = None if heard is None else fleet.HeardAgents(heard)
-    return fleet.describe(existing_tree(placement.connection, uuid), known), heard or {}
+    heard_agents = None if heard is None else fleet.HeardAgents(heard)
+    return fleet.describe(existing_tree(placement.connection, uuid), heard_agents), heard or {}
 
 
 def _disable(
@@ -269,11 +269,11 @@ def _moves(
 
     holders = () if use is None else use.holders
     root = drained.host.uuid
-    gone = [root, *drained.left_out]
+    unusable_hosts = [root, *drained.left_out]
     fleet: drain.RemainingHosts = (
-        drain.SupposedHosts(partial(drain.what_if, placement.connection), gone)
+        drain.SupposedHosts(partial(drain.what_if, placement.connection), unusable_hosts)
         if drained.together
-        else drain.PlacementHosts(placement, gone)
+        else drain.PlacementHosts(placement, unusable_hosts)
     )
     moves = []
     with progress_bars() as progress:

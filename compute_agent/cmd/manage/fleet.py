@@ -250,10 +250,10 @@ def heard(
     if agents is None:
         return None
     nodes = agents.nodes(roots, agents.one_period)
-    missing = [root for root in roots if root not in nodes]
-    times = last_heard(conf) if missing else {}
+    silent_roots = [root for root in roots if root not in nodes]
+    times = last_heard(conf) if silent_roots else {}
     oldest_live = time.time() - agents.patience
-    if unsure := [root for root in missing if times.get(root, oldest_live) >= oldest_live]:
+    if unsure := [root for root in silent_roots if times.get(root, oldest_live) >= oldest_live]:
         nodes |= agents.nodes(unsure, agents.patience - agents.one_period)
     return fleet.HeardAgents(nodes, times)
 

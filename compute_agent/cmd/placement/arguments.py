@@ -17,14 +17,14 @@ def amounts(texts: Sequence[str]) -> dict[str, int]:
 
     :raises BadInput: a text is something else.
     """
-    read: dict[str, int] = {}
+    amount_of_class: dict[str, int] = {}
     for text in (part for entry in texts for part in entry.split(",")):
         name, separator, number = text.replace(":", "=").partition("=")
         amount = whole_number(number)
         if not (name and separator and amount):
             raise BadInput(f"{text!r} is not an amount of a resource class, such as VCPU=4.")
-        read[name] = amount
-    return read
+        amount_of_class[name] = amount
+    return amount_of_class
 
 
 def parameters(texts: Iterable[str]) -> list[tuple[str, str]]:

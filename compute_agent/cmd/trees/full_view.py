@@ -92,11 +92,11 @@ def trait_text(traits: Sequence[str]) -> Text:
         grouped.setdefault(prefix, []).append(name.removeprefix(prefix))
     text = Text("traits", style="dim")
     for prefix, names in grouped.items():
-        shown = [*names] if len(names) > 1 else [prefix + names[0]]
+        shown_names = [*names] if len(names) > 1 else [prefix + names[0]]
         if len(names) > 1:
             text.append(f" {prefix}{{", style="green dim")
-            text.append(" ".join(shown), style="green")
+            text.append(" ".join(shown_names), style="green")
             text.append("}", style="green dim")
         else:
-            text.append(f" {shown[0]}", style="green")
+            text.append(f" {shown_names[0]}", style="green")
     return text

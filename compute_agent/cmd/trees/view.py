@@ -41,10 +41,10 @@ def short_tree(
     """
 
     def keep(provider: ProviderLines) -> bool:
-        shown = _shown_classes(provider, resource_class)
-        has_what_is_asked = resource_class is None or bool(shown)
+        shown_classes = _shown_classes(provider, resource_class)
+        has_what_is_asked = resource_class is None or bool(shown_classes)
         return has_what_is_asked and (
-            not only_used or any(provider.inventories[name].used for name in shown)
+            not only_used or any(provider.inventories[name].used for name in shown_classes)
         )
 
     root = fold(providers, keep=keep, apart=apart, traits_matter=MARKS)

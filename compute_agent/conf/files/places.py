@@ -22,8 +22,8 @@ def places(conf: cfg.ConfigOpts, message: str) -> str:
     Empty when none of them is set in a file.
     """
     settings: dict[str, None] = {}
-    for named in _NAMED.finditer(message):
-        if (place := _place(conf, named["group"], named["option"])) is not None:
+    for match in _NAMED.finditer(message):
+        if (place := _place(conf, match["group"], match["option"])) is not None:
             settings[place] = None
     return "; ".join(settings)
 
@@ -61,8 +61,10 @@ def _place(conf: cfg.ConfigOpts, group: str, option: str) -> str | None:
         return None  # the message speaks of something else in brackets
     if location is None or location.location is not cfg.Locations.user or not location.detail:
         return None
-    shown = "" if group in _WITH_SECRETS or option == "transport_url" else f" = {_text(value)}"
-    return f"[{group}]{option}{shown} in {location.detail}"
+    shown_value = (
+        "" if group in _WITH_SECRETS or option == "transport_url" else f" = {_text(value)}"
+    )
+    return f"[{group}]{option}{shown_value} in {location.detail}"
 
 
 def _text(value: Any) -> str:

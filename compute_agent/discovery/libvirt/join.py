@@ -73,8 +73,8 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
 def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
     functions = _join_devices(libvirt.pci_devices, sysfs.pci_devices, _function)
     # a function that sysfs shows and takes neither for a port nor for a GPU is not one: lost GPUs
-    shown = frozenset(device.address for device in sysfs.pci_devices)
-    ports = _join_devices(libvirt.nics, sysfs.nics, _port, shown)
+    sysfs_addresses = frozenset(device.address for device in sysfs.pci_devices)
+    ports = _join_devices(libvirt.nics, sysfs.nics, _port, sysfs_addresses)
     return replace(
         sysfs,
         hostname=libvirt.hostname,
@@ -87,7 +87,7 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         pci_devices=functions,
         nics=ports,
         nic_cards=cards(ports),
-        gpus=_each_once(_join_devices(libvirt.gpus, sysfs.gpus, _gpu, shown)),
+        gpus=_each_once(_join_devices(libvirt.gpus, sysfs.gpus, _gpu, sysfs_addresses)),
         memory_encryption=memory_encryption.join(
             libvirt.memory_encryption, sysfs.memory_encryption
         ),

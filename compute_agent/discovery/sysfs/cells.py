@@ -60,20 +60,20 @@ def _compare(machine: Machine, cells: tuple[NumaCell, ...], memory_kib: int) -> 
 
 def _nodes(machine: Machine) -> tuple[CellId, ...]:
     matches = (_NODE_DIRECTORY.fullmatch(name) for name in machine.sys.names(NODES))
-    shown = {int(match[1]) for match in matches if match}
+    shown_ids = {int(match[1]) for match in matches if match}
     text = machine.sys.optional_text(ONLINE)
     if text is None:
-        return tuple(CellId(node) for node in sorted(shown))
+        return tuple(CellId(node) for node in sorted(shown_ids))
     try:
         online = set(cpu_list.parse(text))
     except ValueError as error:
         machine.warn(f"{machine.sys.path(ONLINE)} is not a list of nodes: {error}; ignored")
-        online = shown
-    for node in sorted(online - shown):
+        online = shown_ids
+    for node in sorted(online - shown_ids):
         machine.warn(
             f"{machine.sys.path(ONLINE)} names node {node}, whose directory does not exist; ignored"
         )
-    return tuple(CellId(node) for node in sorted(online & shown))
+    return tuple(CellId(node) for node in sorted(online & shown_ids))
 
 
 def _cell(

@@ -63,15 +63,15 @@ def types(machine: Machine, function: PciFunction) -> tuple[MdevType, ...]:
     if SUPPORTED_TYPES not in function.entries:
         return ()
     tree, here = machine.sys, f"{function.directory}/{SUPPORTED_TYPES}"
-    offered = []
+    offered_types = []
     for type_id in tree.names(here):
         try:
             available = tree.count(f"{here}/{type_id}/{AVAILABLE}")
         except DiscoveryError as error:
             machine.warn(f"{error}; mdev type {type_id} of {function.device.address} left out")
             continue
-        offered.append(MdevType(type_id, available))
-    return tuple(offered)
+        offered_types.append(MdevType(type_id, available))
+    return tuple(offered_types)
 
 
 def vendor_types(

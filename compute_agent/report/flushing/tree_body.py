@@ -70,7 +70,7 @@ class TreeChange(NamedTuple):
     @property
     def within_tree(self) -> bool:
         """Whether it changes providers of this root's tree only, not one that is shared with it."""
-        had = _members(self.live, self.root_uuid)
+        members_before = _members(self.live, self.root_uuid)
         has = _members(self.result, self.root_uuid)
         changes = self.difference
         written = {
@@ -82,7 +82,11 @@ class TreeChange(NamedTuple):
         }
         moved_uuids = {move.uuid for move in changes.reparent}
         deleted_uuids = {deleted_provider.uuid for deleted_provider in changes.delete}
-        return written <= has and deleted_uuids <= had and moved_uuids <= had & has
+        return (
+            written <= has
+            and deleted_uuids <= members_before
+            and moved_uuids <= members_before & has
+        )
 
     @property
     def body(self) -> dict[str, Any]:

@@ -152,10 +152,10 @@ class TreeFlush:
         :raises errors.ResourceProviderUpdateFailed: it is the same: the conflict is elsewhere.
         :raises errors.PlacementReshapeConflict: the reshape was not done by a request before.
         """
-        sent = cache.etag
+        sent_etag = cache.etag
         self._reader.read(cache)
         kind: type[errors.PlacementError] | None = None
-        if cache.etag == sent:
+        if cache.etag == sent_etag:
             kind = errors.ResourceProviderUpdateFailed
         elif _reshape_in(operations) and self._change(cache, operations).reshapes:
             kind = errors.PlacementReshapeConflict

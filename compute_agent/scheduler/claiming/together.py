@@ -121,11 +121,13 @@ class ClaimsTogether:
         placed_instances: list[PlacedInstance] = []
         remaining_hosts, causes = list(hosts), found_hosts.causes
         for instance in instances:
-            passed = remaining_hosts
+            fitting_hosts = remaining_hosts
             if placed_instances:
-                passed, drops = self._search.run_filters_again(remaining_hosts, spec)
+                fitting_hosts, drops = self._search.run_filters_again(remaining_hosts, spec)
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(drops))
-            usable = self._order_hosts(spec, [host for host in passed if host.candidates], instance)
+            usable = self._order_hosts(
+                spec, [host for host in fitting_hosts if host.candidates], instance
+            )
             with_room = found_hosts.members.from_first_with_room(usable)
             if not with_room:
                 causes = causes.with_filter(found_hosts.members.cause(usable))

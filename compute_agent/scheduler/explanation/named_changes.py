@@ -24,7 +24,7 @@ def named_changes(
     """
     explanation = placement.explanation(parse_qsl(query))
     for closest in (explanation.closest if explanation else None) or ():
-        changes = [_change_of(named, singles) for named in closest["changes"]]
+        changes = [_change_of(named_change, singles) for named_change in closest["changes"]]
         known_changes = tuple(change for change in changes if change is not None)
         if len(known_changes) == len(changes):
             yield known_changes

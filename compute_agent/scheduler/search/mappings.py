@@ -89,8 +89,8 @@ def _assign(
 
 
 def _admits(group: RequestGroup, traits: frozenset[str]) -> bool:
-    missing = any(traits.isdisjoint(any_of) for any_of in group.required)
-    return not missing and traits.isdisjoint(group.forbidden)
+    lacks_trait = any(traits.isdisjoint(any_of) for any_of in group.required)
+    return not lacks_trait and traits.isdisjoint(group.forbidden)
 
 
 def _sums(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

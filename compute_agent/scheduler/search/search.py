@@ -145,10 +145,10 @@ class HostSearch:
             for warning in self.warnings(spec, admitted_hosts):
                 LOG.warning(warning)
             return SearchResult(tuple(admitted_hosts), causes, version, request.members)
-        passed, drops = run_filters(self._options.filters, admitted_hosts, spec)
+        fitting_hosts, drops = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.on_filtering(drops)
         causes = replace(causes, filters=causes.filters + tuple(drops))
-        return SearchResult(tuple(passed), causes, version, request.members)
+        return SearchResult(tuple(fitting_hosts), causes, version, request.members)
 
     def targeted_request(self, spec: RequestSpec) -> TargetedRequest:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
@@ -189,8 +189,8 @@ class HostSearch:
         announcement, _ = self._announcement(root)
         reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
         name = self._placement.provider_names([root]).get(root, root)
-        shown = f"Host {name} is disabled{reason and f' ({reason})'}"
-        note = f"{shown}: enable it (compute-agent enable), or name another."
+        sentence = f"Host {name} is disabled{reason and f' ({reason})'}"
+        note = f"{sentence}: enable it (compute-agent enable), or name another."
         return replace(causes, notes=(*causes.notes, note))
 
     def requests(self, spec: RequestSpec) -> Iterator[CandidateRequest]:
@@ -223,12 +223,12 @@ class HostSearch:
         filters = tuple(
             host_filter for host_filter in filters if host_filter.name not in skipped_names
         )
-        passed, drops = run_filters(filters, admitted_hosts, spec)
+        fitting_hosts, drops = run_filters(filters, admitted_hosts, spec)
         causes = Causes(tuple(queries.causes), (*exclusions, *drops), notes=tuple(queries.notes))
-        with_room: Sequence[HostState] = passed
+        with_room: Sequence[HostState] = fitting_hosts
         if ServerGroupAntiAffinityFilter.__name__ not in skipped_names:
-            with_room = request.members.from_first_with_room(passed)
-            causes = causes.with_filter(request.members.cause(passed))
+            with_room = request.members.from_first_with_room(fitting_hosts)
+            causes = causes.with_filter(request.members.cause(fitting_hosts))
         return Trial(tuple(admitted_hosts), tuple(with_room), causes)
 
     def _admit(
@@ -262,9 +262,9 @@ class HostSearch:
         filters = [
             host_filter for host_filter in self._options.filters if host_filter.RUN_ON_REBUILD
         ]
-        passed, drops = run_filters(filters, [host], spec)
+        fitting_hosts, drops = run_filters(filters, [host], spec)
         self._observer.on_filtering(drops)
-        if not passed:
+        if not fitting_hosts:
             causes = Causes(filters=tuple(drops))
             raise NoValidHost(f"{drops[-1].name} dropped the instance's host.", causes)
         return host, holding
@@ -293,9 +293,9 @@ class HostSearch:
             for host_filter in self._options.filters
             if not host_filter.run_filter_once_per_request
         ]
-        passed, drops = run_filters(again, found_hosts, spec)
+        fitting_hosts, drops = run_filters(again, found_hosts, spec)
         self._observer.on_filtering(drops)
-        return passed, drops
+        return fitting_hosts, drops
 
     def _host_states(
         self, spec: RequestSpec, answer: AllocationCandidates, request: TargetedRequest

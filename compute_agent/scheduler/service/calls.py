@@ -50,8 +50,8 @@ class Calls(Observer):
     def move_on(self) -> bool:
         """Return whether calls have moved on since this was last asked, or none is in progress."""
         with self._lock:
-            moved, self._has_moved = self._has_moved, False
-            return moved or not self._running
+            has_moved, self._has_moved = self._has_moved, False
+            return has_moved or not self._running
 
     def in_progress(self) -> list[dict[str, Any]]:
         """Return the calls in progress, the oldest first, with the seconds since they came."""

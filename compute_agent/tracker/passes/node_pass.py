@@ -201,9 +201,9 @@ class NodePass:
         """
         if proposal.settled:
             return []
-        had = set(proposal.base.get_provider_uuids())
+        uuids_before = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted_tree.get_provider_uuids())
-        self._ledger.remember_providers(added=has - had)
+        self._ledger.remember_providers(added=has - uuids_before)
         self._merger.before_flush(proposal.merged)
         self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
         try:
@@ -221,7 +221,7 @@ class NodePass:
         self._merger.after_flush(proposal.merged)
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in report.kept_providers}
-        self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
+        self._ledger.remember_providers(added=(), removed=uuids_before - has - kept_uuids)
         is_quiet = not (report.operations or report.kept_providers or proposal.faults_over)
         if is_quiet and not (proposal.problems or proposal.merged.keeps_held):
             self._settled[proposal.root_uuid] = replace(proposal, settled=True)

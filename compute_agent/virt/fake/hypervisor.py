@@ -106,7 +106,7 @@ class EndlessMigrations(FakeHypervisor):
     def live_migration(self, uuid: str, timeout: float) -> bool:
         """Migrate a guest away; whether a test ended it before `timeout` seconds."""
         with self.instances.migrating(uuid) as ended:
-            done = ended.wait(timeout)
-        if done:
+            has_ended = ended.wait(timeout)
+        if has_ended:
             self.instances.remove(uuid)
-        return done
+        return has_ended

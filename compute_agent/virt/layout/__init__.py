@@ -106,7 +106,7 @@ def lay_out(
         (*warnings, *chain.from_iterable(adjusted for _, _, adjusted in clamps)),
         (
             *errors,
-            *chain.from_iterable(wrong for _, wrong, _ in clamps),
+            *chain.from_iterable(faults for _, faults, _ in clamps),
             *devices.errors,
             *pmem.errors,
         ),

@@ -68,7 +68,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
     ]
     kept_cells = kept_cells or list(topology.cells[:1])
     provider_of, warnings = _merged_cells(kept_cells)
-    offered = _cpus_by_cell(cpus.shared | cpus.dedicated, kept_cells)
+    offered_cpus = _cpus_by_cell(cpus.shared | cpus.dedicated, kept_cells)
     cells = []
     for cell in kept_cells:
         if provider_of[cell.id] != cell.id:
@@ -77,7 +77,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
             cpu
             for source, target in provider_of.items()
             if target == cell.id
-            for cpu in offered.get(source, ())
+            for cpu in offered_cpus.get(source, ())
         )
         pools = tuple(_pools(cell, options))
         in_pages = sum(pool.total_mib for pool in pools)
@@ -131,9 +131,9 @@ def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> di
     reserved = {cell.id: reserved_mib * cell.memory_mib // total for cell in cells}
     rest = reserved_mib - sum(reserved.values())
     for cell in cells:
-        added = min(rest, cell.memory_mib - reserved[cell.id])
-        reserved[cell.id] += added
-        rest -= added
+        additional_mib = min(rest, cell.memory_mib - reserved[cell.id])
+        reserved[cell.id] += additional_mib
+        rest -= additional_mib
     return reserved
 
 

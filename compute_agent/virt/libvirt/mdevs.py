@@ -107,10 +107,12 @@ def places_of(topology: HostTopology, types: tuple[MdevTypeOptions, ...]) -> tup
     every_maker = (maker for gpu in topology.gpus for maker in makers(gpu))
     enabled = ((maker, type_for(maker, types)) for maker in every_maker)
     return tuple(
-        Place(maker.address, offered.id, offered.available_instances)
+        Place(maker.address, offered_type.id, offered_type.available_instances)
         for maker, chosen_type in enabled
-        for offered in maker.types
-        if chosen_type and offered.id == chosen_type.type_id and offered.available_instances
+        for offered_type in maker.types
+        if chosen_type
+        and offered_type.id == chosen_type.type_id
+        and offered_type.available_instances
     )
 
 

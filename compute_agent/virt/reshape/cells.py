@@ -72,10 +72,10 @@ def _cell_uuids(situation: Situation) -> list[str]:
 def _first_dedicated_cpus(situation: Situation) -> bool:
     """Whether dedicated CPUs were configured and placement knows of none yet."""
     stored_classes = {rc for p in (situation.root, *_cells(situation)) for rc in p.inventory}
-    offered = any(
+    has_pinned_cpus = any(
         "PCPU" in wanted_provider.inventory for wanted_provider in situation.layout.providers
     )
-    return offered and "VCPU" in stored_classes and "PCPU" not in stored_classes
+    return has_pinned_cpus and "VCPU" in stored_classes and "PCPU" not in stored_classes
 
 
 def _dedicate(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:

@@ -182,9 +182,9 @@ def _within(shares: Sequence[int], caps: Sequence[int]) -> list[int]:
     bounded = [min(share, cap) for share, cap in zip(shares, caps, strict=True)]
     over = sum(shares) - sum(bounded)
     for i, cap in enumerate(caps):
-        moved = min(over, cap - bounded[i])
-        bounded[i] += moved
-        over -= moved
+        moved_amount = min(over, cap - bounded[i])
+        bounded[i] += moved_amount
+        over -= moved_amount
     return bounded
 
 
@@ -206,10 +206,10 @@ def _lacking(parts: Mapping[int, Amounts], free: Mapping[int, Mapping[str, int]]
 
 
 def _missing(amounts: Amounts, free: Mapping[int, Mapping[str, int]]) -> Amounts:
-    missing = {
+    missing_amounts = {
         rc: amount - sum(max(room.get(rc, 0), 0) for room in free.values())
         for rc, amount in amounts.items()
     }
-    short = {rc: n for rc, n in sorted(missing.items()) if n > 0}
+    short = {rc: n for rc, n in sorted(missing_amounts.items()) if n > 0}
     # there is enough in all, but not together on cells that have every class
     return short or dict(sorted(amounts.items()))

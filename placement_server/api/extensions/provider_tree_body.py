@@ -114,7 +114,7 @@ def _check_names(write: TreeWrite) -> None:
     held_amounts = [
         item for holdings in write.holdings.values() for item in holdings.amounts.items()
     ]
-    named = {
+    names_of_kind = {
         "resource providers": {
             *write.providers,
             *write.absent,
@@ -127,9 +127,9 @@ def _check_names(write: TreeWrite) -> None:
         "traits": {name for target in targets for name in target.traits or ()},
         "aggregates": {uuid for target in targets for uuid in target.aggregates or ()},
     }
-    for what, names in named.items():
+    for kind, names in names_of_kind.items():
         if len(names) > limits.NAMES:
-            raise _malformed(limits.too_many("the body", len(names), what, limits.NAMES))
+            raise _malformed(limits.too_many("the body", len(names), kind, limits.NAMES))
 
 
 def _malformed(message: str, *path: str | int) -> errors.BadRequest:

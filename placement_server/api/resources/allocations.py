@@ -152,9 +152,9 @@ def check_names(
     parts = [part for write in writes for part in write.allocations.items()]
     providers = {*stock, *(provider for provider, _ in parts)}
     classes = set[str]().union(*stock.values(), *(amounts for _, amounts in parts))
-    for names, what in ((providers, "resource providers"), (classes, "resource classes")):
+    for names, kind in ((providers, "resource providers"), (classes, "resource classes")):
         if len(names) > limits.NAMES:
-            message = limits.too_many("the body", len(names), what, limits.NAMES)
+            message = limits.too_many("the body", len(names), kind, limits.NAMES)
             raise errors.BadRequest(f"JSON does not validate: {message}")
 
 

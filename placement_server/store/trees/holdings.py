@@ -78,8 +78,10 @@ def lock_and_read(
     if not empty:
         return [], {}
     consumers.lock(tx, empty)
-    seen = read_context(tx, empty, providers=False).consumers
-    return seen, tree_rows.records(tx, [item.write.uuid for item in seen if item.id is not None])
+    consumers_before = read_context(tx, empty, providers=False).consumers
+    return consumers_before, tree_rows.records(
+        tx, [item.write.uuid for item in consumers_before if item.id is not None]
+    )
 
 
 def compare(
@@ -171,14 +173,14 @@ def store_consumers(
     changed_holdings = [item for item in holdings if item.changes and not item.is_stale]
     insertion = consumers.store_records(tx, [item.consumer for item in changed_holdings])
     tx.batches.insert(tx.connection, [insertion], tx.now)
-    moved = [item for item in changed_holdings if item.old]
+    moved_holdings = [item for item in changed_holdings if item.old]
     tree_ids = set(provider_ids)
-    expected = sum(row[0] in tree_ids for item in moved for row in item.consumer.old)
+    expected_count = sum(row[0] in tree_ids for item in moved_holdings for row in item.consumer.old)
     deleted = 0
-    for uuids in chunks(sorted(item.write.uuid for item in moved)):
+    for uuids in chunks(sorted(item.write.uuid for item in moved_holdings)):
         for ids in chunks(provider_ids):
             deleted += tx.execute(_DELETE, {"uuids": uuids, "provider_ids": ids}).rowcount
-    if deleted != expected:
+    if deleted != expected_count:
         raise LostRace("The allocations of a consumer of the request changed since they were read.")
 
 

@@ -106,11 +106,11 @@ def _use_before(
         for uuid, provider in scope.providers.items()
         for name, inventory in provider.stock.items()
     }
-    added = {
+    added_use = {
         (scope.providers[uuid].id, classes[name]): (uuid, name)
         for uuid, name in changes.records
         if uuid in scope.providers and (uuid, name) not in used
     }
-    sums = inventory_rows.sum_allocations(tx, added)
-    used.update((added[key], amount) for key, amount in sums.items())
+    sums = inventory_rows.sum_allocations(tx, added_use)
+    used.update((added_use[key], amount) for key, amount in sums.items())
     return used

@@ -61,9 +61,9 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     """
     write = replace(write, providers=_as_stored(tx, write.providers))
     consumers, records = holdings.lock_and_read(tx, write.holdings)
-    named = tree_rows.read_named(tx, {write.root_uuid, *write.providers, *write.absent})
+    named_rows = tree_rows.read_named(tx, {write.root_uuid, *write.providers, *write.absent})
     involved = {write.root_uuid, *write.providers}
-    root_ids = sorted({provider.root_id for provider in named if provider.uuid in involved})
+    root_ids = sorted({provider.root_id for provider in named_rows if provider.uuid in involved})
     shapes = tree_rows.read_shapes(tx, root_ids)
     scope = Scope.of(write, shapes)
     _require_generations(write, scope)
@@ -90,7 +90,7 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
 
     changes = plan(write, scope)
     _check_generations(write, scope, changes, new_holdings)
-    refuse(tx, write, scope, changes, new_holdings, named, ids.classes)
+    refuse(tx, write, scope, changes, new_holdings, named_rows, ids.classes)
     return _store(tx, write, scope, changes, new_holdings, ids)
 
 
@@ -202,20 +202,24 @@ def _check_generations(
     changed_uuids = changes.changed_uuids | {
         uuid for item in new_holdings for uuid, _ in item.delta
     }
-    named = [target for target in write.providers.values() if target.generation is not None]
-    missing_uuids = [target.uuid for target in named if target.uuid not in scope.providers]
-    moved = {
+    checked_targets = [
+        target for target in write.providers.values() if target.generation is not None
+    ]
+    missing_uuids = [
+        target.uuid for target in checked_targets if target.uuid not in scope.providers
+    ]
+    moved_uuids = {
         target.uuid: scope.providers[target.uuid].generation
-        for target in named
+        for target in checked_targets
         if target.uuid in changed_uuids
         and target.uuid in scope.providers
         and target.generation != scope.providers[target.uuid].generation
     }
-    if missing_uuids or moved:
+    if missing_uuids or moved_uuids:
         raise TreeChanged(
             "Resource providers have other generations than the request names, or do not exist: "
-            f"{', '.join([*moved, *missing_uuids][:8])}.",
-            moved,
+            f"{', '.join([*moved_uuids, *missing_uuids][:8])}.",
+            moved_uuids,
             None if scope.root_id is None else Tree.of(scope.root_id, scope.own.values()).tag(),
         )
 
@@ -240,8 +244,8 @@ def _store(
         ("trait_id", changes.traits, names.traits),
         ("aggregate_id", changes.aggregates, names.aggregates),
     ):
-        added = [(provider_ids[uuid], ids[name]) for uuid, name in links.added_links]
-        structure_rows.link(tx, column, added, links.removed_links)
+        added_rows = [(provider_ids[uuid], ids[name]) for uuid, name in links.added_links]
+        structure_rows.link(tx, column, added_rows, links.removed_links)
     _touch(tx, scope, changes, new_holdings, root_id)
     return None if root_id is None else tree_rows.read(tx, write.root_uuid)
 

@@ -140,11 +140,11 @@ def _apply(namespace: argparse.Namespace) -> int:
             raise BadInput(f"{namespace.file}: {name} is declared more than once.")
     present: dict[str, Mapping[str, Any]] = {}
     with progress_bars() as bars:
-        for done, entry in enumerate(declared, 1):
+        for number, entry in enumerate(declared, 1):
             for name in filter(None, (entry.get("uuid", entry["name"]), entry.get("parent"))):
                 if name not in present:
                     present.update(_read(client, name))
-            bars.update("reading providers", done, len(declared))
+            bars.update("reading providers", number, len(declared))
     absent = [
         provider
         for name in document.get("absent", ())
@@ -160,9 +160,9 @@ def _apply(namespace: argparse.Namespace) -> int:
         return Exit.WOULD_CHANGE
     generations = {provider["uuid"]: provider["generation"] for provider in present.values()}
     with progress_bars() as bars:
-        for done, step in enumerate(steps, 1):
+        for number, step in enumerate(steps, 1):
             _make(client, step, generations)
-            bars.update("applying the file", done, len(steps))
+            bars.update("applying the file", number, len(steps))
     return Exit.DONE
 
 

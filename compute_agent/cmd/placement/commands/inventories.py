@@ -64,8 +64,8 @@ def _set(namespace: argparse.Namespace) -> int:
     for name, total in amounts(namespace.amounts).items():
         new[name] = {**present["inventories"].get(name, {}), "total": total, **given_fields}
     # The generation that belongs to the inventories which were read.
-    read = {**provider, "generation": present["resource_provider_generation"]}
-    client.replace(read, "inventories", new)
+    provider_as_read = {**provider, "generation": present["resource_provider_generation"]}
+    client.replace(provider_as_read, "inventories", new)
     return _list(namespace)
 
 

@@ -115,9 +115,9 @@ def _change(namespace: argparse.Namespace, part: str) -> int:
         names |= set(present[part])
     elif namespace.remove:
         names = set(present[part]) - names
-    read = {**provider, "generation": present["resource_provider_generation"]}
+    provider_as_read = {**provider, "generation": present["resource_provider_generation"]}
     _make_missing(client, part, sorted(names - set(present[part])))
-    client.replace(read, part, sorted(names))
+    client.replace(provider_as_read, part, sorted(names))
     heading = "name" if part == "traits" else "uuid"
     return _show(namespace, heading, sorted(names))
 

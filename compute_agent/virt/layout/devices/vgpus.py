@@ -110,19 +110,19 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
 def left_out(gpu: PhysicalGpu, offer: Offer, fitted: Offer) -> Iterator[str]:
     """Name enabled types that functions offer and of which the GPU has room for none."""
     offered_types = {chosen_type.type_id for chosen_type, count in offer.values() if count}
-    had = {chosen_type.type_id for chosen_type, count in fitted.values() if count}
-    if not offered_types - had:
+    fitted_types = {chosen_type.type_id for chosen_type, count in fitted.values() if count}
+    if not offered_types - fitted_types:
         return
-    types = ", ".join(sorted(offered_types - had)) + (
-        f" beside {', '.join(sorted(had))}" if had else ""
+    types = ", ".join(sorted(offered_types - fitted_types)) + (
+        f" beside {', '.join(sorted(fitted_types))}" if fitted_types else ""
     )
     advice = (
         "make GPU instances of their profile (nvidia-smi mig -cgi)"
         if gpu.mig_enabled
         else "switch mixed sizes on (nvidia-smi vgpu -shm 1), or enable one type for the GPU"
-        if had and gpu.vgpu_sizes_mixed is False
+        if fitted_types and gpu.vgpu_sizes_mixed is False
         else "lower max_instances of the others, or enable one type for the GPU"
-        if had
+        if fitted_types
         else "another type may fit (nvidia-smi vgpu -c)"
     )
     yield (f"GPU {gpu.address} has no room for vGPUs of type {types}: none are reported; {advice}")
