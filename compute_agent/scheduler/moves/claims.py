@@ -78,14 +78,10 @@ class MoveClaims:
     """Claims the destination of a move, for an instance whose source is held."""
 
     def __init__(self, placement: Placement, progress: Progress) -> None:
-        move = progress.move
         self._progress = progress
         self._source_holding = progress.held
-        self._sharing = placement.sharing(tuple(move.source))
-        self.carried = Carried(
-            {pool: move.source[pool] for pool in self._sharing},
-            {pool: placement.aggregates(pool) for pool in self._sharing},
-        )
+        self.carried = Carried.of(placement, progress.move.source)
+        self._sharing = frozenset(self.carried.amounts)
 
     def at_once(self) -> int:
         """See `Claims`: each candidate needs a line of the journal and amounts of its own."""

@@ -29,11 +29,7 @@ class ReplacingClaims:
     def __init__(self, placement: Placement, holding: Holding) -> None:
         self._placement = placement
         self._holding = holding
-        sharing = placement.sharing(tuple(holding.allocations))
-        self.carried = Carried(
-            {pool: holding.allocations[pool] for pool in sharing},
-            {pool: placement.aggregates(pool) for pool in sharing},
-        )
+        self.carried = Carried.of(placement, holding.allocations)
 
     def at_once(self) -> int:
         """See `Claims`: an exchange knows one wish."""

@@ -14,6 +14,7 @@ from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.candidates import AllocationCandidates, Candidate, ProviderSummary
+from compute_agent.scheduler.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Carried:
 
     amounts: Amounts = field(default_factory=dict)
     aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, placement: Placement, amounts: Amounts) -> Carried:
+        """Return what of these amounts is on shared providers."""
+        pools = placement.sharing(tuple(amounts))
+        return cls(
+            {pool: amounts[pool] for pool in pools},
+            {pool: placement.aggregates(pool) for pool in pools},
+        )
 
     def reduce(self, request: CandidateRequest) -> CandidateRequest | None:
         """Return the request for what is needed beyond what is held; None if that is all of it.

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
 from placement_server.store import unused
-from placement_server.store.errors import ConcurrentUpdate
-from placement_server.store.providers import provider_rows
+from placement_server.store.providers import links, provider_rows
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import Provider
 from placement_server.store.tables import placement_aggregates, resource_provider_aggregates
@@ -60,35 +59,13 @@ def replace(
     :raises ConcurrentUpdate: ``generation`` is not the current one.
     """
     provider = provider_rows.get(tx, uuid)
-    if generation is not None and generation != provider.generation:
-        raise ConcurrentUpdate(
-            "Resource provider's generation already changed. Please update the generation and "
-            "try again."
-        )
+    if generation is not None:
+        links.require_generation(provider, generation)
     new_ids = set(ensure(tx, aggregates).values())
     # the provider's row first, so that two writers of the same provider take turns
     bump(tx, provider, by=0 if generation is None else 1)
     old_ids = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
-    if old_ids - new_ids:
-        tx.execute(
-            sa.delete(_LINKS).where(
-                _LINKS.c.resource_provider_id == provider.id,
-                _LINKS.c.aggregate_id.in_(sorted(old_ids - new_ids)),
-            )
-        )
-    if new_ids - old_ids:
-        tx.execute(
-            sa.insert(_LINKS),
-            [
-                {
-                    "resource_provider_id": provider.id,
-                    "aggregate_id": aggregate_id,
-                    "created_at": tx.now,
-                    "updated_at": tx.now,
-                }
-                for aggregate_id in sorted(new_ids - old_ids)
-            ],
-        )
+    links.replace(tx, _LINKS.c.aggregate_id, provider, old_ids, new_ids)
     tx.touch([provider.root_id], STRUCTURE)
     return provider_rows.get(tx, uuid)
 

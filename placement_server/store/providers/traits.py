@@ -10,12 +10,11 @@ from sqlalchemy import bindparam, select
 
 from placement_server.store.dialects import Insertion
 from placement_server.store.errors import (
-    ConcurrentUpdate,
     StandardName,
     TraitInUse,
     TraitNotFound,
 )
-from placement_server.store.providers import provider_rows
+from placement_server.store.providers import links, provider_rows
 from placement_server.store.providers.providers import bump
 from placement_server.store.records import NameRow, Provider, TraitRow
 from placement_server.store.schema.names import is_standard, trait_ids
@@ -150,11 +149,7 @@ def replace_of_provider(
     :raises TraitNotFound: traits do not exist; it has all of these.
     """
     provider = provider_rows.get(tx, uuid)
-    if provider.generation != generation:
-        raise ConcurrentUpdate(
-            "Resource provider's generation already changed. Please update the generation and "
-            "try again."
-        )
+    links.require_generation(provider, generation)
     _set(tx, provider, set(trait_ids(tx, names).values()))
     return of_provider(tx, uuid)
 
@@ -172,24 +167,5 @@ def _set(tx: WriteTransaction, provider: Provider, new_ids: set[int]) -> None:
     if old_ids == new_ids:
         return
     bump(tx, provider)
-    if old_ids - new_ids:
-        tx.execute(
-            sa.delete(_LINKS).where(
-                _LINKS.c.resource_provider_id == provider.id,
-                _LINKS.c.trait_id.in_(sorted(old_ids - new_ids)),
-            )
-        )
-    if new_ids - old_ids:
-        tx.execute(
-            sa.insert(_LINKS),
-            [
-                {
-                    "resource_provider_id": provider.id,
-                    "trait_id": trait_id,
-                    "created_at": tx.now,
-                    "updated_at": tx.now,
-                }
-                for trait_id in sorted(new_ids - old_ids)
-            ],
-        )
+    links.replace(tx, _LINKS.c.trait_id, provider, old_ids, new_ids)
     tx.touch([provider.root_id], STRUCTURE)

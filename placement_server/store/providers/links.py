@@ -1,0 +1,56 @@
+"""Associations of one provider with traits or aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+import sqlalchemy as sa
+
+from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.records import Provider
+from placement_server.store.transactions.transaction import WriteTransaction
+
+
+def require_generation(provider: Provider, generation: int) -> None:
+    """Refuse to replace the associations of a provider that has changed.
+
+    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    """
+    if provider.generation != generation:
+        raise ConcurrentUpdate(
+            "Resource provider's generation already changed. Please update the generation and "
+            "try again."
+        )
+
+
+def replace(
+    tx: WriteTransaction,
+    others: sa.Column[int],
+    provider: Provider,
+    old_ids: AbstractSet[int],
+    new_ids: AbstractSet[int],
+) -> None:
+    """End and begin associations, so that a provider with the old ones has the new ones.
+
+    :param others: the column with the ids of traits or aggregates, in the table of associations.
+    """
+    table = others.table
+    if old_ids - new_ids:
+        tx.execute(
+            sa.delete(table).where(
+                table.c.resource_provider_id == provider.id, others.in_(sorted(old_ids - new_ids))
+            )
+        )
+    if new_ids - old_ids:
+        tx.execute(
+            sa.insert(table),
+            [
+                {
+                    "resource_provider_id": provider.id,
+                    others.name: other_id,
+                    "created_at": tx.now,
+                    "updated_at": tx.now,
+                }
+                for other_id in sorted(new_ids - old_ids)
+            ],
+        )
