@@ -242,7 +242,7 @@ Keep other images off the isolated hosts (IsolatedHostsFilter).
 Ask placement for the devices that a PCI alias names: one request group per device.
 
 Switch on when every agent reports its PCI devices. Off: PciPassthroughFilter must be enabled, which
-goes by the devices that agents announce; without it a request with a PCI alias is refused.
+uses the devices that agents announce; without it a request with a PCI alias is refused.
 """,
     ),
 ]

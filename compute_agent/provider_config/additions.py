@@ -71,9 +71,7 @@ class MergeResult(NamedTuple):
 
     additions: Additions
     problems: list[errors.InvalidConfiguration]
-    """Contradictions with what the driver or somebody else reports; that addition is left out."""
-    touched_providers: frozenset[str]
-    """Uuids of providers that something was added to."""
+    """Contradictions with what the driver or another client reports; that addition is left out."""
     absent_providers: tuple[str, ...]
     """Providers the files name and the tree does not have, as written."""
     kept_sentences: tuple[str, ...]
@@ -127,9 +125,7 @@ def merge(
                 "inventories": sorted({*classes, *staying}),
                 "traits": sorted(traits),
             }
-    return MergeResult(
-        additions, problems, frozenset(assigned), tuple(absent), tuple(kept_sentences)
-    )
+    return MergeResult(additions, problems, tuple(absent), tuple(kept_sentences))
 
 
 class LoggedStates:

@@ -19,7 +19,7 @@ def warnings_of(
     weighers: Sequence[HostWeigher],
     multipliers: Mapping[str, float],
 ) -> Iterator[str]:
-    """Iterate over warnings about filters and weighers that wait for facts nobody may tell.
+    """Iterate over warnings about filters and weighers that need facts which no agent may announce.
 
     :param multipliers: by option of a weigher; one that is missing has its own default.
     """

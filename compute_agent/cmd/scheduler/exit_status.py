@@ -29,7 +29,7 @@ STATUS: dict[int, str] = {
     Exit.NOTHING_FITS: "nothing fits, or there was nothing to release",
     Exit.BAD_INPUT: "bad options, request or configuration",
     Exit.PLACEMENT: "placement, or a scheduler that is asked, cannot be used",
-    Exit.CONFLICT: "the consumer is claimed or changed by somebody else",
+    Exit.CONFLICT: "the consumer is claimed or changed by another writer",
 }
 
 

@@ -13,8 +13,8 @@
     status   ask a running scheduler what agents that are too old hold back
 
 Exit status: 0 done · 1 nothing fits, or there was nothing to release · 2 bad options, request or
-configuration · 3 placement cannot be used · 4 the consumer is claimed or changed by somebody else ·
-130 interrupted · 255 unexpected.
+configuration · 3 placement cannot be used · 4 the consumer is claimed or changed by another
+writer · 130 interrupted · 255 unexpected.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Multi-Instance GPU: the shapes a GPU can be cut into, and the pieces it is cut into now.
 
-Which parts exist, and which could still be made, NVML tells root only.
+NVML shows only to root which parts exist, and which could still be made.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Journal:
 
     @contextmanager
     def begin(self, entry: Mapping[str, Any]) -> Iterator[str]:
-        """Write down an entry that nobody else works off until the block ends; yield its id.
+        """Record an entry that no other scheduler processes until the block ends; yield its id.
 
         An entry that is still open after the block is for `taken_over`.
 

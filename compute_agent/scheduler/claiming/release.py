@@ -2,7 +2,7 @@
 
 A claim that could not be given back is in the journal until it is. One with alternatives is written
 with all of them: a consumer that holds one of them holds it through that claim, unless it was
-written since, as when a repeated claim was told to its caller.
+written since, as when a repeated claim was returned to its caller.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class GiveBack:
 
     def _if_still_held(self, consumer: str, alternatives: Sequence[Amounts]) -> None:
         holding = self._placement.holding(consumer)
-        # the claim of a new consumer is its first writing; who was told of the claim wrote it again
+        # the claim of a new consumer is its first write; a claim that was returned is written again
         written_once = int(holding.record.get("consumer_generation") or 0) <= 1
         if holding.allocations in alternatives and written_once:
             self._placement.release_exactly(consumer, holding)

@@ -309,16 +309,15 @@ class Mover:
             )
 
     def _undo_begin(self, move: Move, generation: int | None = None) -> None:
-        """Give back after a begin that failed or died, if nobody else went on from there.
+        """Give back after a begin that failed or died, unless another writer went on from there.
 
-        :param generation: of the instance before the begin, which wrote it once; whoever was told
-            of the begun move since has written it again, see `acknowledge`.
+        :param generation: of the instance before the begin, which wrote it once; a caller that
+            received the begun move has written it again, see `acknowledge`.
         """
         holding = self._placement.holding(move.instance)
         if generation is not None and _generation(holding) > generation + 1:
             raise MoveRefused(
-                f"Undoing the move of {move.instance} was refused: another scheduler goes on with "
-                "it."
+                f"Undoing the move of {move.instance} was refused: another scheduler continues it."
             )
         held_amounts = holding.allocations
         kept_amounts = self._source_holding(move).allocations

@@ -79,12 +79,12 @@ class Workers:
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return 0, or the status of a worker that cannot work."""
 
-        def tell(number: signal.Signals) -> Callable[[], None]:
+        def forward(number: signal.Signals) -> Callable[[], None]:
             return lambda: self._events.put(number)
 
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
         threading.Thread(target=self._hear, name="notices", daemon=True).start()
-        with signals.handle({number: tell(number) for number in numbers}):
+        with signals.handle({number: forward(number) for number in numbers}):
             try:
                 for _ in range(self._count):
                     self._start()

@@ -197,7 +197,7 @@ def _check_generations(
 ) -> None:
     """Compare the generations that the request names, where anything of a provider changes.
 
-    One that is to be taken from another tree, and was deleted there, is not made anew.
+    One that is to be taken from another tree, and was deleted there, is not created again.
     """
     changed_uuids = changes.changed_uuids | {
         uuid for item in new_holdings for uuid, _ in item.delta

@@ -49,7 +49,6 @@ class Report:
     seed: str
     seconds: float = 0.0
     looks: int = 0
-    looks_over_capacity: int = 0
     faults: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
@@ -266,7 +265,6 @@ def _dealing(
         raise
     last = staff.last = observer.stop()
     report.looks = observer.looks
-    report.looks_over_capacity = observer.over_capacity
     for ledger in ledgers:
         report.counts.update(ledger.counts)
         report.violations += ledger.violations

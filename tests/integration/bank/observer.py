@@ -140,7 +140,6 @@ class Observer:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._observe, name="observer", daemon=True)
         self.looks = 0
-        self.over_capacity = 0
         self.violations: list[str] = []
         self.stamps: set[int] = set()
         self.last = Look()
@@ -168,7 +167,4 @@ class Observer:
         wrong = wrong_in(self._world, seen) + wrong_between(self.last, seen)
         self.violations += [problem for problem in wrong if problem not in self.violations]
         self.stamps |= {stock.stamp for stock in seen.stock.values()}
-        self.over_capacity += sum(
-            seen.sums.get(key, 0) > stock.capacity for key, stock in seen.stock.items()
-        )
         self.last = seen

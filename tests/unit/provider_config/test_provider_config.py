@@ -217,7 +217,6 @@ class TestMerging:
         assert wanted.data(NODE).inventory.keys() == {"VCPU", "CUSTOM_X"}
         assert "CUSTOM_A" in wanted.data(NODE).traits
         assert wanted.data(CHILD).traits == {"CUSTOM_B"}
-        assert result.touched_providers == {NODE, CHILD}
         assert result.additions == {
             NODE: {"inventories": ["CUSTOM_X"], "traits": ["CUSTOM_A"]},
             CHILD: {"inventories": [], "traits": ["CUSTOM_B"]},

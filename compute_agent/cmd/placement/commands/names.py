@@ -1,4 +1,4 @@
-"""Commands about what providers are told apart by: trait, class, aggregate."""
+"""Commands about traits, resource classes and aggregates."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ def _lay_out_gpu(
     if gpu.critical_xid is not None:
         warnings.append(
             f"GPU {gpu.address} reported Xid {gpu.critical_xid} and is taken out: all that is "
-            "left of it is reserved until the machine was booted or an operator says that it "
-            "is well (RPC clear_fault)"
+            "left of it is reserved until the machine is booted or an operator clears the fault "
+            "(RPC clear_fault)"
         )
     offered = vgpus.offer_of(gpu, options.mdev_types, warnings)
     parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
