@@ -11,26 +11,25 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
-from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
+from compute_agent.cmd.manage import drain_view
 from compute_agent.cmd.manage import fleet as fleet_commands
+from compute_agent.cmd.manage.drain_view import DrainedHost
 from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser, configuration
 from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
-from compute_agent.drift.wording import count_of, resources
+from compute_agent.drift.wording import count_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
-    from rich.table import Table
 
     from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
+    from compute_agent.manage.drain import ConsumerMove, HostHolders
     from compute_agent.manage.fleet import FleetHost
     from compute_agent.placement.api import PlacementApi
 
@@ -48,24 +47,6 @@ STATUS: Final = exit_table(
 )
 _REASON: Final = "drain"
 """The beginning of the reason that an agent is given, by which `--undo` knows a drained host."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Drained:
-    """A host that is drained.
-
-    :ivar host: as it was before.
-    :ivar by: by what it is disabled.
-    :ivar was_disabled: by an operator, before this command.
-    :ivar left_out: other hosts that take nothing, since their agents fell silent: uuid to name.
-    :ivar together: whether each consumer is placed with what those before it have left.
-    """
-
-    host: FleetHost
-    by: str
-    was_disabled: bool
-    left_out: Mapping[str, str]
-    together: bool
 
 
 def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
@@ -130,22 +111,26 @@ def _drain(namespace: argparse.Namespace) -> int:
             return _undo(namespace, placement, agents, host, heard)
         by, was_disabled = _disable(namespace, placement, agents, host, heard)
     left_out = _silent(placement, conf, uuid)
-    drained = _Drained(host, by, was_disabled, left_out, placement.trees.is_offered)
+    drained = DrainedHost(host, by, was_disabled, left_out, placement.trees.is_offered)
     place = partial(_moves, placement, drained, namespace.parameters)
     use = drain.use_of(placement, uuid)
     moves = place(use)
     if namespace.watch and not namespace.dry_run and moves:
         if not namespace.json:
-            _print(drained, moves, is_dry_run=False)
+            drain_view.print_host(drained, moves, is_dry_run=False)
             sys.stdout.flush()
         moves = place(_watch(namespace, placement, drained, use))
         if not moves and not namespace.json:
             print(f"{host.name} is empty")
             return Exit.DONE
     if namespace.json:
-        print(json.dumps(_document(namespace, drained, moves), indent=2))
+        print(
+            json.dumps(
+                drain_view.as_document(drained, moves, is_dry_run=namespace.dry_run), indent=2
+            )
+        )
     else:
-        _print(drained, moves, is_dry_run=namespace.dry_run)
+        drain_view.print_host(drained, moves, is_dry_run=namespace.dry_run)
     if namespace.dry_run and not drained.was_disabled:
         return Exit.WOULD_CHANGE
     if any(move.is_stuck for move in moves):
@@ -261,7 +246,7 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained: str) -> dict
 
 def _moves(
     placement: PlacementApi,
-    drained: _Drained,
+    drained: DrainedHost,
     parameters: Sequence[tuple[str, str]],
     use: HostHolders | None,
 ) -> list[ConsumerMove]:
@@ -291,7 +276,7 @@ def _name(placement: PlacementApi, uuid: str) -> str:
 def _watch(
     namespace: argparse.Namespace,
     placement: PlacementApi,
-    drained: _Drained,
+    drained: DrainedHost,
     use: HostHolders | None,
 ) -> HostHolders | None:
     """Follow the host until it is empty or the time is over; return what it is then."""
@@ -309,13 +294,14 @@ def _watch(
             now = drain.use_of(placement, drained.host.uuid)
         except errors.PlacementUnavailable as error:
             if not is_away:
-                _line(out, f"{error}. Asking again every {namespace.interval} s.")
+                drain_view.print_line(out, f"{error}. Asking again every {namespace.interval} s.")
             is_away = True
             continue
         if is_away:
-            _line(out, "Placement answers again.")
+            drain_view.print_line(out, "Placement answers again.")
         is_away = False
-        _print_difference(use.holders, () if now is None else now.holders, partial(_line, out))
+        after = () if now is None else now.holders
+        drain_view.print_difference(use.holders, after, partial(drain_view.print_line, out))
         use = now
         if use is not None and not use.is_disabled:
             raise CommandRefused(
@@ -324,78 +310,3 @@ def _watch(
                 "the command to disable it again."
             )
     return use
-
-
-def _print_difference(
-    before: Sequence[Holder], after: Sequence[Holder], line: Callable[[str], None]
-) -> None:
-    earlier_consumers, remaining_consumers = (
-        {holder.consumer for holder in before},
-        {holder.consumer for holder in after},
-    )
-    left_text = count_of(len(remaining_consumers), "consumer")
-    for consumer in sorted(earlier_consumers - remaining_consumers):
-        line(f"{consumer} has left; {left_text} left")
-    for consumer in sorted(remaining_consumers - earlier_consumers):
-        line(f"{consumer} has arrived, by a request from before the drain; {left_text} left")
-
-
-def _line(out: Any, text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", file=out, flush=True)
-
-
-def _document(
-    namespace: argparse.Namespace, drained: _Drained, moves: Sequence[ConsumerMove]
-) -> dict[str, object]:
-    host = drained.host
-    return {
-        "dry_run": namespace.dry_run,
-        "uuid": host.uuid,
-        "name": host.name,
-        "agent": host.agent,
-        "was_disabled": drained.was_disabled,
-        "by": drained.by,
-        "empty": not moves,
-        "together": drained.together,
-        "left_out": sorted(drained.left_out.values()),
-        "consumers": [move.as_dict() for move in moves],
-    }
-
-
-def _print(drained: _Drained, moves: Sequence[ConsumerMove], *, is_dry_run: bool) -> None:
-    host = drained.host
-    if drained.was_disabled:
-        how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
-    else:
-        how = f"{'would be' if is_dry_run else 'is'} disabled {drained.by}"
-    print(f"{host.name} ({host.uuid}) {how}; agent {host.agent}")
-    if not moves:
-        print(f"{host.name} is empty")
-        return
-    new_console().print(_table(moves))
-    stuck = sum(move.is_stuck for move in moves)
-    room_text = (
-        f"of which {stuck} {'fits' if stuck == 1 else 'fit'} nowhere else"
-        if stuck
-        else "and there is room elsewhere"
-    )
-    print(f"{count_of(len(moves), 'consumer')} left, {room_text}. Move them with what runs them.")
-    if host.agent == "silent":
-        print("Its agent is silent: if the host is dead, they have to be evacuated.")
-    if not drained.together:
-        print("This placement has no what-if, so each was asked about as if it were the only one.")
-    if drained.left_out:
-        names = ", ".join(sorted(drained.left_out.values()))
-        print(f"Left out as destinations, since their agents fell silent: {names}.")
-
-
-def _table(moves: Sequence[ConsumerMove]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for heading in ("consumer", "holds", "would fit on", "why not"):
-        table.add_column(heading, overflow="fold")
-    for move in moves:
-        to = move.to or ("nowhere" if move.is_stuck else "-")
-        table.add_row(move.consumer, resources(move.resources), to, move.reason)
-    return table
