@@ -44,7 +44,7 @@ class Holder:
 
     consumer: str
     type: str | None
-    held: Held
+    held_amounts: Held
 
     @property
     def moves(self) -> bool:
@@ -220,7 +220,9 @@ def _use_one_by_one(placement: PlacementApi, root: str) -> HostHolders | None:
         holders.append(holder_of(consumer, {**record, "consumer_type": nature.type}, names))
     traits = placement.providers.traits(root, names[root]).content
     # what was released between two requests is held no more
-    return HostHolders(COMPUTE_STATUS_DISABLED in traits, tuple(h for h in holders if h.held))
+    return HostHolders(
+        COMPUTE_STATUS_DISABLED in traits, tuple(h for h in holders if h.held_amounts)
+    )
 
 
 def holder_of(
@@ -251,17 +253,17 @@ def moves(
     """
     names: dict[str, str] = {}
     for holder in sorted(
-        holders, key=lambda holder: (_size(holder.held), holder.consumer), reverse=True
+        holders, key=lambda holder: (_size(holder.held_amounts), holder.consumer), reverse=True
     ):
         root, reason = (
-            fleet.place(_enabled_only([*query_for(holder.held, roots), *added]))
+            fleet.place(_enabled_only([*query_for(holder.held_amounts, roots), *added]))
             if holder.moves
             else (None, _MOVE_UNDER_WAY)
         )
         if root is not None and root not in names:
             names[root] = name_of(root)
         to = None if root is None else names[root]
-        yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held), to, reason)
+        yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held_amounts), to, reason)
 
 
 def query_for(holding: Held, roots: Collection[str]) -> list[tuple[str, str]]:

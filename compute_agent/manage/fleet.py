@@ -33,12 +33,12 @@ Announced = Mapping[str, Any]
 class HeardAgents:
     """What is known of the agents of hosts.
 
-    :ivar heard: what is announced by those that run, by uuid of the root.
+    :ivar nodes: what is announced by those that run, by uuid of the root.
     :ivar last_heard: when others were heard last, in seconds since 1970, by uuid of the root.
     :ivar is_complete: whether one that was not heard is silent; else it is too early to know.
     """
 
-    heard: Mapping[str, Announced]
+    nodes: Mapping[str, Announced]
     last_heard: Mapping[str, float] = field(default_factory=dict)
     is_complete: bool = True
 
@@ -121,7 +121,7 @@ def describe(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> Fleet
     :param agents: None without a message bus.
     """
     root = tree[0]
-    node = None if agents is None else agents.heard.get(root.uuid)
+    node = None if agents is None else agents.nodes.get(root.uuid)
     is_silent = agents is not None and agents.is_complete and node is None
     return FleetHost(
         uuid=root.uuid,

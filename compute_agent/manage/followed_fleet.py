@@ -89,7 +89,7 @@ class FollowedAgents:
         patience = self._agents.patience
         last = self._agents.last()
         return fleet.HeardAgents(
-            heard={root: node for root, (at, node) in last.items() if now - at < patience},
+            nodes={root: node for root, (at, node) in last.items() if now - at < patience},
             last_heard={root: time.time() - (now - at) for root, (at, _) in last.items()},
             is_complete=now - self._listening_since >= patience,
         )

@@ -140,7 +140,7 @@ class Scheduler:
         if is_rebuild(spec):
             return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
         spec = self._search.with_group_hosts(spec, instance_uuids)
-        found_hosts = self._search.find(spec, claims.carried)
+        found_hosts = self._search.find(spec, claims.shared_holdings)
         if len(instance_uuids) > 1 and claims.together():
             chosen_hosts, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
         else:

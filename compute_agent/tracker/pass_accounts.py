@@ -30,7 +30,7 @@ class PassAttempt:
     writes: int = 0
     global_request_id: str = ""
     problems: list[Exception] = field(default_factory=list)
-    shown: dict[str, object] = field(default_factory=dict)
+    shown_fields: dict[str, object] = field(default_factory=dict)
     """What the status shows of the tree; empty: the driver was not asked."""
 
 
@@ -94,7 +94,7 @@ class PassAccounts:
         }
         if completed:
             changes["last_success"] = now
-        return changes | attempt.shown
+        return changes | attempt.shown_fields
 
     def _trouble(self, node: Node, message: str) -> Trouble | None:
         fault = node.state.fault

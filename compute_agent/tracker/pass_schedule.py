@@ -20,8 +20,8 @@ class _Turn:
     running: bool = False
     reasons: set[str] = field(default_factory=set)
     """Why a pass was asked for since the last one began."""
-    begun: int = 0
-    ended: int = 0
+    begun_count: int = 0
+    ended_count: int = 0
 
 
 class PassSchedule:
@@ -73,7 +73,7 @@ class PassSchedule:
                 if turn.running or not (turn.reasons or turn.due <= now):
                     continue
                 turn.running = True
-                turn.begun += 1
+                turn.begun_count += 1
                 due_nodes.append((node, frozenset(turn.reasons)))
                 turn.reasons = set()
         return due_nodes
@@ -84,7 +84,7 @@ class PassSchedule:
             turn = self._turns.get(node)
             if turn is not None:
                 turn.running = False
-                turn.ended += 1
+                turn.ended_count += 1
                 turn.due = next_due
                 self._mutex.notify_all()
 
@@ -99,10 +99,10 @@ class PassSchedule:
                 return False
             turn.reasons.add("report")
             # a running pass may have read before the question was asked, so it does not count
-            answer = turn.begun + 1
+            answer = turn.begun_count + 1
             return (
                 self._mutex.wait_for(
-                    lambda: self._turns.get(node) is not turn or turn.ended >= answer, timeout
+                    lambda: self._turns.get(node) is not turn or turn.ended_count >= answer, timeout
                 )
                 and self._turns.get(node) is turn
             )

@@ -308,7 +308,7 @@ class ResourceTracker:
         if proposal.problems and node.state.startup:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
-        attempt.shown = {
+        attempt.shown_fields = {
             "caveats": proposal.caveats,
             "gpus": proposal.facts.get("gpus", ()),
             **self._sums(node, proposal.wanted_tree),

@@ -156,7 +156,7 @@ class TopologyDriver(ComputeDriver):
         if allocations is None and self._last.repeat(nodename, reading, provider_tree):
             return
         before = provider_tree.snapshot()
-        self._pass.asked = False
+        self._pass.was_asked = False
         proposal = self._propose(stored_tree, provider_tree, nodename, reading)
         situation = Situation.of(
             stored_tree, proposal.layout, proposal.identities, proposal.topology
@@ -191,7 +191,7 @@ class TopologyDriver(ComputeDriver):
                 for k in kept_records
             ),
         )
-        if allocations is None and not self._pass.asked:
+        if allocations is None and not self._pass.was_asked:
             self._last.record_edit(nodename, reading, before, provider_tree)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
@@ -333,16 +333,16 @@ class TopologyDriver(ComputeDriver):
             )
 
     def held(self, provider_uuid: str) -> Mapping[str, int]:
-        self._pass.asked = True
+        self._pass.was_asked = True
         return super().held(provider_uuid)
 
     def holders(self, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
-        self._pass.asked = True
+        self._pass.was_asked = True
         return super().holders(provider_uuid)
 
     def _guests(self) -> dict[str, InstanceDevices]:
         """Return what the guests hold that are known to be here."""
-        self._pass.asked = True
+        self._pass.was_asked = True
         return self.get_devices_of_instances() or {}
 
     def _has_pinned_guests(self) -> bool:

@@ -44,15 +44,15 @@ class GuestCpuOptions:
     :ivar virt_type: kvm, qemu (TCG), lxc or parallels.
     :ivar mode: host-model, host-passthrough, custom or none; None = the default for the host.
     :ivar models: for mode custom, in any case.
-    :ivar added: features beyond those of the model, lower case.
-    :ivar removed: features taken away from the model, lower case.
+    :ivar added_features: features beyond those of the model, lower case.
+    :ivar removed_features: features taken away from the model, lower case.
     """
 
     virt_type: str = "kvm"
     mode: str | None = None
     models: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
+    added_features: tuple[str, ...] = ()
+    removed_features: tuple[str, ...] = ()
 
 
 def effective_mode(options: GuestCpuOptions, arch: str) -> str:
@@ -191,7 +191,7 @@ def guest_features(
             effective_mode(options, host.arch),
         )
         return None
-    return tuple(sorted(names.union(options.added).difference(options.removed)))
+    return tuple(sorted(names.union(options.added_features).difference(options.removed_features)))
 
 
 def _is_host_cpu(options: GuestCpuOptions, host: HostCapabilities) -> bool:

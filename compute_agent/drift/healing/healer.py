@@ -178,18 +178,18 @@ class Healer:
     def _settle(self, reading: _ReadInstance, place: PlacedResources, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
         rest = {} if self._options.force else reading.surplus
-        after = without_zeros(add(reading.covered.kept_amounts, rest, place.amounts))
-        profiles = self._profiles(reading, {**reading.covered.mappings, **place.mappings})
+        after = without_zeros(add(reading.coverage.kept_amounts, rest, place.amounts))
+        profiles = self._profiles(reading, {**reading.coverage.mappings, **place.mappings})
         outcome = Outcome(
             reading.instance,
             State.HEALED,
-            before=reading.held,
+            before=reading.held_amounts,
             after=after,
             surplus=reading.surplus,
             bindings={port.uuid: profile[PORT_ALLOCATION] for port, profile in profiles},
             owner_changed=reading.owner_changed,
         )
-        has_changed = after != reading.held or reading.owner_changed
+        has_changed = after != reading.held_amounts or reading.owner_changed
         unbound = profiles if self._ports.writable else ()
         if not has_changed and not unbound:
             return replace(outcome, state=State.WHOLE, bindings={})
@@ -303,12 +303,12 @@ class _ReadInstance:
     instance: Instance
     ports: Sequence[Port]
     record: Mapping[str, Any]
-    held: Amounts
-    covered: Coverage
+    held_amounts: Amounts
+    coverage: Coverage
     surplus: Amounts
 
     @property
     def owner_changed(self) -> bool:
         spec = self.instance.spec
         own = (self.record.get("project_id"), self.record.get("user_id"))
-        return bool(self.held) and own != (spec.project_id, spec.user_id)
+        return bool(self.held_amounts) and own != (spec.project_id, spec.user_id)

@@ -15,7 +15,7 @@ from compute_agent.scheduler.placement import (
     Microversion,
     Placement,
 )
-from compute_agent.scheduler.search.shared_holdings import Carried
+from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 
 LOG = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ Undo = Callable[[str, Candidate], None]
 class Claims(Protocol):
     """What makes the claims of one request.
 
-    ``carried``: what the instance holds already and needs only once.
+    ``shared_holdings``: what the instance holds already and needs only once.
     """
 
-    carried: Carried
+    shared_holdings: SharedHoldings
 
     def at_once(self) -> int:
         """Return how many candidates a first request may have; 1: no request has more."""
@@ -67,7 +67,7 @@ class NewClaims:
     Where placement takes no alternatives, a request is for one candidate.
     """
 
-    carried = Carried()
+    shared_holdings = SharedHoldings()
 
     def __init__(self, placement: Placement, give_back: GiveBack) -> None:
         self._placement = placement
@@ -123,7 +123,7 @@ class ClaimsOnceAllAgentsExpectThem:
     :param agents_claim: whether that is so now.
     """
 
-    carried = Carried()
+    shared_holdings = SharedHoldings()
 
     def __init__(self, claims: Claims, agents_claim: Callable[[], bool]) -> None:
         self._claims = claims

@@ -22,7 +22,7 @@ from compute_agent.scheduler.placement import (
     Placement,
     WantedHolding,
 )
-from compute_agent.scheduler.search.shared_holdings import Carried
+from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.state.shapes import WHOLE, Shape, object_of, word_of
 
 LOG = logging.getLogger(__name__)
@@ -48,15 +48,15 @@ class Progress:
         self._placement = placement
         self._journal = journal
         self.line = line
-        self.held = source_holding
+        self.source_holding = source_holding
         self.move = move
         self.wrote = False
 
     def trying(self, move: Move) -> None:
-        """Note what will be written next, before it is."""
+        """Record in the journal what will be written next, before it is."""
         self.move = move
         entry = entry_of(move, "claim")
-        generation = self.held.record.get("consumer_generation")
+        generation = self.source_holding.record.get("consumer_generation")
         if generation is not None:
             entry["generation"] = generation
         self._journal.update(self.line, entry)
@@ -79,9 +79,9 @@ class MoveClaims:
 
     def __init__(self, placement: Placement, progress: Progress) -> None:
         self._progress = progress
-        self._source_holding = progress.held
-        self.carried = Carried.of(placement, progress.move.source)
-        self._sharing = frozenset(self.carried.amounts)
+        self._source_holding = progress.source_holding
+        self.shared_holdings = SharedHoldings.of(placement, progress.move.source)
+        self._sharing = frozenset(self.shared_holdings.amounts)
 
     def at_once(self) -> int:
         """See `Claims`: each candidate needs a line of the journal and amounts of its own."""

@@ -15,7 +15,7 @@ from compute_agent.scheduler.placement import (
     Placement,
     WantedHolding,
 )
-from compute_agent.scheduler.search.shared_holdings import Carried
+from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class ReplacingClaims:
     def __init__(self, placement: Placement, holding: Holding) -> None:
         self._placement = placement
         self._holding = holding
-        self.carried = Carried.of(placement, holding.allocations)
+        self.shared_holdings = SharedHoldings.of(placement, holding.allocations)
 
     def at_once(self) -> int:
         """See `Claims`: an exchange knows one wish."""

@@ -33,7 +33,7 @@ from compute_agent.scheduler.search.server_groups import (
     roots_of_named,
     with_hosts,
 )
-from compute_agent.scheduler.search.shared_holdings import Carried
+from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.scheduler.search.targets import Target, sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
 
@@ -120,21 +120,23 @@ class HostSearch:
             unpinned_fallback=options.unpinned_fallback,
         )
 
-    def find(self, spec: RequestSpec, carried: Carried | None = None) -> SearchResult:
+    def find(
+        self, spec: RequestSpec, shared_holdings: SharedHoldings | None = None
+    ) -> SearchResult:
         """Return the hosts that can take `spec`; there may be none.
 
-        :param carried: what the instance holds on shared providers and takes along.
+        :param shared_holdings: what the instance holds on shared providers and takes along.
         :raises InvalidRequest: the request is wrong in itself.
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
         """
         request = self.targeted_request(spec)
         answer, queries, version = self._inquiry.ask(spec, request.request)
-        reduced_request = carried.reduce(request.anywhere) if carried else None
-        if carried and reduced_request and not answer.candidates:
+        reduced_request = shared_holdings.reduce(request.anywhere) if shared_holdings else None
+        if shared_holdings and reduced_request and not answer.candidates:
             targeted = _restrict_to_target(spec, reduced_request, request.target)
             answer, more_queries, version = self._inquiry.ask(spec, targeted)
-            answer = carried.complete(answer, request.anywhere)
+            answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
         self._observer.on_search(len(answer.candidates))
         admitted_hosts, exclusions = self._admit(spec, request, answer)

@@ -18,7 +18,7 @@ from compute_agent.scheduler.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class SharedHoldings:
     """What an instance holds on shared providers.
 
     :param amounts: provider to class to amount.
@@ -29,7 +29,7 @@ class Carried:
     aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, placement: Placement, amounts: Amounts) -> Carried:
+    def of(cls, placement: Placement, amounts: Amounts) -> SharedHoldings:
         """Return what of these amounts is on shared providers."""
         pools = placement.sharing(tuple(amounts))
         return cls(

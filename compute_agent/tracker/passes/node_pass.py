@@ -199,7 +199,7 @@ class NodePass:
         :raises ResourceProviderUpdateFailed: placement rejected some of them.
         :raises ReshapeFailed: it rejected the reshape.
         """
-        if proposal.settled:
+        if proposal.is_settled:
             return []
         uuids_before = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted_tree.get_provider_uuids())
@@ -224,7 +224,7 @@ class NodePass:
         self._ledger.remember_providers(added=(), removed=uuids_before - has - kept_uuids)
         is_quiet = not (report.operations or report.kept_providers or proposal.faults_over)
         if is_quiet and not (proposal.problems or proposal.merged.keeps_held):
-            self._settled[proposal.root_uuid] = replace(proposal, settled=True)
+            self._settled[proposal.root_uuid] = replace(proposal, is_settled=True)
         return changes(report.operations)
 
     def operations(self, proposal: Proposal) -> list[Operation]:
@@ -238,7 +238,7 @@ class NodePass:
         )
 
     def _has_changes(self, proposal: Proposal) -> bool:
-        if proposal.settled:
+        if proposal.is_settled:
             return False
         with self._stage("plan"):
             return bool(changes(self.operations(proposal)))

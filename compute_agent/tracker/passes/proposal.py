@@ -53,5 +53,5 @@ class Proposal:
     caveats: tuple[str, ...] = ()
     """What of the wanted tree is not what it should be, by the driver."""
     grounds: Grounds | None = None
-    settled: bool = False
+    is_settled: bool = False
     """A flush of the same proposal, by the same grounds, has shown that there is nothing to do."""

@@ -15,17 +15,17 @@ from compute_agent.virt.layout.pmem import PmemLabel
 class Ratio(NamedTuple):
     """Overcommit of one class.
 
-    `fixed` (None = unset) wins over all, `initial` is for a new record; otherwise what placement
-    has is kept.
+    `fixed_ratio` (None = unset) wins over all, `initial` is for a new record; otherwise what
+    placement has is kept.
     """
 
-    fixed: float | None = None
+    fixed_ratio: float | None = None
     initial: float = 1.0
 
     def of(self, stored: float | None) -> float:
         """Return the ratio that is in force, given the one placement has (None = no record)."""
-        if self.fixed:
-            return self.fixed
+        if self.fixed_ratio:
+            return self.fixed_ratio
         return self.initial if stored is None else stored
 
 

@@ -74,7 +74,7 @@ class _GpusOfSituation:
     """Providers of the layout that count vGPUs."""
     classes: frozenset[str]
     """Classes vGPUs are or were counted under."""
-    stored: Mapping[PciAddress, ProviderData]
+    stored_providers: Mapping[PciAddress, ProviderData]
     """Providers that placement has."""
 
     @classmethod
@@ -114,7 +114,7 @@ class _GpusOfSituation:
     def obsolete_vfs(self, gpu: PhysicalGpu) -> list[ProviderData]:
         """Return the providers of single VFs that the layout no longer has."""
         wanted_uuids = set(self.situation.identities.uuids.values())
-        stored_providers = (self.stored.get(vf.address) for vf in gpu.vfs)
+        stored_providers = (self.stored_providers.get(vf.address) for vf in gpu.vfs)
         return [
             provider
             for provider in stored_providers
@@ -123,7 +123,7 @@ class _GpusOfSituation:
 
     def obsolete_whole(self, gpu: PhysicalGpu) -> ProviderData | None:
         """Return the provider that placement has for the GPU, if its VFs now count separately."""
-        return self.stored.get(gpu.address) if self.wanted_vfs(gpu) else None
+        return self.stored_providers.get(gpu.address) if self.wanted_vfs(gpu) else None
 
     def vf_sources(self, gpu: PhysicalGpu) -> list[str]:
         """Uuids of VF providers that the layout no longer has, be they in the tree or not."""
@@ -136,7 +136,7 @@ class _GpusOfSituation:
         if not self.wanted_vfs(gpu):
             return []
         key = gpu_keys(self.situation.topology.gpus)[gpu.address]
-        stored_provider = self.stored.get(gpu.address)
+        stored_provider = self.stored_providers.get(gpu.address)
         return [*([stored_provider.uuid] if stored_provider else []), *self._lost_uuids([key])]
 
     def _lost_uuids(self, keys: Iterable[str]) -> list[str]:

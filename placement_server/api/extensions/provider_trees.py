@@ -100,11 +100,13 @@ def replace(request: Request) -> Response:
     except TreeMalformed as error:
         raise errors.BadRequest(str(error), pointer=pointer(*error.path)) from error
     except GenerationRequired as error:
-        raise errors.PreconditionRequired(str(error), _bodies_of_moved(error.moved)) from error
+        raise errors.PreconditionRequired(
+            str(error), _bodies_of_moved(error.generations)
+        ) from error
     except TreeChanged as error:
         raise errors.PreconditionFailed(
             str(error),
-            _bodies_of_moved(error.moved),
+            _bodies_of_moved(error.generations),
             None if error.tag is None else f'"{error.tag}"',
         ) from error
     except TreeConflicts as error:

@@ -114,13 +114,13 @@ class TreeConflicts(Refused):
 class TreeChanged(Stale):
     """A request for another state of a tree, or of a provider of another tree, than the stored one.
 
-    :ivar moved: generations by uuid: of the tree's providers, or of the others.
+    :ivar generations: generations by uuid: of the tree's providers, or of the others.
     :ivar tag: the present tag of the tree; `None` when it does not exist.
     """
 
     def __init__(self, detail: str, moved: Mapping[str, int], tag: str | None) -> None:
         super().__init__(detail)
-        self.moved = moved
+        self.generations = moved
         self.tag = tag
 
 
@@ -133,4 +133,4 @@ class GenerationRequired(Stale):
             f"The resource providers {uuids} are in other trees: name the generation of each, "
             "with which it is to be taken from there."
         )
-        self.moved = moved
+        self.generations = moved

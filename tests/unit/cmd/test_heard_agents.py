@@ -49,7 +49,7 @@ def test_no_scheduler_is_asked_where_every_agent_is_heard(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = heard(bus, [LIVE], monkeypatch, {LIVE: 3.0, "other": 900.0})
-    assert (set(known.heard), dict(known.last_heard)) == ({LIVE}, {})
+    assert (set(known.nodes), dict(known.last_heard)) == ({LIVE}, {})
     assert bus.listened == [(12.0, {LIVE})]
 
 
@@ -58,7 +58,7 @@ def test_a_host_that_a_scheduler_knows_as_silent_is_listened_for_one_period(
 ) -> None:
     known = heard(bus, [LIVE, DEAD], monkeypatch, {LIVE: 3.0, DEAD: 31.0})
     assert bus.listened == [(12.0, {LIVE, DEAD})]
-    assert set(known.heard) == {LIVE}
+    assert set(known.nodes) == {LIVE}
     assert DEAD in known.last_heard
 
 
@@ -68,4 +68,4 @@ def test_a_host_that_may_only_be_late_is_listened_for_three_periods(
 ) -> None:
     known = heard(bus, [LIVE, DEAD], monkeypatch, ages)
     assert bus.listened == [(12.0, {LIVE, DEAD}), (18.0, {DEAD})]
-    assert set(known.heard) == {LIVE}
+    assert set(known.nodes) == {LIVE}

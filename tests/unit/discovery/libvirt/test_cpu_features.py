@@ -96,7 +96,7 @@ def test_models_are_found_in_any_case() -> None:
 
 def test_extra_flags_count_with_their_sign(make_connection: MakeConnection) -> None:
     connection = make_connection(baselineCPU=lambda _cpus, _flags: EXPANDED_CPU)
-    options = GuestCpuOptions("kvm", added=("pdpe1gb",), removed=("avx2",))
+    options = GuestCpuOptions("kvm", added_features=("pdpe1gb",), removed_features=("avx2",))
     assert guest_features(connection, options, X86, []) == ("pdpe1gb", "pni")
 
 
@@ -141,7 +141,7 @@ def test_features_are_unknown_where_libvirt_rejects_the_cpu(
 
 
 def test_arm_hosts_list_their_features_themselves(make_connection: MakeConnection) -> None:
-    options = GuestCpuOptions("kvm", removed=("atomics",))
+    options = GuestCpuOptions("kvm", removed_features=("atomics",))
     assert guest_features(make_connection(), options, ARM, []) == ("asimd", "fp")
 
 

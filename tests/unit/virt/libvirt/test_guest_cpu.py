@@ -59,7 +59,7 @@ def test_flags_that_no_guest_gets_are_warned_of(
     make_conf: MakeConf, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     options = guest_cpu_options(make_conf(f"[libvirt]\n{text}\ncpu_model_extra_flags = aes"))
-    assert options.added == ()
+    assert options.added_features == ()
     assert "cpu_model_extra_flags = aes has no effect" in caplog.text
 
 
