@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+_INTERRUPTED = 130
 _CANNOT_START = 1
 _CANNOT_LOOK = 255
 """Exit status of `placement-status` where it could not look; 1 is a warning there."""
@@ -37,5 +38,8 @@ def _run(program: str, module: str, without_extra: int) -> int:
             file=sys.stderr,
         )
         return without_extra
-    status: int = command.main()
-    return status
+    try:
+        return int(command.main())
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return _INTERRUPTED

@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 import pytest
 
 from compute_agent import errors
 from compute_agent.cmd import program
+from placement_server.cmd import programs
 from placement_server.cmd import status as placement_status
 
 
@@ -74,3 +76,26 @@ def test_a_check_that_could_not_be_made_for_a_defect_is_no_warning(
     monkeypatch.setattr(placement_status.log, "setup", lambda _conf, _name: None)
     assert placement_status.main(["--config-file=/dev/null", "upgrade", "check"]) == 255
     assert "ZeroDivisionError: by zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "name"),
+    [
+        ("serve", programs.placement_server, "placement-server"),
+        ("manage", programs.placement_manage, "placement-manage"),
+        ("status", programs.placement_status, "placement-status"),
+    ],
+)
+def test_an_interruption_of_a_program_of_the_server_is_130_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    script: Callable[[], int],
+    name: str,
+) -> None:
+    def interrupted() -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"placement_server.cmd.{command}.main", interrupted)
+    assert script() == 130
+    assert capsys.readouterr().err == f"{name}: interrupted\n"

@@ -47,6 +47,8 @@ _PASSING_TEXT: Final = re.compile(
     r"[Cc]onnection refused|timeout|starting up|shutting down|not yet accepting|recovery"
     r"|too many|remaining connection slots|closed the connection|session is (not )?read-only"
 )
+# What libpq asks the reader behind a refused connection.
+_QUESTION: Final = re.compile(r"\s+Is the server running [^?]*\?")
 
 
 def is_lasting(error: BaseException) -> bool:
@@ -99,4 +101,4 @@ def reason_of(error: BaseException) -> str:
     primary = getattr(getattr(cause, "diag", None), "message_primary", None)
     if primary:
         return str(primary)
-    return " ".join(str(cause).split()) or type(cause).__name__
+    return " ".join(_QUESTION.sub("", str(cause)).split()) or type(cause).__name__

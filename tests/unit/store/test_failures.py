@@ -80,4 +80,8 @@ def test_a_full_disk_of_postgresql_is_not_begun_again() -> None:
 
 def test_the_reason_is_one_line_without_the_statement() -> None:
     assert reason_of(wrapped(WithState("first\n\tsecond"))) == "first second"
+    refusal = (
+        "Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?"
+    )
+    assert reason_of(wrapped(WithState(AT_SERVER + refusal))) == f"{AT_SERVER}Connection refused"
     assert reason_of(FileNotFoundError(2, "No such file", "/ca.pem")).endswith("'/ca.pem'")
