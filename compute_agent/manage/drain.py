@@ -11,6 +11,7 @@ from compute_agent import errors
 from compute_agent.drift.orphans import MIGRATION
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocations.allocations import UNTYPED
+from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import SINCE, WholeTree
 from compute_agent.provider_tree.trait_names import (
@@ -20,9 +21,6 @@ from compute_agent.provider_tree.trait_names import (
 
 if TYPE_CHECKING:
     from compute_agent.placement.api import PlacementApi
-
-Held = Mapping[str, Mapping[str, int]]
-"""Amounts by provider and class."""
 
 Parameters = Iterable[tuple[str, str]]
 
@@ -44,7 +42,7 @@ class Holder:
 
     consumer: str
     type: str | None
-    held_amounts: Held
+    held_amounts: Amounts
 
     @property
     def moves(self) -> bool:
@@ -266,7 +264,7 @@ def moves(
         yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held_amounts), to, reason)
 
 
-def query_for(holding: Held, roots: Collection[str]) -> list[tuple[str, str]]:
+def query_for(holding: Amounts, roots: Collection[str]) -> list[tuple[str, str]]:
     """Return the parameters of a query for as much, in as many parts.
 
     What is held of roots is one group, which may be spread; what is held of a provider below them
@@ -310,7 +308,7 @@ def _text(resources: Mapping[str, int]) -> str:
     return ",".join(f"{name}:{amount}" for name, amount in sorted(resources.items()))
 
 
-def _sums(holding: Held) -> dict[str, int]:
+def _sums(holding: Amounts) -> dict[str, int]:
     sums: dict[str, int] = {}
     for resources in holding.values():
         for name, amount in resources.items():
@@ -318,7 +316,7 @@ def _sums(holding: Held) -> dict[str, int]:
     return sums
 
 
-def _size(holding: Held) -> tuple[int, ...]:
+def _size(holding: Amounts) -> tuple[int, ...]:
     """Return what consumers are ordered by: those that are hard to place are the largest."""
     sums = _sums(holding)
     return len(holding), sums.get("MEMORY_MB", 0), sums.get("VCPU", 0), sum(sums.values())

@@ -53,7 +53,7 @@ def is_of_layout(resource_class: str) -> bool:
     return resource_class in LAYOUT_CLASSES or resource_class.startswith(PMEM_CLASSES)
 
 
-Held = Callable[[str], Mapping[str, int]]
+HeldUnits = Callable[[str], Mapping[str, int]]
 
 
 class KeptInventory(NamedTuple):
@@ -84,7 +84,7 @@ def apply_layout(
     layout: HostLayout,
     identities: Identities,
     ratios: Ratios,
-    held_units: Held,
+    held_units: HeldUnits,
 ) -> tuple[KeptInventory, ...]:
     """Edit `tree` in place.
 
@@ -144,7 +144,11 @@ def _free_name(tree: ProviderTree, name: str, key: str) -> str:
 
 
 def _write(
-    tree: ProviderTree, uuid: str, wanted_provider: WantedProvider, ratios: Ratios, held_units: Held
+    tree: ProviderTree,
+    uuid: str,
+    wanted_provider: WantedProvider,
+    ratios: Ratios,
+    held_units: HeldUnits,
 ) -> list[KeptInventory]:
     provider = tree.data(uuid)
     units = {
@@ -213,7 +217,7 @@ def _record(
     wanted_record: WantedRecord,
     stored: InventoryRecord | None,
     ratio: float,
-    held_units: Held,
+    held_units: HeldUnits,
     *,
     is_broken: bool,
 ) -> InventoryRecord:
@@ -243,7 +247,7 @@ def _record(
 
 
 def _take_away(
-    tree: ProviderTree, layout: HostLayout, identities: Identities, held_units: Held
+    tree: ProviderTree, layout: HostLayout, identities: Identities, held_units: HeldUnits
 ) -> list[KeptInventory]:
     """Remove owned providers that are no longer wanted, children first."""
     kept_records: list[KeptInventory] = []

@@ -21,7 +21,7 @@ from compute_agent.virt.reshape.moves import (
     shift,
     used_amount,
 )
-from compute_agent.virt.reshape.packing import Amounts, Demand, Misfit, pack
+from compute_agent.virt.reshape.packing import ClassAmounts, Demand, Misfit, pack
 
 LOG = log.getLogger(__name__)
 
@@ -219,7 +219,7 @@ class _Pools:
         others = {rc: amount for rc, amount in amounts.items() if rc != "MEMORY_MB"}
         return {**others, kind: memory // step}
 
-    def _place(self, amounts: Amounts, devices: InstanceDevices) -> dict[int, dict[str, int]]:
+    def _place(self, amounts: ClassAmounts, devices: InstanceDevices) -> dict[int, dict[str, int]]:
         """Weights by cell: its CPUs are where they are, the rest is in the cells of the guest."""
         place: dict[int, dict[str, int]] = {}
 

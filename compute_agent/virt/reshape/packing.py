@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-Amounts = Mapping[str, int]
+ClassAmounts = Mapping[str, int]
 """Resource class -> units."""
 
 MEMORY = "MEMORY_MB"
@@ -24,8 +24,8 @@ class Demand:
     """What one consumer holds."""
 
     consumer: str
-    amounts: Amounts
-    place: Mapping[int, Amounts] = field(default_factory=dict)
+    amounts: ClassAmounts
+    place: Mapping[int, ClassAmounts] = field(default_factory=dict)
     """Where its guest really is: cell -> units by class, as weights; empty = unknown."""
 
     @property
@@ -39,23 +39,23 @@ class Misfit:
     """A consumer for which there is no room, and how much is missing of what."""
 
     consumer: str
-    missing_amounts: Amounts
+    missing_amounts: ClassAmounts
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    parts: Mapping[str, Mapping[int, Amounts]]
+    parts: Mapping[str, Mapping[int, ClassAmounts]]
     """Consumer -> cell -> units; the sums are those of the demand."""
     misfits: tuple[Misfit, ...]
 
 
-def pack(demands: Sequence[Demand], room: Mapping[int, Amounts]) -> Packing:
+def pack(demands: Sequence[Demand], room: Mapping[int, ClassAmounts]) -> Packing:
     """Distribute the demands over cells.
 
     :param room: free units by cell and class.
     """
     free = {cell: dict(amounts) for cell, amounts in sorted(room.items())}
-    parts: dict[str, Mapping[int, Amounts]] = {}
+    parts: dict[str, Mapping[int, ClassAmounts]] = {}
     misfits = []
     placed_demands = [demand for demand in demands if demand.place]
     floating_demands = [demand for demand in demands if not demand.place]
@@ -104,7 +104,7 @@ def _follow(demand: Demand) -> dict[int, dict[str, int]]:
 
 
 def _whole(
-    amounts: Amounts, free: Mapping[int, Mapping[str, int]]
+    amounts: ClassAmounts, free: Mapping[int, Mapping[str, int]]
 ) -> dict[int, dict[str, int]] | None:
     fitting_cells = [
         cell
@@ -118,7 +118,7 @@ def _whole(
 
 
 def _split(
-    amounts: Amounts, free: Mapping[int, Mapping[str, int]]
+    amounts: ClassAmounts, free: Mapping[int, Mapping[str, int]]
 ) -> dict[int, dict[str, int]] | None:
     """Take as few cells as can be; on equal numbers those with the most room for this demand."""
 
@@ -137,7 +137,7 @@ def _split(
 
 
 def _in_proportion(
-    amounts: Amounts, cells: Sequence[tuple[int, Mapping[str, int]]]
+    amounts: ClassAmounts, cells: Sequence[tuple[int, Mapping[str, int]]]
 ) -> dict[int, dict[str, int]] | None:
     """Divide the class with the fewest units, and all others as that one was divided."""
     lead = min(amounts, key=lambda rc: (amounts[rc], rc))
@@ -159,7 +159,7 @@ def _in_proportion(
 
 
 def _as_it_fits(
-    amounts: Amounts, cells: Sequence[tuple[int, Mapping[str, int]]]
+    amounts: ClassAmounts, cells: Sequence[tuple[int, Mapping[str, int]]]
 ) -> dict[int, dict[str, int]] | None:
     """Give up the common proportion where whole units do not allow it."""
     parts: dict[int, dict[str, int]] = {cell: {} for cell, _room in cells}
@@ -188,14 +188,18 @@ def _within(shares: Sequence[int], caps: Sequence[int]) -> list[int]:
     return bounded
 
 
-def _take(free: dict[int, dict[str, int]], parts: Mapping[int, Amounts]) -> Mapping[int, Amounts]:
+def _take(
+    free: dict[int, dict[str, int]], parts: Mapping[int, ClassAmounts]
+) -> Mapping[int, ClassAmounts]:
     for cell, amounts in parts.items():
         for resource_class, amount in amounts.items():
             free[cell][resource_class] -= amount
     return parts
 
 
-def _lacking(parts: Mapping[int, Amounts], free: Mapping[int, Mapping[str, int]]) -> Amounts:
+def _lacking(
+    parts: Mapping[int, ClassAmounts], free: Mapping[int, Mapping[str, int]]
+) -> ClassAmounts:
     lacking_amounts: dict[str, int] = {}
     for cell, amounts in parts.items():
         for resource_class, amount in amounts.items():
@@ -205,7 +209,7 @@ def _lacking(parts: Mapping[int, Amounts], free: Mapping[int, Mapping[str, int]]
     return dict(sorted(lacking_amounts.items()))
 
 
-def _missing(amounts: Amounts, free: Mapping[int, Mapping[str, int]]) -> Amounts:
+def _missing(amounts: ClassAmounts, free: Mapping[int, Mapping[str, int]]) -> ClassAmounts:
     missing_amounts = {
         rc: amount - sum(max(room.get(rc, 0), 0) for room in free.values())
         for rc, amount in amounts.items()
