@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.claims import comparison
 from compute_agent.claims import guests as running_guests
+from compute_agent.claims.assignment import NodeSituation, choose_units_and_cells
 from compute_agent.claims.cell_choice import (
     CellOccupancy,
     CellPolicy,
     cell_providers,
-    choose_cells,
     free_on_root,
 )
 from compute_agent.claims.checks import (
@@ -42,11 +42,11 @@ from compute_agent.claims.checks import (
 )
 from compute_agent.claims.host_cells import cells_of
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
-from compute_agent.claims.occupancy import preferred_units, taken_units, used_cells
+from compute_agent.claims.occupancy import taken_units, used_cells
 from compute_agent.claims.request import ClaimRequest
-from compute_agent.claims.units import choose_units, units_of
+from compute_agent.claims.units import units_of
 from compute_agent.placement.allocations.amounts import Amounts, of_record
-from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
+from compute_agent.state.claim import Claim
 
 if TYPE_CHECKING:
     from compute_agent.claims.comparison import Holders
@@ -327,8 +327,9 @@ class ClaimBook:
         if known_claim is not None and moving and known_claim.migration == request.migration:
             moving = False  # asked again: the answer was lost
         left_claim, renewed_claim = (known_claim, None) if moving else (None, known_claim)
-        units, places = self._units_and_cells(
-            request, node, amounts, tree, root, renewed_claim, moving=moving
+        situation = self._situation(node, tree, root)
+        units, places = choose_units_and_cells(
+            request, amounts, situation, self._policy, renewed_claim, moving=moving
         )
         claim = Claim(
             consumer=request.instance,
@@ -349,42 +350,10 @@ class ClaimBook:
         self._ledger.change_claims(add=[*source_claims, claim])
         return claim
 
-    def _units_and_cells(
-        self,
-        request: ClaimRequest,
-        node: str,
-        amounts: Amounts,
-        tree: ProviderTree,
-        root: str,
-        renewed_claim: Claim | None,
-        *,
-        moving: bool,
-    ) -> tuple[tuple[AssignedUnit, ...], tuple[ClaimedCell, ...]]:
-        """Choose the devices and the NUMA cells of a claim; a renewed one keeps what it has.
-
-        :raises ComputeResourcesUnavailable: too few of the allocated devices are free.
-        """
-        units = units_of(tree, root)
-        cells = cells_of(self._tracker.facts(node))
+    def _situation(self, node: str, tree: ProviderTree, root: str) -> NodeSituation:
+        units, cells = units_of(tree, root), cells_of(self._tracker.facts(node))
         guests = self._guests() if units or cells else {}
-        own = frozenset(renewed_claim.units if renewed_claim is not None else ())
-        taken_names = taken_units(self.claims(), request.instance, units, guests, moving=moving)
-        found_units, short = choose_units(amounts, units, taken_names, own)
-        if short:
-            raise errors.ComputeResourcesUnavailable(
-                f"Node {node} cannot give {request.instance} what was allocated: "
-                f"{'; '.join(short)}. `compute-agent claims` shows who has them."
-            )
-        if renewed_claim is not None and renewed_claim.amounts == amounts:
-            return found_units, renewed_claim.cells
-        but = "" if moving else request.instance
-        others = used_cells(self._claims_on(node), cells, guests, but=but)
-        use = CellOccupancy(cells, others, taken_names)
-        places = choose_cells(request, amounts, tree, root, use, self._policy)
-        units_near, _short = choose_units(
-            amounts, units, taken_names, preferred_units(own, units, places)
-        )
-        return units_near, places
+        return NodeSituation(node, tree, root, units, cells, self.claims(), guests)
 
     def free_cells(self, node: str) -> list[dict[str, Any]]:
         """Return what is free of each NUMA cell, and its networks, as it is announced.

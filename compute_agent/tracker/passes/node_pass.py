@@ -21,6 +21,7 @@ from compute_agent.report.operations import KeepProvider, Operation
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
+from compute_agent.tracker.passes.driver_facts import check_facts
 from compute_agent.tracker.passes.normalise import Correction, normalise
 from compute_agent.tracker.passes.proposal import Grounds, PassTarget, Proposal
 
@@ -34,20 +35,6 @@ if TYPE_CHECKING:
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
-
-MANDATORY_FACTS = (
-    "hypervisor_hostname",
-    "hypervisor_type",
-    "hypervisor_version",
-    "vcpus",
-    "vcpus_used",
-    "memory_mb",
-    "memory_mb_used",
-    "local_gb",
-    "local_gb_used",
-    "cpu_info",
-    "numa_topology",
-)
 
 
 class ReshapeNeededAgain(errors.ComputeAgentError):
@@ -184,12 +171,7 @@ class NodePass:
     def _read_facts(self, node: str) -> Mapping[str, Any]:
         with self._stage("discover"):
             facts = self._driver.get_available_resource(node)
-        missing_keys = [key for key in MANDATORY_FACTS if key not in facts]
-        if missing_keys:
-            raise errors.InvalidInput(
-                f"The driver's facts about node {node} lack {', '.join(missing_keys)}. This "
-                "is a defect of the driver; nothing is reported for the node."
-            )
+        check_facts(facts, node)
         self._on_facts(node, facts)
         return facts
 
