@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     status = _command(commands, "status", _status, "print the status of the running agent")
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
     report = _command(commands, "report", _report, "ask the running agent for a pass now")
-    report.add_argument("--node", metavar="NODE", help="of this node only")
+    report.add_argument("--node", metavar="NODE", help="only this node; default: all")
     report.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claims = _command(commands, "claims", _claims, "print which instance holds what of this host")
@@ -132,7 +132,7 @@ def _command(
 
 
 def _node_and_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--node", metavar="NODE", help="of this node only")
+    parser.add_argument("--node", metavar="NODE", help="only this node; default: all")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
 
 

@@ -24,7 +24,7 @@ class Exit(IntEnum):
 STATUS: dict[int, str] = {
     Exit.DONE: "done",
     Exit.NOTHING: "there is no such thing, or nothing fits",
-    Exit.BAD_INPUT: "bad options, file or configuration, also where placement finds that",
+    Exit.BAD_INPUT: "bad options, file or configuration, also when placement reports it",
     Exit.PLACEMENT: "placement cannot be used",
     Exit.REFUSED: "placement refused: a conflict, or something in use",
     Exit.WOULD_CHANGE: "--dry-run, and something would be changed",

@@ -56,8 +56,8 @@ def add_commands(commands: Commands) -> None:
     tree.add_argument("--full", action="store_true", help="with all inventories and traits")
     usage = commands.add("usage", _usage, "show what is used of a provider, or by a project")
     usage.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
-    usage.add_argument("--project", metavar="ID", help="of all that a project holds")
-    usage.add_argument("--user", metavar="ID", help="of the project's, what this user holds")
+    usage.add_argument("--project", metavar="ID", help="what all consumers of a project hold")
+    usage.add_argument("--user", metavar="ID", help="with --project: only what this user holds")
 
 
 def _list(namespace: argparse.Namespace) -> int:
