@@ -13,7 +13,7 @@ from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.closest.closest import Closest, find_closest
 from placement_server.candidates.closest.trials import Trials
-from placement_server.candidates.index.columns import IntArray, SlotArray
+from placement_server.candidates.index.arrays import IntArray, SlotArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.reporter import Reporter

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.index.columns import ClassView, IntArray
+from placement_server.candidates.index.arrays import IntArray
+from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.set_table import SetTable
 

@@ -16,7 +16,7 @@ from math import gcd
 import numpy as np
 
 from placement_server.candidates.capacity.rows import MOST, Groups, Rows
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.query.compiled import Plan
 
 Counts = Sequence[IntArray]

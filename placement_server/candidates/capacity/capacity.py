@@ -27,7 +27,7 @@ from placement_server.candidates.capacity.pools import Clusters, pooled_rows
 from placement_server.candidates.capacity.rows import MOST, Groups, Rows, counts_of
 from placement_server.candidates.capacity.terms import narrow_to_terms
 from placement_server.candidates.capacity.zones import count_part
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.search import Search, SearchLimits

@@ -11,7 +11,8 @@ import numpy as np
 from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import capacity
-from placement_server.candidates.index.columns import BoolArray, ClassView
+from placement_server.candidates.index.arrays import BoolArray
+from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 

@@ -15,7 +15,7 @@ import numpy as np
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.bounds import Counts, are_isolated
 from placement_server.candidates.capacity.rows import Groups
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.query.compiled import Plan, Subtree
 
 Pair = tuple[int, int]

@@ -18,7 +18,7 @@ from placement_server.candidates.capacity.bounds import Bounds, Counts, least
 from placement_server.candidates.capacity.parts import Part
 from placement_server.candidates.capacity.rows import MOST, Groups, Rows
 from placement_server.candidates.capacity.zones import count_part
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.query.compiled import Plan
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from placement_server.candidates.capacity.bounds import Counts
 from placement_server.candidates.capacity.rows import Groups, Rows
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.eligible import Eligible
 

@@ -23,7 +23,7 @@ from placement_server.candidates.capacity.bounds import (
 )
 from placement_server.candidates.capacity.parts import Part
 from placement_server.candidates.capacity.rows import Groups, Rows
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.query.compiled import Plan
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from placement_server.candidates.closest.changes import QueryChange, with_changes
 from placement_server.candidates.closest.trials import Trials
-from placement_server.candidates.index.columns import UNIT_MAX, ClassView
+from placement_server.candidates.index.arrays import UNIT_MAX
+from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.query.query import CandidateQuery
 
 # In how many steps two amounts are lowered in proportion, before each is raised on its own.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.sharing import Links
 from placement_server.candidates.query.compiled import Item, plan

@@ -22,148 +22,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates.index.arrays import (
+    CAPACITY_BOUND,
+    BoolArray,
+    IntArray,
+    Numbers,
+)
+from placement_server.candidates.index.class_columns import (
+    ClassColumns,
+    ClassView,
+    largest_amounts,
+)
 from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.store.changes.snapshot import ProviderRow
 
-IntArray = npt.NDArray[np.int64]
-SlotArray = npt.NDArray[np.int32]
-BoolArray = npt.NDArray[np.bool_]
-Numbers = Sequence[int] | IntArray
-
-UNIT_MAX = 2**31 - 1
-CAPACITY_BOUND = 2**62
 SLOT_FIELDS = (
     "provider_id", "parent", "root", "end", "shape", "trait_set", "aggregate_set",
 )  # fmt: skip
-CLASS_FIELDS = (
-    "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
-)  # fmt: skip
-
-
-class ClassColumns:
-    """All inventories of one resource class."""
-
-    def __init__(self) -> None:
-        self.slot = Growable(np.int32)
-        self.fit = Growable(np.int32)
-        self.min_unit = Growable(np.int32)
-        self.max_unit = Growable(np.int32)
-        self.step_size = Growable(np.int32)
-        self.capacity = Growable(np.int64)
-        self.shown_capacity = Growable(np.float64)
-        self.used = Growable(np.int64)
-        self.largest_min_unit = 1
-        self.largest_step_size = 1
-
-    @classmethod
-    def after(cls, view: "ClassView") -> "ClassColumns":
-        """Return columns that begin with the inventories of a view."""
-        columns = cls()
-        columns.slot = Growable.after(view.slot)
-        for name in CLASS_FIELDS:
-            setattr(columns, name, Growable.after(getattr(view, name)))
-        columns.largest_min_unit = view.largest_min_unit
-        columns.largest_step_size = view.largest_step_size
-        return columns
-
-    def append_again(self, rows: SlotArray, slots: IntArray, used: IntArray) -> None:
-        """Append inventories that are here already, for other slots and with other use."""
-        capacity, limit = self.capacity.view()[rows], self.max_unit.view()[rows]
-        self.fit.extend(_fit(capacity, limit, used))
-        for column in (self.min_unit, self.step_size, self.shown_capacity):
-            column.extend(column.view()[rows])
-        self.max_unit.extend(limit)
-        self.capacity.extend(capacity)
-        self.used.extend(used)
-        self.slot.extend(slots)
-
-    def compact(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
-        """Return the inventories of living slots alone, under the new slots."""
-        living = alive[self.slot.view()]
-        fresh = ClassColumns()
-        fresh.slot.extend(moved[self.slot.view()[living]])
-        for name in CLASS_FIELDS:
-            getattr(fresh, name).extend(getattr(self, name).view()[living])
-        fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
-        fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
-        return fresh
-
-    def view(self) -> "ClassView":
-        """Return the inventories appended so far."""
-        return ClassView(
-            slot=self.slot.view(),
-            fit=self.fit.view(),
-            min_unit=self.min_unit.view(),
-            max_unit=self.max_unit.view(),
-            step_size=self.step_size.view(),
-            capacity=self.capacity.view(),
-            shown_capacity=self.shown_capacity.view(),
-            used=self.used.view(),
-            largest_min_unit=self.largest_min_unit,
-            largest_step_size=self.largest_step_size,
-        )
-
-
-def _fit(capacity: IntArray, max_unit: IntArray, used: IntArray) -> IntArray:
-    """Return the largest amounts that may be asked for, -1 where there is overuse."""
-    fit: IntArray = np.clip(np.minimum(capacity - used, max_unit), -1, UNIT_MAX)
-    return fit
-
-
-@dataclass(frozen=True, slots=True)
-class ClassView:
-    """The inventories of one class in one state of the index, by ascending slot.
-
-    :param fit: the largest amount that still fits: min(capacity - used, max_unit), clipped to
-        32 bits; negative when over capacity.
-    :param shown_capacity: capacity before truncation, as provider summaries show it.
-    """
-
-    slot: SlotArray
-    fit: npt.NDArray[np.int32]
-    min_unit: npt.NDArray[np.int32]
-    max_unit: npt.NDArray[np.int32]
-    step_size: npt.NDArray[np.int32]
-    capacity: IntArray
-    shown_capacity: npt.NDArray[np.float64]
-    used: IntArray
-    largest_min_unit: int
-    largest_step_size: int
-
-    def fits(self, amount: int) -> BoolArray:
-        """Return for each inventory whether an amount fits."""
-        if amount > UNIT_MAX:
-            return np.zeros(len(self.slot), dtype=bool)
-        fits: BoolArray = self.fit >= amount
-        if self.largest_min_unit > 1:
-            fits &= self.min_unit <= amount
-        if self.largest_step_size > 1:
-            fits &= amount % self.step_size == 0
-        return fits
-
-    def slots_fitting(self, amount: int) -> SlotArray:
-        """Return the slots whose inventory fits an amount, dead ones included."""
-        return self.slot.take(np.flatnonzero(self.fits(amount)))
-
-    def mask(self, size: int, inventories: BoolArray | None = None) -> BoolArray:
-        """Return which slots have some of these inventories, dead ones included.
-
-        :param size: the number of slots.
-        :param inventories: which; all when None.
-        """
-        mask = np.zeros(size, dtype=bool)
-        if not len(self.slot):
-            return mask
-        first, stop = int(self.slot[0]), int(self.slot[-1]) + 1
-        values: BoolArray | bool = True if inventories is None else inventories
-        if stop - first == len(self.slot):
-            # Every slot between has one, as where all hosts are flat and alike.
-            mask[first:stop] = values
-        else:
-            mask[self.slot] = values
-        return mask
 
 
 @dataclass(slots=True)
@@ -442,7 +319,7 @@ class Columns:
         columns.largest_min_unit = max(columns.largest_min_unit, int(np.max(min_unit)))
         columns.largest_step_size = max(columns.largest_step_size, int(np.max(step_size)))
         numbers = (np.array(values, dtype=np.int64) for values in (capacity, max_unit, used))
-        columns.fit.extend(_fit(*numbers))
+        columns.fit.extend(largest_amounts(*numbers))
         columns.min_unit.extend(min_unit)
         columns.max_unit.extend(max_unit)
         columns.step_size.extend(step_size)

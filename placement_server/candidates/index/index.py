@@ -12,13 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placement_server.candidates.index.columns import (
-    BoolArray,
-    ClassView,
-    Columns,
-    IntArray,
-    SlotArray,
-)
+from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotArray
+from placement_server.candidates.index.class_columns import ClassView
+from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.names import IndexNames
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement_server.candidates.index.columns import SlotArray
+from placement_server.candidates.index.arrays import SlotArray
 from placement_server.candidates.index.index import Index
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.index.columns import Columns, IntArray
+from placement_server.candidates.index.arrays import IntArray
+from placement_server.candidates.index.columns import Columns
 
 SHARING_TRAIT = "MISC_SHARES_VIA_AGGREGATE"
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.index.columns import CAPACITY_BOUND, BoolArray, Columns, IntArray
+from placement_server.candidates.index.arrays import CAPACITY_BOUND, BoolArray, IntArray
+from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes import snapshot

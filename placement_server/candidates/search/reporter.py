@@ -7,7 +7,7 @@ decisions: it calls no reporter at all unless there is a listener.
 
 from collections.abc import Sequence
 
-from placement_server.candidates.index.columns import IntArray, SlotArray
+from placement_server.candidates.index.arrays import IntArray, SlotArray
 from placement_server.candidates.search.problem import Positions
 
 

@@ -28,7 +28,7 @@ from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
-from placement_server.candidates.index.columns import IntArray
+from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery

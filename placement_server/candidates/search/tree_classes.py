@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.candidates.query.compiled import Contested, Plan

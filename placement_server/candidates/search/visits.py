@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.contradiction import find_contradiction

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from placement_server.candidates.index.columns import CLASS_FIELDS, SLOT_FIELDS, Columns, IntArray
+from placement_server.candidates.index.arrays import IntArray
+from placement_server.candidates.index.class_columns import CLASS_FIELDS
+from placement_server.candidates.index.columns import SLOT_FIELDS, Columns
 
 
 def require_consistency(columns: Columns, roots: IntArray) -> None:

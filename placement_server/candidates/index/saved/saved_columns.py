@@ -6,12 +6,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.index.columns import (
-    CLASS_FIELDS,
-    SLOT_FIELDS,
-    ClassColumns,
-    Columns,
-)
+from placement_server.candidates.index.class_columns import CLASS_FIELDS, ClassColumns
+from placement_server.candidates.index.columns import SLOT_FIELDS, Columns
 from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.set_table import SetTable
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from placement_server.candidates.index.columns import Columns, IntArray
+from placement_server.candidates.index.arrays import IntArray
+from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.consistency import require_consistency
 from placement_server.candidates.index.saved.saved_columns import (
