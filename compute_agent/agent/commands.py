@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from oslo_utils import strutils
-
 from compute_agent import errors
 from compute_agent.agent import claim_messages
 from compute_agent.agent.node_list import NODE_LIST
@@ -132,6 +130,9 @@ class AgentCommands:
         :param enabled: a truth value, or a word for one ("false", "off", "0", ...).
         :raises InvalidInput: it is neither, or the reason is not text.
         """
+        # here, because it compiles regular expressions for a quarter of the CPU of a start
+        from oslo_utils import strutils
+
         claim_messages.text("reason", reason)
         try:
             enable = strutils.bool_from_string(enabled, strict=True)

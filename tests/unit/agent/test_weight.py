@@ -16,7 +16,7 @@ print(json.dumps({{
 }}))
 """
 NEVER = {"numpy", "sqlalchemy", "placement_server", "oslo_messaging", "eventlet", "libvirt", "rich"}
-NEVER |= {"opentelemetry"}
+NEVER |= {"opentelemetry", "oslo_utils.strutils"}
 
 
 def probed(module: str) -> dict:
