@@ -24,13 +24,13 @@ def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Itera
 def _permute(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[Positions]:
     """Yield all orders of the first set, for each of them all of the second, and so on."""
     items, *others = symmetric_items
-    permuted = moved(items, arrangements(itemgetter(*items)(placement)), placement)
+    orders = variants(items, arrangements(itemgetter(*items)(placement)), placement)
     if not others:
-        return permuted
-    return chain.from_iterable(map(partial(_permute, others), permuted))
+        return orders
+    return chain.from_iterable(map(partial(_permute, others), orders))
 
 
-def moved(
+def variants(
     items: Sequence[int], places: Iterator[Positions], placement: Positions
 ) -> Iterator[Positions]:
     """Yield a placement with some of its items at other positions.

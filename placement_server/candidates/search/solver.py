@@ -37,7 +37,7 @@ from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.contradiction import narrow_to_subtrees
 from placement_server.candidates.search.item_order import order_items
 from placement_server.candidates.search.look_ahead import LookAhead
-from placement_server.candidates.search.permutations import moved
+from placement_server.candidates.search.permutations import variants
 from placement_server.candidates.search.problem import Positions, Problem, bits
 from placement_server.candidates.search.reporter import Reporter
 
@@ -151,7 +151,7 @@ class Solver:
     def _combinations(self, choices: list[int], placed: list[int]) -> Iterator[Positions]:
         """Yield the placements of the free items on some choices."""
         items = self.sequence[self.free_step :]
-        placements = moved(items, combinations(choices, len(items)), tuple(placed))
+        placements = variants(items, combinations(choices, len(items)), tuple(placed))
         for begun in range(0, comb(len(choices), len(items)), _BETWEEN_TICKS):
             if begun:
                 self.tick()
