@@ -1,13 +1,13 @@
 """The body of GET /allocation_candidates as bytes, in the form of every microversion.
 
 Candidates of one placement differ in nothing but uuids, so a placement that comes a second time is
-made a template to be filled in. One that comes once (a host with many ways to serve a request) is
-put together from the texts of its items.
+made a template to be filled in. Those of one tree (a host with many ways to serve a request) are
+put together from the texts of their items, many at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import getitem, itemgetter
 from typing import Final
 
@@ -18,7 +18,6 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.placements import ItemPlacement
 from placement_server.candidates.search.problem import Positions
 from placement_server.candidates.search.search import Candidate
 from placement_server.candidates.search.tree_classes import TreeView
@@ -78,31 +77,6 @@ class _Pieces(dict[int, str]):
         return piece
 
 
-class _Stretches(dict[Positions, tuple[str, str]]):
-    """Allocations and mappings of some items in a row, by their positions in one tree.
-
-    :param parts: the allocations of each item.
-    :param members: the mappings of each.
-    """
-
-    __slots__ = ("_kept_size", "_members", "_parts")
-
-    def __init__(
-        self, parts: Sequence[_Pieces], members: Sequence[_Pieces], kept_size: _KeptSize
-    ) -> None:
-        self._parts = parts
-        self._members = members
-        self._kept_size = kept_size
-
-    def __missing__(self, positions: Positions) -> tuple[str, str]:
-        allocations = "".join(map(getitem, self._parts, positions))
-        mappings = "".join(map(getitem, self._members, positions))
-        self[positions] = allocations, mappings
-        self._kept_size.add(allocations, len(positions))
-        self._kept_size.add(mappings)
-        return allocations, mappings
-
-
 class _Body:
     """The pieces of a body, put together into chunks of some megabytes.
 
@@ -132,17 +106,13 @@ class _Body:
 # Pieces are put together when they come to this much.
 _CHUNK: Final = 4 * MIB
 # This many candidates or summaries are handled together.
-_AT_ONCE: Final = 1024
-_ALONE_AT_ONCE: Final = 32
-# So many items at the end have texts of their own: of one candidate to the next the last change.
-_CHANGING: Final = 3
+_AT_ONCE: Final = 256
 # What may be kept for later candidates, in bytes; then all of it goes.
 _MOST_KEPT: Final = 16 * MIB
 
-_SEEN_ONCE = object()
-_placement: Callable[[Candidate], ItemPlacement] = itemgetter(0)
+_placement: Callable[[Candidate], Positions] = itemgetter(0)
 _tree: Callable[[Candidate], TreeView] = itemgetter(1)
-_shares: Callable[[TreeView], tuple[int, ...]] = itemgetter(2)
+_size_and_shares: Callable[[TreeView], tuple[int, tuple[int, ...]]] = itemgetter(1, 2)
 
 
 class Renderer:
@@ -176,7 +146,9 @@ class Renderer:
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
         #: whether no candidate has two items at one provider
         self._apart = all(item.named or (plan.isolated and item.suffixed) for item in plan.items)
-        self._alone: dict[int, tuple[_Stretches, _Stretches]] = {}
+        self._pieces: dict[int, list[_Pieces]] = {}
+        # None for a placement that has come once.
+        self._templates: dict[Positions, _Template | None] = {}
         self._account = account or Account()
         self._kept_size = _KeptSize(self._account)
 
@@ -189,26 +161,16 @@ class Renderer:
         body = _Body(self._account)
         seen_slots: dict[int, None] = {}
         body.add(b'{"allocation_requests":[')
-        requests: list[str] = []
-        written = counted = length = 0
-        for texts in self._requests(candidates, seen_slots):
-            size = sum(map(len, texts))
-            self._account.take(
-                size + len(texts) * sizes.TEXT + (len(seen_slots) - counted) * sizes.ENTRY
-            )
+        comma = b","
+        counted = 0
+        for text in self._requests(candidates, seen_slots):
+            self._account.take(len(text) + (len(seen_slots) - counted) * sizes.ENTRY)
             counted = len(seen_slots)
-            length += size
-            requests += texts
-            if length >= _CHUNK:
-                body.add(b"," if written else b"", ",".join(requests).encode())
-                self._account.give(len(requests) * sizes.TEXT)
-                written += len(requests)
-                length = 0
-                requests = []
-                self._drop_kept()
-        separator = b"," if written and requests else b""
-        body.add(separator, ",".join(requests).encode(), b'],"provider_summaries":{')
-        del requests
+            body.add(text.removeprefix(comma))
+            comma = b""
+            del text  # the body may have a copy
+            self._drop_kept()
+        body.add(b'],"provider_summaries":{')
         comma = b","
         roots = iter(seen_slots)
         while batch := list(islice(roots, _AT_ONCE)):
@@ -223,31 +185,51 @@ class Renderer:
 
     def _requests(
         self, candidates: Iterable[Candidate], seen_slots: dict[int, None]
-    ) -> Iterator[list[str]]:
-        """Yield the texts of the candidates, some at a time."""
-        alone: list[str] = []
-        # Candidates come in long runs of one placement: tree after tree of one class.
-        for placement, run in groupby(candidates, _placement):
-            trees = list(map(_tree, islice(run, _AT_ONCE)))
-            if placement.form is None:
-                placement.form = _SEEN_ONCE
-                if len(trees) == 1:
-                    alone.append(self._write(placement, trees[0], seen_slots))
-                    if len(alone) == _ALONE_AT_ONCE:
-                        yield alone
-                        alone = []
+    ) -> Iterator[bytes]:
+        """Yield the texts of the candidates, each with a comma before it, some at a time."""
+        candidates = iter(candidates)
+        while batch := list(islice(candidates, _AT_ONCE)):
+            tree = batch[0].tree
+            if self._simple and not tree.shares and all(map(tree.__eq__, map(_tree, batch))):
+                placements = list(map(_placement, batch))
+                yield "".join(self._in_one_tree(tree, placements, seen_slots)).encode()
+            else:
+                yield ",".join(("", *self._in_trees(batch, seen_slots))).encode()
+
+    def _in_trees(self, batch: list[Candidate], seen_slots: dict[int, None]) -> Iterator[str]:
+        """Yield the texts of candidates."""
+        # They come in long runs of one placement: tree after tree of one class.
+        for positions, run in groupby(batch, _placement):
+            trees = list(map(_tree, run))
+            template = self._templates.get(positions)
+            if template is None:
+                if len(trees) == 1 and positions not in self._templates:
+                    self._templates[positions] = None
+                    self._account.take(sizes.ENTRY)
+                    yield self._write(positions, trees[0], seen_slots)
                     continue
-            if alone:
-                yield alone
-                alone = []
-            if placement.form is _SEEN_ONCE:
-                placement.form = self._template(placement)
-            while trees:
-                for shares, alike in groupby(trees, _shares):
-                    roots = [tree.root for tree in alike]
-                    yield self._fill(placement.form, roots, trees[0].size, shares, seen_slots)
-                trees = [tree for _, tree in islice(run, _AT_ONCE)]
-        yield alone
+                template = self._templates[positions] = self._template(positions)
+            for (size, shares), alike in groupby(trees, _size_and_shares):
+                yield from self._fill(template, [t.root for t in alike], size, shares, seen_slots)
+
+    def _in_one_tree(
+        self, tree: TreeView, placements: Sequence[Positions], seen_slots: dict[int, None]
+    ) -> Iterable[str]:
+        """Return the texts of candidates of one tree in pieces, each with a comma before it."""
+        seen_slots[tree.root] = None
+        pieces = self._pieces.get(tree.root) or self._pieces_of(tree.root)
+        if self._apart or all(len(set(positions)) == len(positions) for positions in placements):
+            columns = 2 * list(zip(*placements, strict=True))
+            texts = [
+                map(by.__getitem__, column) for by, column in zip(pieces, columns, strict=True)
+            ]
+            return chain.from_iterable(zip(*texts, strict=True))
+        return [
+            "".join(map(getitem, pieces, 2 * positions))
+            if len(set(positions)) == len(positions)
+            else "," + self._write(positions, tree, seen_slots)
+            for positions in placements
+        ]
 
     def _drop_kept(self) -> None:
         """Drop what is kept for later candidates when it has become much."""
@@ -255,7 +237,7 @@ class Renderer:
             self._parts.clear()
             self._mapped.clear()
             self._resources.clear()
-            self._alone.clear()
+            self._pieces.clear()
             self._kept_size.clear()
 
     def _fill(
@@ -291,21 +273,17 @@ class Renderer:
         requested = {number for item in self.plan.items for number, _ in item.amounts}
         return self.summaries.providers(self.index, seen_slots, self.microversion, requested)
 
-    def _items_at(self, placement: ItemPlacement) -> dict[int, tuple[int, ...]]:
+    def _items_at(self, placement: Positions) -> dict[int, tuple[int, ...]]:
         """Return the items that take resources at each position."""
         items_at: dict[int, tuple[int, ...]] = {}
-        for item, position in enumerate(placement.positions):
+        for item, position in enumerate(placement):
             if self._takes[item]:
                 items_at[position] = (*items_at.get(position, ()), item)
         return items_at
 
-    def _write(self, placement: ItemPlacement, tree: TreeView, seen_slots: dict[int, None]) -> str:
+    def _write(self, placement: Positions, tree: TreeView, seen_slots: dict[int, None]) -> str:
         """Write one candidate without a template, and add what is summarised to ``seen_slots``."""
         root, size, shares = tree
-        positions = placement.positions
-        if self._simple and not shares and (self._apart or len(set(positions)) == len(positions)):
-            seen_slots[root] = None
-            return self._written_alone(root, positions)
         parts = []
         texts = self._parts
         for position, items in self._items_at(placement).items():
@@ -322,7 +300,7 @@ class Renderer:
             return text + "}"
         mapped = []
         if self._one_item_each:
-            for item, position in enumerate(placement.positions):
+            for item, position in enumerate(placement):
                 at = (item, root + position if position < size else shares[position - size])
                 member = self._mapped.get(at)
                 if member is None:
@@ -336,33 +314,20 @@ class Renderer:
         uuids = tuple(self.index.columns.uuid[tree.slot(place)] for place in places)
         return f'{text},"mappings":{{{members % uuids}}}}}'
 
-    def _written_alone(self, root: int, positions: Positions) -> str:
-        """Write a candidate in which each item has a provider of its own in one tree."""
-        first, last = self._alone.get(root) or self._stretches(root)
-        allocations, mappings = first[positions[:-_CHANGING]]
-        more_allocations, more_mappings = last[positions[-_CHANGING:]]
-        return (
-            f'{{"allocations":{{{allocations}{more_allocations}}},'
-            f'"mappings":{{{mappings}{more_mappings}}}}}'
-        )
+    def _pieces_of(self, root: int) -> list[_Pieces]:
+        """Return the texts of allocations and mappings in one tree by item, to be kept.
 
-    def _stretches(self, root: int) -> tuple[_Stretches, _Stretches]:
-        """Return the texts of the first items in one tree and those of the last, to be kept."""
-        uuid, kept_size = self.index.columns.uuid, self._kept_size
-        commas = [","] * (len(self.plan.items) - 1) + [""]
-        parts = [
-            _Pieces(self._part((item,)) + comma, uuid, root, kept_size)
-            for item, comma in enumerate(commas)
-        ]
-        members = [
-            _Pieces(f'"{group.suffix}":["%s"]{comma}', uuid, root, kept_size)
-            for group, comma in zip(self.query.groups, commas, strict=True)
-        ]
-        stretches = self._alone[root] = (
-            _Stretches(parts[:-_CHANGING], members[:-_CHANGING], kept_size),
-            _Stretches(parts[-_CHANGING:], members[-_CHANGING:], kept_size),
-        )
-        return stretches
+        One after the other, the allocations of all items and then the mappings are a candidate.
+        """
+        commas = [","] * (len(self.plan.items) - 1)
+        allocations = [self._part((item,)) for item in range(len(self.plan.items))]
+        mappings = [f'"{group.suffix}":["%s"]' for group in self.query.groups]
+        ends = (*commas, '},"mappings":{', *commas, "}}")
+        texts = [text + end for text, end in zip((*allocations, *mappings), ends, strict=True)]
+        texts[0] = ',{"allocations":{' + texts[0]
+        uuid = self.index.columns.uuid
+        pieces = self._pieces[root] = [_Pieces(text, uuid, root, self._kept_size) for text in texts]
+        return pieces
 
     def _summarised_by(self, slot: int, tree: TreeView) -> int:
         """Return what represents a slot in the summaries: itself, or the root of its tree."""
@@ -383,7 +348,7 @@ class Renderer:
             return f'{{"allocations":{{{",".join(parts)}}}'
         return f'{{"allocations":[{",".join(parts)}]'
 
-    def _template(self, placement: ItemPlacement) -> _Template:
+    def _template(self, placement: Positions) -> _Template:
         items_at = self._items_at(placement)
         places = list(items_at)
         text = self._allocations([self._part(items) for items in items_at.values()])
@@ -407,9 +372,9 @@ class Renderer:
             self._kept_size.add(text, len(items))
         return text
 
-    def _mappings(self, placement: ItemPlacement) -> tuple[str, list[int]]:
+    def _mappings(self, placement: Positions) -> tuple[str, list[int]]:
         by_group: dict[int, dict[int, None]] = {}
-        for item, position in zip(self.plan.items, placement.positions, strict=True):
+        for item, position in zip(self.plan.items, placement, strict=True):
             by_group.setdefault(item.group, {})[position] = None
         members = ",".join(
             f'"{self.query.groups[group].suffix}":[' + ",".join(['"%s"'] * len(positions)) + "]"

@@ -21,13 +21,13 @@ _OBJECT: Final = 48
 _VISIT: Final = 80 + 2 * NUMBER + 3 * (_TUPLE + 2 * POINTER + 2 * POINTER)
 _LIST: Final = 64
 # A problem, a solver, its generators and two series, when there is nothing in any of them.
-_CLASS: Final = 6144
-_FRAME: Final = 320
+_CLASS: Final = 4608
+_FRAME: Final = 144
 
 
 def placement(items: int) -> int:
-    """Return what a placement takes in its series, with its positions."""
-    return _OBJECT + 2 * POINTER + _TUPLE + items * POINTER
+    """Return what a placement takes in its series."""
+    return _TUPLE + 2 * POINTER + items * POINTER
 
 
 def text(length: int) -> int:

@@ -193,7 +193,7 @@ class _Count:
             if placement is None:
                 high[tree] = 0
             else:
-                low[tree] = self._count_repeats(view, placement.positions)
+                low[tree] = self._count_repeats(view, placement)
 
     def _count_repeats(self, view: TreeView, positions: tuple[int, ...]) -> int:
         """Return how many claims a tree takes at the least that has some placement.

@@ -24,6 +24,21 @@ def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Itera
 def _permute(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[Positions]:
     """Yield all orders of the first set, for each of them all of the second, and so on."""
     items, *others = symmetric_items
+    orders = variants(items, arrangements(itemgetter(*items)(placement)), placement)
+    if not others:
+        return orders
+    return chain.from_iterable(map(partial(_permute, others), orders))
+
+
+def variants(
+    items: Sequence[int], places: Iterator[Positions], placement: Positions
+) -> Iterator[Positions]:
+    """Yield a placement with some of its items at other positions.
+
+    :param places: the positions of these items, one by one.
+    """
+    if list(items) == list(range(len(placement))):
+        return places
     # Searches with very many candidates spend their time here, so it is done in C.
     reorder = itemgetter(
         *(
@@ -31,11 +46,7 @@ def _permute(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[
             for item in range(len(placement))
         )
     )
-    positions = itemgetter(*items)(placement)
-    permuted = map(reorder, map(concat, arrangements(positions), repeat(placement)))
-    if not others:
-        return permuted
-    return chain.from_iterable(map(partial(_permute, others), permuted))
+    return map(reorder, map(concat, places, repeat(placement)))
 
 
 def arrangements(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:

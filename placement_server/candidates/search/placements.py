@@ -2,8 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
@@ -16,19 +15,6 @@ from placement_server.candidates.search.solver import Solver
 _RANDOM_ORDERS = 16
 
 
-class ItemPlacement:
-    """The positions of the items in the trees of one class, which share it.
-
-    :ivar form: what a renderer keeps about it.
-    """
-
-    __slots__ = ("form", "positions")
-
-    def __init__(self, positions: Positions) -> None:
-        self.positions = positions
-        self.form: Any = None
-
-
 class Series:
     """Placements of one tree class, found as they are asked for.
 
@@ -39,30 +25,36 @@ class Series:
     __slots__ = ("_account", "_counted", "_more", "_size", "placements")
 
     def __init__(self, more: Iterator[Positions], account: Account, size: int) -> None:
-        self.placements: list[ItemPlacement] = []
+        self.placements: list[Positions] = []
         self._more: Iterator[Positions] | None = more
         self._account = account
         self._counted = 0
         self._size = size
 
-    def get(self, number: int) -> ItemPlacement | None:
+    def get(self, number: int) -> Positions | None:
         """Return the placement with a number, the next to be found at most; None at the end."""
         if number < len(self.placements):
             return self.placements[number]
-        if self._more is None:
-            return None
-        positions = next(self._more, None)
-        if positions is None:
-            self._more = None
-            return None
-        if number == self._counted:
-            # doubled: most classes have one placement, and a few have thousands
-            more = max(number, 1)
-            self._account.take(more * self._size)
-            self._counted += more
-        placement = ItemPlacement(positions)
-        self.placements.append(placement)
-        return placement
+        found = self.some(number, 1)
+        return found[0] if found else None
+
+    def some(self, number: int, most: int) -> list[Positions]:
+        """Return the placements from a number on, as many as there are up to some.
+
+        :param number: the next to be found at most.
+        """
+        placements = self.placements
+        lacking = number + most - len(placements)
+        if lacking > 0 and self._more is not None:
+            placements += islice(self._more, lacking)
+            if len(placements) < number + most:
+                self._more = None
+            if len(placements) > self._counted:
+                # doubled: most classes have one placement, and a few have thousands
+                more = max(self._counted, len(placements) - self._counted)
+                self._account.take(more * self._size)
+                self._counted += more
+        return placements[number : number + most]
 
 
 class ClassPlacements:
@@ -101,7 +93,7 @@ class ClassPlacements:
             of_distinct = (
                 permutation
                 for placement in distinct.placements
-                for permutation in permutations(symmetric_items, placement.positions)
+                for permutation in permutations(symmetric_items, placement)
             )
             of_put_off = (
                 permutation
@@ -112,10 +104,10 @@ class ClassPlacements:
         return cls(distinct, permuted, "no combination of the providers that fit")
 
 
-class FirstPlacements(dict[ClassPlacements, ItemPlacement | None]):
+class FirstPlacements(dict[ClassPlacements, Positions | None]):
     """The first placement of each tree class, None where there is none."""
 
-    def __missing__(self, tree_class: ClassPlacements) -> ItemPlacement | None:
+    def __missing__(self, tree_class: ClassPlacements) -> Positions | None:
         placement = self[tree_class] = tree_class.distinct.get(0)
         return placement
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import compress, islice, takewhile
+from itertools import compress, islice, repeat, takewhile
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -37,11 +37,10 @@ from placement_server.candidates.search.eligible import Eligible, find_eligible
 from placement_server.candidates.search.placements import (
     ClassPlacements,
     FirstPlacements,
-    ItemPlacement,
     PlacementsByClass,
     Series,
 )
-from placement_server.candidates.search.problem import Problem
+from placement_server.candidates.search.problem import Positions, Problem
 from placement_server.candidates.search.reporter import SILENT, Reporter
 from placement_server.candidates.search.solver import ReportedSolver, Solver
 from placement_server.candidates.search.tree_classes import TreeView
@@ -59,18 +58,18 @@ _BETWEEN_TICKS = 256
 class Candidate(NamedTuple):
     """One way to satisfy all groups: a placement in a tree."""
 
-    placement: ItemPlacement
+    placement: Positions
     tree: TreeView
 
     def slots(self) -> tuple[int, ...]:
         """Return the slot that serves each item of the plan."""
-        return tuple([self.tree.slot(position) for position in self.placement.positions])
+        return tuple([self.tree.slot(position) for position in self.placement])
 
 
 _root: Callable[[TreeView], int] = attrgetter("root")
-_placement: Callable[[tuple[ItemPlacement | None, TreeView]], ItemPlacement | None] = itemgetter(0)
+_placement: Callable[[tuple[Positions | None, TreeView]], Positions | None] = itemgetter(0)
 # Calling the class costs twice this.
-_candidate: Callable[[tuple[ItemPlacement | None, TreeView]], Candidate] = partial(
+_candidate: Callable[[tuple[Positions | None, TreeView]], Candidate] = partial(
     tuple.__new__, Candidate
 )
 
@@ -118,6 +117,7 @@ class Search:
     plan: Plan = field(init=False)
     eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
+    _wanted: int = field(init=False)
     _found: int = field(init=False, default=0)
     _tick_at: int = field(init=False, default=0)
     # The classes of the trees of which the first candidates are being yielded.
@@ -135,6 +135,16 @@ class Search:
         early = self.one_per_tree and self.index.nested and self.limits.maximum < 0
         names = self.index.names.class_ids if len(self.eligible.roots) else _AnyName()
         self.plan = plan(self.query, names, one_per_tree=early)
+        self._wanted = self._certainly_wanted()
+
+    def _certainly_wanted(self) -> int:
+        """Return how many candidates are asked for whatever they are, if there are as many."""
+        limits = self.limits
+        if limits.maximum < 0:
+            return limits.most if limits.limit is None else limits.limit
+        if self.one_per_tree and self.index.nested:
+            return 0  # some are dropped
+        return limits.maximum if limits.limit is None else min(limits.maximum, limits.limit)
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the candidates in order.
@@ -168,7 +178,7 @@ class Search:
         finally:
             firsts.clear()
 
-    def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, ItemPlacement | None]]:
+    def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, Positions | None]]:
         """Yield some trees, each with its first placement; None where it has none.
 
         :param roots: some of those that are eligible.
@@ -242,12 +252,19 @@ class Search:
 
     def _of_tree(self, tree: TreeView, series: Series, number: int) -> Iterator[Candidate]:
         """Yield what a series has for one tree, from the placement with a number on."""
-        while (placement := series.get(number)) is not None:
-            self._found += 1
+        while placements := series.some(number, self._at_once(number)):
+            self._found += len(placements)
+            yield from map(_candidate, zip(placements, repeat(tree)))
+            number += len(placements)
             if self._found >= self._tick_at:
                 self.tick()
-            yield _candidate((placement, tree))
-            number += 1
+
+    def _at_once(self, known_count: int) -> int:
+        """Return how many placements to find together: one may take long that nobody asks for.
+
+        :param known_count: how many of the tree there are already.
+        """
+        return max(1, min(known_count, self._wanted - self._found, self._tick_at - self._found))
 
     def _rounds(self, trees: list[tuple[TreeView, Series]], number: int) -> Iterator[Candidate]:
         every = list(dict.fromkeys(series for _tree, series in trees))

@@ -5,6 +5,8 @@ full is never tried again below. What makes it cheap:
 
 * **symmetric items** (same amounts, same providers eligible, same rules) are placed in ascending
   order only; the other orders are permutations of one that works, made from it without a search;
+* **free items** (the last ones, where each choice works: one item, or symmetric ones that cannot
+  meet at a position) take all combinations of their choices, without a search either;
 * **bounds** (:mod:`look_ahead`) refuse a branch that cannot hold what is left; a tree that cannot
   hold the items at all has a :mod:`contradiction`, and no solver is made for it;
 * **same_subtree** narrows the positions of an item to the subtrees that can still have a top;
@@ -26,6 +28,8 @@ The stack, for items in the order in which they are placed::
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import combinations, islice
+from math import comb
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
@@ -33,10 +37,14 @@ from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.contradiction import narrow_to_subtrees
 from placement_server.candidates.search.item_order import order_items
 from placement_server.candidates.search.look_ahead import LookAhead
+from placement_server.candidates.search.permutations import variants
 from placement_server.candidates.search.problem import Positions, Problem, bits
 from placement_server.candidates.search.reporter import Reporter
 
 Tick = Callable[[], None]
+
+# Steps, or placements without a search, between two ticks.
+_BETWEEN_TICKS = 128
 
 
 @dataclass(slots=True)
@@ -70,7 +78,7 @@ class Solver:
     :param shuffle: visit positions in a random order instead of the ascending one.
     :param account: counts what grows while the search goes on.
     :ivar symmetric_items: the sets of items whose placements are yielded in one order only.
-    :ivar completes: whether each choice for the last item is a placement.
+    :ivar free_step: the step from which on every combination of the choices is a placement.
     """
 
     def __init__(
@@ -99,7 +107,7 @@ class Solver:
         self.symmetric_items = order.symmetric_items
         self.look_ahead = LookAhead(plan, self.problem, order)
         self.has_apart = any(subtree.apart for subtree in plan.subtrees)
-        self.completes = not (problem.terms or self.has_apart)
+        self.free_step = self._free_step()
         self.tree_of = [0] * size
         if plan.one_per_tree:
             for tree in problem.trees:
@@ -113,6 +121,42 @@ class Solver:
                 wants[item].append((number, amount))
         return wants
 
+    def _free_step(self) -> int:
+        last = len(self.sequence) - 1
+        if self.problem.terms or self.has_apart:
+            return last + 1
+        first = last
+        while self.is_symmetric[first]:
+            first -= 1
+        item = self.sequence[first]
+        is_bound = (
+            self.problem.linked
+            or self.problem.needed
+            or self.plan.one_per_tree
+            or self.look_ahead.subtrees_of[item]
+        )
+        return last if is_bound or not self._are_apart(item) else first
+
+    def _are_apart(self, item: int) -> bool:
+        """Check whether no position holds two items that are symmetric to this one."""
+        if self.look_ahead.exclusive[item]:
+            return True
+        caps = [self.problem.caps[number] for number, _ in self.wants[item]]
+        amounts = [amount for _, amount in self.wants[item]]
+        return all(
+            any(cap[position] < 2 * amount for cap, amount in zip(caps, amounts, strict=True))
+            for position in bits(self.problem.eligible[item])
+        )
+
+    def _combinations(self, choices: list[int], placed: list[int]) -> Iterator[Positions]:
+        """Yield the placements of the free items on some choices."""
+        items = self.sequence[self.free_step :]
+        placements = variants(items, combinations(choices, len(items)), tuple(placed))
+        for begun in range(0, comb(len(choices), len(items)), _BETWEEN_TICKS):
+            if begun:
+                self.tick()
+            yield from islice(placements, _BETWEEN_TICKS)
+
     def solutions(self) -> Iterator[Positions]:
         """Yield placements, the position of each item, symmetric items in one order only."""
         sequence = self.sequence
@@ -124,14 +168,9 @@ class Solver:
             step = len(frames) - 1
             frame = frames[-1]
             item = sequence[step]
-            if step == last and self.completes:
-                for position in frame.choices:
-                    steps += 1
-                    if steps & 127 == 0:
-                        self.tick()
-                    placed[item] = position
-                    yield tuple(placed)
-                frame.has_solution = bool(frame.choices)
+            if step == self.free_step:
+                yield from self._combinations(frame.choices, placed)
+                frame.has_solution = len(frame.choices) > last - step
                 frame.next = len(frame.choices)
             if frame.taken >= 0:
                 self._take(item, frame.taken, -1)
@@ -148,7 +187,7 @@ class Solver:
                     frames[-1].has_solution = frames[-1].fruitful = True
                 continue
             steps += 1
-            if steps & 127 == 0:
+            if steps % _BETWEEN_TICKS == 0:
                 self.tick()
             self._take(item, position, 1)
             frame.taken = position
@@ -252,7 +291,7 @@ class Solver:
             choices = [position for position in choices if rank[position] >= lowest]
             choices.sort(key=rank.__getitem__)
         promising = choices
-        if self.symmetric_left[step] > 1:
+        if self.symmetric_left[step] > 1 and step != self.free_step:
             promising = ahead.with_room(step, self.wants[item], self.loads, choices)
         if problem.needed and not frame.used & problem.needed:
             # Both keep the choices up to some position, by what comes after it.
@@ -329,7 +368,7 @@ class ReportedSolver(Solver):
     ) -> None:
         super().__init__(plan, problem, tick, shuffle, account)
         self.reporter = reporter
-        self.completes = False  # each choice is reported
+        self.free_step = len(self.sequence)  # each choice is reported
 
     def _take(self, item: int, position: int, sign: int) -> None:
         super()._take(item, position, sign)

@@ -20,7 +20,7 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.placements import ItemPlacement
+from placement_server.candidates.search.placements import Series
 from placement_server.candidates.search.search import Candidate, Search, SearchLimits
 from placement_server.candidates.service import CandidateService
 from placement_server.store.store import Store
@@ -255,9 +255,7 @@ def test_a_search_that_gave_up_leaves_nothing_to_the_garbage_collector(name: str
         # The error is still there, but nothing of what was found.
         assert not [thing for thing in gc.get_objects() if isinstance(thing, Search | Renderer)]
         del caught
-        assert not [
-            get_object for get_object in gc.get_objects() if isinstance(get_object, ItemPlacement)
-        ]
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, Series | Candidate)]
     finally:
         gc.enable()
 
