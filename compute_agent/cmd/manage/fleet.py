@@ -18,12 +18,14 @@ from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
+    BadArgument,
     Exit,
     ManageParser,
     add_common,
     configuration,
     transport,
 )
+from compute_agent.cmd.trees.options import add_view_options, given_view_options, view_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -59,6 +61,7 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "Show a host's tree in placement, its agent, and the consumers with what they hold.",
     )
     show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
+    add_view_options(show)
     for verb, text in (
         ("enable", "allow new instances on the host"),
         ("disable", "keep new instances away from the host"),
@@ -118,6 +121,10 @@ def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.manage import fleet
     from compute_agent.manage.tree_reading import existing_tree
 
+    if namespace.json and (given_options := given_view_options(namespace)):
+        raise BadArgument(
+            f"{', '.join(given_options)} cannot be combined with --json, which has all"
+        )
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
@@ -135,7 +142,7 @@ def _show(namespace: argparse.Namespace) -> int:
         return Exit.DONE
     console = new_console()
     console.print(_summary(host))
-    console.print(short_tree(tree))
+    console.print(short_tree(tree, **view_of(namespace)))
     console.print(_consumer_table(consumers, tree))
     return Exit.DONE
 

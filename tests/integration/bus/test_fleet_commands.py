@@ -126,6 +126,14 @@ def test_hosts_are_listed_with_their_agents_and_what_is_used(
     assert consumer in operator.run("show", root)
 
 
+def test_a_part_of_the_tree_of_a_host_is_shown_when_asked(operator: Operator) -> None:
+    shown = operator.run("show", "node1", "--class", "VCPU", "--providers", "--traits")
+    assert "VCPU" in shown
+    assert "COMPUTE_NODE" in shown
+    assert "MEMORY_MB" not in shown.partition("consumer")[0]
+    operator.run("show", "node1", "--json", "--used", status=127)
+
+
 def test_a_host_is_disabled_by_its_agent_where_that_is_heard(
     operator: Operator, agent: AgentProcess
 ) -> None:
