@@ -128,7 +128,7 @@ def _show(namespace: argparse.Namespace) -> int:
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
-    with agents_on_bus(conf) as agents:
+    with agents_on_bus(conf, may_be_away=True) as agents:
         agents_heard = heard(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
     host = fleet.describe(tree, agents_heard)
@@ -225,8 +225,14 @@ def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Placem
 
 
 @contextmanager
-def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
-    """Yield the agents on the bus; None where there is no bus, which stderr says."""
+def agents_on_bus(
+    conf: cfg.ConfigOpts, *, may_be_away: bool = False
+) -> Iterator[AgentsOnBus | None]:
+    """Yield the agents on the bus; None where there is no bus, which stderr says.
+
+    :param may_be_away: a broker that cannot be used is as none.
+    :raises BusUnavailable: it cannot be used, and may not be away.
+    """
     if not conf.transport_url:
         print(
             "No message bus is configured ([DEFAULT]transport_url), so whether agents run is not "
@@ -235,9 +241,16 @@ def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
         )
         yield None
         return
-    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
 
-    agents = AgentsOnBus(conf)
+    try:
+        agents = AgentsOnBus(conf)
+    except BusUnavailable as error:
+        if not may_be_away:
+            raise
+        print(f"{error} Whether agents run is not known.", file=sys.stderr)
+        yield None
+        return
     try:
         yield agents
     finally:
