@@ -18,6 +18,7 @@ from tests.functional.agent.processes import (
     claim,
     running,
 )
+from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
 
 class Operator:
@@ -261,3 +262,18 @@ def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(
         "report", "silent", status=3
     )
     assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=3)
+
+
+def test_the_documented_drain_and_look_at_the_fleet(
+    operator: Operator, placement: PlacementProcess
+) -> None:
+    release_all(placement, placement.tree("node1")["node1"]["uuid"])
+    blocks = BlocksToRun("with agents on a bus")
+    # a dry run has something to do
+    for page, statuses in (("do/drains", (6, 0, 0)), ("do/monitoring", (0,))):
+        for status in statuses:
+            [[program, topic, command, *arguments]] = commands_of(blocks.next_of(page))
+            assert (program, topic) == ("compute-manage", "host")
+            here = ["node1" if argument == "host-17" else argument for argument in arguments]
+            operator.run(command, *here, status=status)
+    assert not blocks.left
