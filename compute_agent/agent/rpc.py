@@ -182,6 +182,9 @@ class RpcServer:
                 {}, "compute_state", state=self._commands.announcement(self._sequence)
             )
         except Exception as error:
+            if message_bus.is_without_listener(str(error)):
+                self._heard_again()
+                return
             # whatever it is, the hypervisor being away as well as the broker: the thread goes on
             if not self._unheard:
                 LOG.warning(
@@ -193,6 +196,9 @@ class RpcServer:
                 )
             self._unheard = True
         else:
-            if self._unheard:
-                LOG.info("The agent announces itself again.")
-            self._unheard = False
+            self._heard_again()
+
+    def _heard_again(self) -> None:
+        if self._unheard:
+            LOG.info("The agent announces itself again.")
+        self._unheard = False

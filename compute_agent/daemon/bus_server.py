@@ -22,6 +22,7 @@ BROKER_SECONDS: Final = 0.5
 """A broker that does not take a message for so long is taken for gone."""
 
 _NAMESPACE: Final = "stopping"
+_SEND_RETRIES: Final = 2
 
 
 class BusServer:
@@ -96,6 +97,18 @@ class BusServer:
             )
         else:
             woken.set()
+
+
+def check_broker(bus: Any, topic: str) -> None:
+    """Find out in bounded time whether the broker takes messages: a call waits for it for ever.
+
+    :param topic: of servers that take the message, and do nothing with it.
+    :raises Exception: it cannot be used; whatever the libraries raise.
+    """
+    import oslo_messaging
+
+    target = oslo_messaging.Target(topic=topic, namespace=_NAMESPACE, version="1.0")
+    oslo_messaging.get_rpc_client(bus, target, retry=_SEND_RETRIES).cast({}, "wake")
 
 
 def stop_together(servers: Sequence[BusServer]) -> bool:

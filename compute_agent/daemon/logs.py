@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from oslo_log import formatters, log
 
 from compute_agent import __version__
+from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -25,7 +26,6 @@ PERIOD_SECONDS: Final = 600.0
 CONDITIONS_KEPT: Final = 1000
 """When there are so many, those known so far count as not logged."""
 
-_LIBRARIES: Final = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 _CONNECTION: Final = re.compile(
     r"unreachable|connect|publish message|heartbeat|broken pipe|reset by peer|during closing",
     re.IGNORECASE,
@@ -78,7 +78,7 @@ class BusConditions:
 
     def pass_on(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged; each is judged once, for all handlers."""
-        if not record.name.startswith(_LIBRARIES) or record.levelno <= logging.DEBUG:
+        if not record.name.startswith(message_bus.LIBRARIES) or record.levelno <= logging.DEBUG:
             return True
         judged: bool | None = getattr(record, "is_passed_on", None)
         if judged is None:
@@ -87,7 +87,7 @@ class BusConditions:
 
     def _judge(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        if _LEAVING.search(text):
+        if _LEAVING.search(text) or message_bus.is_without_listener(text):
             return False
         if _CONNECTED.search(text):
             was_away, self._is_away = self._is_away, False

@@ -8,6 +8,7 @@ There are two traps:
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 _ERRORS_OF_SCHEDULERS = "compute_agent.scheduler.errors"
 """Module of errors that a caller gets as they were raised, with what they carry."""
+LIBRARIES = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
+"""Names of the loggers below which the libraries of the bus log."""
+_WITHOUT_LISTENER = re.compile(r"NOT_FOUND - no exchange '\S+_fanout'")
 _VERSION = re.compile(r"\d+\.\d+")
 
 
@@ -44,6 +48,23 @@ def use_threads() -> None:
     finally:
         if hidden:
             del sys.modules["eventlet"]
+
+
+def is_without_listener(text: str) -> bool:
+    """Return whether a message to all listeners failed only because there is none.
+
+    RabbitMQ deletes their exchange with the last of them, of which a sender learns by this error;
+    the next message makes the exchange again.
+
+    :param text: of the error.
+    """
+    return bool(_WITHOUT_LISTENER.search(text))
+
+
+def keep_quiet() -> None:
+    """Let the libraries of the bus log nothing: for a command, which says itself what it lacks."""
+    for name in LIBRARIES:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:

@@ -172,7 +172,10 @@ class Causes:
             )
         elif self.filters and not self.filters[-1].hosts_left:
             last = self.filters[-1]
-            text = f"{last.name} dropped the last {last.hosts_before} host(s)."
+            example = "".join(
+                f", such as {rejected.host} ({rejected.reason})" for rejected in last.rejected[:1]
+            )
+            text = f"{last.name} dropped the last {last.hosts_before} host(s){example}."
         else:
             text = "No candidate was left to claim."
         if self.limit_reached:

@@ -76,7 +76,8 @@ class Keystone:
 
     def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
         check_credentials(conf)
-        logging.getLogger("keystonemiddleware.auth_token").addFilter(_REPEATED)
+        for name in ("keystonemiddleware.auth_token", "keystoneauth.session"):
+            logging.getLogger(name).addFilter(_REPEATED)
         self._application = application
         self._protected = _Validation(application, {"oslo_config_config": conf})
 
@@ -227,12 +228,14 @@ def _reason(error: BaseException) -> str:
 
 
 class _Repeated(logging.Filter):
-    """Leaves out what the middleware logs for each request of an outage, which is logged once."""
+    """Leaves out what the libraries log for each request of an outage, which is logged once."""
 
     _BEGINNINGS: Final = (
         "Unable to validate token",
         "Identity response",
         "Bad response code while validating token",
+        # each try of a connection
+        "Failure: %(e)s",
         # each worker's own memory is what this server is meant to have without memcached
         "Using the in-process token cache",
     )

@@ -52,6 +52,7 @@ def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
     if not verbose:
         for name in (None, *LIBRARIES):
             logging.getLogger(name).setLevel(logging.ERROR)
+        message_bus.keep_quiet()
 
 
 def log_fatal(error: Exception) -> None:

@@ -33,6 +33,7 @@ from compute_agent import __version__, errors
 from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
 from compute_agent.cmd.exit_table import exit_table
+from compute_agent.cmd.trees import options as tree_options
 from compute_agent.daemon import garbage_collection
 
 if TYPE_CHECKING:
@@ -137,14 +138,7 @@ def _node_and_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _parts_of_tree(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--class", metavar="CLASS", dest="resource_class", help="only providers that have CLASS"
-    )
-    parser.add_argument("--used", action="store_true", help="only providers that are in use")
-    parser.add_argument(
-        "--providers", action="store_true", help="a line for each of equal providers, with uuid"
-    )
-    parser.add_argument("--traits", action="store_true", help="the traits too")
+    tree_options.add_view_options(parser)
     parser.add_argument(
         "--details",
         action="store_true",
@@ -224,13 +218,7 @@ def _plan(namespace: argparse.Namespace) -> int:
 
 def _refuse_parts_of_everything(namespace: argparse.Namespace) -> None:
     """End with a usage error where an option would have no effect."""
-    options = {
-        "--class": namespace.resource_class,
-        "--used": namespace.used,
-        "--providers": namespace.providers,
-        "--traits": namespace.traits,
-    }
-    given_options = [option for option, value in options.items() if value]
+    given_options = tree_options.given_view_options(namespace)
     if given_options and (namespace.details or namespace.json):
         everything = "--json" if namespace.json else "--details"
         namespace.refuse(
@@ -245,13 +233,7 @@ def _show(namespace: argparse.Namespace) -> int:
 
     _refuse_parts_of_everything(namespace)
     parts = _parts(namespace)
-    view = inspection.PrintedParts(
-        details=namespace.details,
-        resource_class=namespace.resource_class,
-        only_used=namespace.used,
-        apart=namespace.providers,
-        traits=namespace.traits,
-    )
+    view = inspection.PrintedParts(details=namespace.details, **tree_options.view_of(namespace))
     consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
     try:
         return inspection.show(

@@ -175,8 +175,8 @@ def _print(result: AuditResult) -> None:
         print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)
     if result.failure is not None:
         print(
-            f"compute-manage audit: deleting ended early: {result.failure}. Repeat the command for "
-            "the rest.",
+            f"compute-manage placement audit: deleting ended early: {result.failure}. Repeat the "
+            "command for the rest.",
             file=sys.stderr,
         )
 

@@ -18,12 +18,14 @@ from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
+    BadArgument,
     Exit,
     ManageParser,
     add_common,
     configuration,
     transport,
 )
+from compute_agent.cmd.trees.options import add_view_options, given_view_options, view_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -59,6 +61,7 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "Show a host's tree in placement, its agent, and the consumers with what they hold.",
     )
     show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
+    add_view_options(show)
     for verb, text in (
         ("enable", "allow new instances on the host"),
         ("disable", "keep new instances away from the host"),
@@ -118,10 +121,14 @@ def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.manage import fleet
     from compute_agent.manage.tree_reading import existing_tree
 
+    if namespace.json and (given_options := given_view_options(namespace)):
+        raise BadArgument(
+            f"{', '.join(given_options)} cannot be combined with --json, which has all"
+        )
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
-    with agents_on_bus(conf) as agents:
+    with agents_on_bus(conf, may_be_away=True) as agents:
         agents_heard = heard(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
     host = fleet.describe(tree, agents_heard)
@@ -135,7 +142,7 @@ def _show(namespace: argparse.Namespace) -> int:
         return Exit.DONE
     console = new_console()
     console.print(_summary(host))
-    console.print(short_tree(tree))
+    console.print(short_tree(tree, **view_of(namespace)))
     console.print(_consumer_table(consumers, tree))
     return Exit.DONE
 
@@ -218,8 +225,14 @@ def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Placem
 
 
 @contextmanager
-def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
-    """Yield the agents on the bus; None where there is no bus, which stderr says."""
+def agents_on_bus(
+    conf: cfg.ConfigOpts, *, may_be_away: bool = False
+) -> Iterator[AgentsOnBus | None]:
+    """Yield the agents on the bus; None where there is no bus, which stderr says.
+
+    :param may_be_away: a broker that cannot be used is as none.
+    :raises BusUnavailable: it cannot be used, and may not be away.
+    """
     if not conf.transport_url:
         print(
             "No message bus is configured ([DEFAULT]transport_url), so whether agents run is not "
@@ -228,9 +241,16 @@ def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
         )
         yield None
         return
-    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
 
-    agents = AgentsOnBus(conf)
+    try:
+        agents = AgentsOnBus(conf)
+    except BusUnavailable as error:
+        if not may_be_away:
+            raise
+        print(f"{error} Whether agents run is not known.", file=sys.stderr)
+        yield None
+        return
     try:
         yield agents
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +37,6 @@ _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
 }
 _WATCH_TIMEOUT: Final = 10
 """Seconds after which `--watch` says that placement does not answer, unless another is given."""
-_BUS_LIBRARIES: Final = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 
 
 def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
@@ -77,7 +75,8 @@ def _list(namespace: argparse.Namespace) -> int:
         namespace.request_timeout = _WATCH_TIMEOUT
     conf = configuration(namespace)
     placement = fleet_commands.placement_api(namespace, conf)
-    with fleet_commands.agents_on_bus(conf) as agents:
+    # a watch waits for a broker that goes away, and needs one to begin with
+    with fleet_commands.agents_on_bus(conf, may_be_away=not namespace.watch) as agents:
         if namespace.watch:
             return _watch(namespace, conf, placement, agents)
         hosts = _hosts(namespace, conf, placement, agents)
@@ -119,10 +118,6 @@ def _watch(
 ) -> int:
     from compute_agent.cmd.screen import Screen
 
-    if not namespace.verbose:
-        # the picture itself says when the bus is away
-        for library in _BUS_LIBRARIES:
-            logging.getLogger(library).setLevel(logging.CRITICAL)
     look = _Watch(namespace, conf, placement, agents)
     with Screen() as screen:
         lines: list[str] = []

@@ -36,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
     namespace = _parser().parse_args([*others, *files])
+    namespace.command = f"{namespace.topic} {namespace.command}"
     return program.run(PROGRAM, namespace, _exit_status_of)
 
 

@@ -65,9 +65,14 @@ def listing_source(
             "what they run. Set it, name a file of all instances with --instances, or set "
             "[compute_agent]instance_source = nova and group [nova]."
         )
-    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
 
-    agents = AgentsOnBus(conf)
+    try:
+        agents = AgentsOnBus(conf)
+    except BusUnavailable as error:
+        raise errors.InvalidConfiguration(
+            f"{error} Without it, name a file of all instances with --instances."
+        ) from error
     try:
         yield AgentsSource(agents, bars.show)
     finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.cmd import configuration_files
+from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -76,6 +77,8 @@ def log_errors(namespace: argparse.Namespace) -> None:
         level=logging.DEBUG if namespace.debug else logging.ERROR,
         format="%(levelname)s %(name)s: %(message)s",
     )
+    if not namespace.debug:
+        message_bus.keep_quiet()
 
 
 def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:

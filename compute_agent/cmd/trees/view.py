@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
 from compute_agent.cmd.trees.folding import Branch, fold, free_and_capacity, label
@@ -51,20 +51,44 @@ def short_tree(
     lines = list(_lines(root, root.first))
     # room for the names, so that the amounts begin in one column
     width = max(len(guide) + len(_name(branch, root.first)) for guide, _, branch in lines)
-    totals = free_and_capacity(providers)
-    parts: list[Text] = [Text(" " * width + "  " + _HEADER, style="dim")]
+    parts: list[RenderableType] = [Text(" " * width + "  " + _HEADER, style="dim")]
     for guide, below, branch in lines:
-        text = _line(guide, branch, root.first, width, resource_class, bars=bars)
+        line = _Line(_head(guide, branch, root.first, width), below.ljust(width))
+        line.parts += _amounts(branch.amounts(), resource_class, bars=bars)
         if apart or branch is root:
-            text.append(f"  {branch.first.uuid}", style="dim")
+            line.parts.append(Text(f"  {branch.first.uuid}", style="dim"))
         if branch.first.note and branch is root:
-            text.append(f"  {branch.first.note}", style="dim")
-        parts.append(text)
+            line.parts.append(Text(f"  {branch.first.note}", style="dim"))
+        parts.append(line)
         if traits and branch.first.traits:
             parts.append(Text.assemble((below, "dim"), "  ", trait_text(branch.first.traits)))
     if len(providers) > 1:
-        parts.append(_totals(totals, width, resource_class, len(providers), bars=bars))
+        head = Text(f"in all {len(providers)} providers".ljust(width), style="bold")
+        totals = _Line(head, " " * width)
+        totals.parts += _amounts(free_and_capacity(providers), resource_class, bars=bars)
+        parts.append(totals)
     return Group(*parts)
+
+
+class _Line:
+    """A name with its amounts, which go on below the first where a terminal is too narrow.
+
+    :param continuation: what stands before the amounts there.
+    """
+
+    def __init__(self, head: Text, continuation: str) -> None:
+        self.parts: list[Text] = []
+        self._head = head
+        self._continuation = continuation
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        line = self._head.copy()
+        for number, part in enumerate(self.parts):
+            if number and line.cell_len + part.cell_len > options.max_width:
+                yield line
+                line = Text(self._continuation, style="dim")
+            line.append_text(part)
+        yield line
 
 
 def _lines(
@@ -86,47 +110,27 @@ def _name(branch: Branch, root: ProviderLines) -> str:
     return root.name if branch.first is root else label(branch, root)
 
 
-def _line(
-    guide: str,
-    branch: Branch,
-    root: ProviderLines,
-    width: int,
-    resource_class: str | None,
-    *,
-    bars: bool,
-) -> Text:
+def _head(guide: str, branch: Branch, root: ProviderLines, width: int) -> Text:
     name = _name(branch, root)
     text = Text.assemble((guide, "dim"), (name, "bold"))
     text.append(" " * (width - len(guide) - len(name)))
     for trait, word in MARKS.items():
         if trait in branch.first.traits:
             text.append(f"  {word}", style="bold red")
-    return _with_amounts(text, branch.amounts(), resource_class, bars=bars)
+    return text
 
 
-def _totals(
-    totals: dict[str, tuple[int, int]],
-    width: int,
-    resource_class: str | None,
-    count: int,
-    *,
-    bars: bool,
-) -> Text:
-    text = Text(f"in all {count} providers".ljust(width), style="bold")
-    return _with_amounts(text, totals, resource_class, bars=bars)
-
-
-def _with_amounts(
-    text: Text, amounts: dict[str, tuple[int, int]], resource_class: str | None, *, bars: bool
-) -> Text:
+def _amounts(
+    amounts: dict[str, tuple[int, int]], resource_class: str | None, *, bars: bool
+) -> Iterator[Text]:
     for name, (free, capacity) in amounts.items():
         if resource_class in (None, name):
             style = "red" if free <= 0 < capacity else "yellow" if free < capacity else ""
-            text.append(f"  {name} ", style="cyan")
+            text = Text.assemble((f"  {name} ", "cyan"))
             if bars:
                 text.append(f"{bar(free, capacity)} ", style=style)
             text.append(f"{free}/{capacity}", style=style)
-    return text
+            yield text
 
 
 def bar(free: int, capacity: int) -> str:

@@ -40,6 +40,10 @@ class AgentRefused(errors.ComputeAgentError):
     """An agent that was asked over the bus said no, or nothing."""
 
 
+class BusUnavailable(errors.InvalidConfiguration):
+    """The broker of the configured bus cannot be used now."""
+
+
 class AgentsOnBus:
     """Listens to announcements and calls agents. To be closed.
 
@@ -47,6 +51,7 @@ class AgentsOnBus:
     :ivar one_period: seconds in which every agent that runs is heard once, if no message is lost.
     :param call_timeout: seconds for the answer of one agent.
     :raises InvalidConfiguration: there is no bus, or its options are wrong.
+    :raises BusUnavailable: its broker does not answer, or refuses the user.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, *, call_timeout: float = 30.0) -> None:
@@ -187,10 +192,9 @@ class AgentsOnBus:
         except Exception as error:
             # a broker that refuses is an error of the driver's own library
             self._transport.cleanup()
-            raise errors.InvalidConfiguration(
-                f"The message bus cannot be used ({error}), so the agents cannot be asked. "
-                "Check [DEFAULT]transport_url; audit and heal_allocations also take a file of "
-                "instances with --instances."
+            raise BusUnavailable(
+                f"The message bus cannot be used ({error}), so the agents cannot be asked. Check "
+                "[DEFAULT]transport_url, and that its broker runs."
             ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
+from compute_agent.daemon.bus_server import check_broker
 from compute_agent.scheduler.errors import NoSchedulerAnswers
 from compute_agent.scheduler.fleet.announcements import Announcements, AskedAnnouncements
 
@@ -45,9 +46,18 @@ def _ask_scheduler(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
     message_bus.use_threads()
     import oslo_messaging
 
-    from compute_agent.scheduler.bus.rpc import SchedulerClient
+    from compute_agent.scheduler.bus.rpc import TOPIC, SchedulerClient
 
     bus = message_bus.open_transport(conf)
+    try:
+        check_broker(bus, TOPIC)
+    except Exception as error:
+        # a broker that refuses is an error of the driver's own library
+        bus.cleanup()
+        raise NoSchedulerAnswers(
+            f"No scheduler can be asked: the message bus cannot be used ({error}). Check "
+            "[DEFAULT]transport_url, and that its broker runs."
+        ) from error
     try:
         cap = message_bus.version_cap(conf, "scheduler")
         return SchedulerClient(bus, timeout, cap, retry=SEND_RETRIES).call(method)

@@ -192,7 +192,7 @@ class HostSearch:
         reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
         name = self._placement.provider_names([root]).get(root, root)
         sentence = f"Host {name} is disabled{reason and f' ({reason})'}"
-        note = f"{sentence}: enable it (compute-agent enable), or name another."
+        note = f"{sentence}: enable it (compute-manage host enable), or name another."
         return replace(causes, notes=(*causes.notes, note))
 
     def requests(self, spec: RequestSpec) -> Iterator[CandidateRequest]:

@@ -242,8 +242,10 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
         (NONSENSE["500"], "Keystone"),
         (NONSENSE["401"], "Keystone refuses the user of [keystone_authtoken] (HTTP 401)"),
         (NONSENSE["an empty body"], "Keystone's answer is not understood"),
+        # the library logs each try, of which a request has several
+        (lambda to: to.send(b""), "Keystone"),
     ],
-    ids=["500", "401", "nonsense"],
+    ids=["500", "401", "nonsense", "no answer"],
 )
 def test_an_outage_is_logged_when_it_begins_with_its_reason_and_when_it_ends(
     api: Client, keystone: LyingProxy, caplog: pytest.LogCaptureFixture, lie: Lie, reason: str

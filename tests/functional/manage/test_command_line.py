@@ -62,7 +62,7 @@ def test_130_for_a_command_that_is_interrupted(
 
     monkeypatch.setattr("compute_agent.cmd.manage.hosts.configuration", interrupted)
     assert manage.main(["placement", "rename", "a", "b"]) == 130
-    assert "rename: interrupted" in capsys.readouterr().err
+    assert "compute-manage placement rename: interrupted" in capsys.readouterr().err
     monkeypatch.setattr("compute_agent.cmd.configuration_files.parse", interrupted)
     assert agent.main(["plan"]) == 130
     assert "interrupted" in capsys.readouterr().err

@@ -157,7 +157,7 @@ def test_a_tree_is_drawn_with_bars(run: Run, host: str) -> None:
     done(
         run("allocation", "set", consumer, f"{host}_NUMA1:VCPU=4", "--project", "p", "--user", "u")
     )
-    drawn = [line.split()[:5] for line in done(run("tree", f"{host}_NUMA0", "--apart")).lines]
+    drawn = [line.split()[:5] for line in done(run("tree", f"{host}_NUMA0", "--providers")).lines]
     assert ["├──", "NUMA0", "VCPU", "░░░░░░░░", "8/8"] in drawn
     assert ["└──", "NUMA1", "VCPU", "████░░░░", "4/8"] in drawn
     assert "DISK_GB" not in done(run("tree", host, "--class", "VCPU")).out

@@ -22,9 +22,12 @@ from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
+from tests.fixtures import programs
+from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.schedulers import scheduler
 
+PATIENCE = 120.0
 UNKNOWN = "It is unknown which hosts are alive"
 
 
@@ -49,6 +52,21 @@ def heard(on_bus: Path) -> Iterator[Announcements]:
     finally:
         service.stop()
         bus.cleanup()
+
+
+def test_a_broker_that_is_away_is_not_waited_for(cloud: Cloud, config: Path) -> None:
+    cloud.flat_host(4)
+    away = f"rabbit://guest:guest@127.0.0.1:{free_port()}//"
+    config.write_text(
+        config.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\ntransport_url={away}\n")
+    )
+    asked = ("explain", "--resources", "VCPU=4", "--required", cloud.mark)
+    done = programs.run("compute-scheduler", "--config-file", str(config), *asked, timeout=PATIENCE)
+    assert done.returncode == command.Exit.DONE, done.stderr
+    assert UNKNOWN in done.stderr
+    assert "the message bus cannot be used (" in done.stderr
+    # one sentence, and no line of the library
+    assert len(done.stderr.splitlines()) == 1
 
 
 def announced(heard: Announcements, root: str, *, silent: float = 0.0, **node: Any) -> None:

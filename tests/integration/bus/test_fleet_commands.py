@@ -11,20 +11,22 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.manage import main as manage
+from tests.fixtures.placement import free_port
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
     claim,
     running,
 )
+from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
 
 class Operator:
     """Runs `compute-manage host ...` in this process."""
 
     def __init__(self, directory: Path, url: str, bus: str, capture: pytest.CaptureFixture[str]):
-        self._config = directory / "manage.conf"
-        self._config.write_text(
+        self.config = directory / "manage.conf"
+        self.config.write_text(
             f"[DEFAULT]\ntransport_url = {bus}\nreport_interval = 1\nstate_path = {directory}\n"
             f"[placement]\nauth_type = noauth\nendpoint_override = {url}\n"
         )
@@ -32,7 +34,7 @@ class Operator:
 
     def run(self, command: str, *arguments: str, status: int = 0) -> str:
         self._capture.readouterr()
-        argv = ["host", command, f"--config-file={self._config}", *arguments]
+        argv = ["host", command, f"--config-file={self.config}", *arguments]
         ended = manage.main(argv)
         out, err = self._capture.readouterr()
         assert ended == status, out + err
@@ -124,6 +126,37 @@ def test_hosts_are_listed_with_their_agents_and_what_is_used(
     host = operator.json("show", "node1")
     assert host["consumers"] == {consumer: {root: {"VCPU": 1}}}
     assert consumer in operator.run("show", root)
+
+
+def test_a_part_of_the_tree_of_a_host_is_shown_when_asked(operator: Operator) -> None:
+    shown = operator.run("show", "node1", "--class", "VCPU", "--providers", "--traits")
+    assert "VCPU" in shown
+    assert "COMPUTE_NODE" in shown
+    assert "MEMORY_MB" not in shown.partition("consumer")[0]
+    operator.run("show", "node1", "--json", "--used", status=127)
+
+
+def test_hosts_are_seen_while_the_broker_is_away(
+    placement: PlacementProcess,
+    silent: str,
+    agent: AgentProcess,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del agent
+    away = f"rabbit://guest:guest@127.0.0.1:{free_port()}//"
+    operator = Operator(tmp_path, placement.url, away, capsys)
+    assert manage.main(["host", "list", "--json", f"--config-file={operator.config}"]) == 0
+    out, err = capsys.readouterr()
+    agents = {host["name"]: host["agent"] for host in json.loads(out)}
+    assert agents == {"node1": "unknown", "silent": "unknown"}
+    # one sentence, and no line of the library
+    assert err.startswith("The message bus cannot be used (")
+    assert err.rstrip().endswith("Whether agents run is not known.")
+    assert len(err.splitlines()) == 1
+    assert operator.json("show", silent)["agent"] == "unknown"
+    # a change is made by the agent where one runs
+    operator.run("disable", "silent", status=1)
 
 
 def test_a_host_is_disabled_by_its_agent_where_that_is_heard(
@@ -229,3 +262,18 @@ def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(
         "report", "silent", status=3
     )
     assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=3)
+
+
+def test_the_documented_drain_and_look_at_the_fleet(
+    operator: Operator, placement: PlacementProcess
+) -> None:
+    release_all(placement, placement.tree("node1")["node1"]["uuid"])
+    blocks = BlocksToRun("with agents on a bus")
+    # a dry run has something to do
+    for page, statuses in (("do/drains", (6, 0, 0)), ("do/monitoring", (0,))):
+        for status in statuses:
+            [[program, topic, command, *arguments]] = commands_of(blocks.next_of(page))
+            assert (program, topic) == ("compute-manage", "host")
+            here = ["node1" if argument == "host-17" else argument for argument in arguments]
+            operator.run(command, *here, status=status)
+    assert not blocks.left

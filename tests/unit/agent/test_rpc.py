@@ -116,6 +116,19 @@ def test_an_announcement_that_cannot_be_made_does_not_end_the_announcements(serv
     assert served.heard.wait(30)
 
 
+def test_an_announcement_that_nobody_listens_to_is_no_outage(served, caplog):
+    import oslo_messaging
+
+    assert served.heard.wait(30)
+    # what RabbitMQ answers when the last listener, such as the only scheduler, has left
+    text = "Basic.publish: (404) NOT_FOUND - no exchange 'compute-state_fanout' in vhost '/'"
+    served.commands.troubles = [oslo_messaging.MessageDeliveryFailure(text)]
+    while served.commands.troubles:
+        served.heard.clear()
+        assert served.heard.wait(30)
+    assert "announce" not in caplog.text
+
+
 def test_no_bus_or_a_wrong_url_is_a_configuration_error(tmp_path):
     conf = agent_conf.new_config(default_config_files=[], default_config_dirs=[])
     with pytest.raises(errors.InvalidConfiguration, match="transport_url is not set"):

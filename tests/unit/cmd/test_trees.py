@@ -116,6 +116,17 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(width: int):
     assert "VGPU4/4" in text
 
 
+def test_amounts_go_on_in_their_column_and_none_is_broken_in_a_narrow_terminal():
+    amounts = {name: InventoryLine(32, 0, 1.0, 0) for name in ("MEMORY_MB", "PCPU", "VCPU")}
+    cell = ProviderLines("cell", "host_NUMA0", "root", amounts)
+    root = ProviderLines("root", "host", None, {"DISK_GB": InventoryLine(1000, 10, 1.0, 40)})
+    lines = shown([root, cell, gpu(0, parent="cell")], width=70, bars=True)
+    amount = f"{'░' * 8} 32/32"
+    assert lines[2].split(maxsplit=2)[2] == f"MEMORY_MB {amount}"
+    assert lines[3].split(maxsplit=1) == ["PCPU", f"{amount}  VCPU {amount}"]
+    assert lines[3].index("PCPU") == lines[2].index("MEMORY_MB")
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

@@ -59,6 +59,17 @@ def test_what_a_broker_says_to_one_that_leaves_is_no_line(conditions: BusConditi
     assert conditions.pass_on(record("AMQP server is unreachable"))
 
 
+def test_a_message_to_all_that_nobody_waits_for_is_no_line(conditions: BusConditions) -> None:
+    text = "Basic.publish: (404) NOT_FOUND - no exchange 'compute-state_fanout' in vhost '/'"
+    for line in (
+        "Failed to publish message to topic 'compute-state_fanout': %s",
+        "Unable to connect to AMQP server on 127.0.0.1:5672 after 2 tries: %s",
+    ):
+        assert not conditions.pass_on(record(line, text))
+    # the broker counts as there
+    assert not conditions.pass_on(record("[%s] Reconnected to AMQP", "a", level=logging.INFO))
+
+
 def test_a_condition_that_lasts_is_logged_again(conditions: BusConditions, clock: Clock) -> None:
     assert conditions.pass_on(record("AMQP server is unreachable"))
     clock.now += PERIOD_SECONDS - 1

@@ -13,6 +13,7 @@ from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_record, show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.cmd.trees.options import add_view_options, view_of
 from compute_agent.placement.connection import CONSUMER_TYPE
 
 _COLUMNS: Final = (
@@ -49,10 +50,9 @@ def add_commands(commands: Commands) -> None:
     )
     tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
     tree.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    tree.add_argument("--class", dest="resource_class", metavar="CLASS", help="this class only")
-    tree.add_argument("--used", action="store_true", help="only providers that are in use")
-    tree.add_argument("--apart", action="store_true", help="a line for each of equal devices too")
-    tree.add_argument("--traits", action="store_true", help="with the traits")
+    add_view_options(tree)
+    # the older name of --providers
+    tree.add_argument("--apart", dest="providers", action="store_true", help=argparse.SUPPRESS)
     tree.add_argument("--full", action="store_true", help="with all inventories and traits")
     usage = commands.add("usage", _usage, "show what is used of a provider, or by a project")
     usage.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
@@ -144,16 +144,7 @@ def _tree(namespace: argparse.Namespace) -> int:
     if namespace.full:
         print_paged(provider_tree(providers))
         return Exit.DONE
-    print_paged(
-        short_tree(
-            providers,
-            resource_class=namespace.resource_class,
-            only_used=namespace.used,
-            apart=namespace.apart,
-            traits=namespace.traits,
-            bars=True,
-        )
-    )
+    print_paged(short_tree(providers, bars=True, **view_of(namespace)))
     return Exit.DONE
 
 

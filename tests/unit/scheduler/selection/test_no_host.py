@@ -31,6 +31,8 @@ def test_no_host_says_which_filter_dropped_the_last(journal: Path) -> None:
         chosen(scheduler_on(bank, journal), ONE)
     [dropped] = caught.value.causes.filters
     assert (dropped.hosts_before, dropped.hosts_left, dropped.names_left) == (2, 0, ())
+    rejected = dropped.rejected[0]
+    assert f"2 host(s), such as {rejected.host} ({rejected.reason})." in caught.value.reason
 
 
 def test_no_host_says_that_the_limit_was_reached(journal: Path) -> None:
