@@ -1,4 +1,4 @@
-"""Calls on the bus to an agent with arguments of wrong shape: each is refused, and none is a defect."""
+"""Calls to an agent on the bus with arguments of wrong shape: each is refused, none is a defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls on the bus with arguments of wrong shape: each is refused by name and one line of the log."""
+"""Calls on the bus with arguments of wrong shape: each is refused by name, in one line."""
 
 from __future__ import annotations
 
