@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.daemon import message_bus
 from compute_agent.scheduler.errors import NoSchedulerAnswers
@@ -15,6 +17,7 @@ STATUS_TIMEOUT = 30.0
 ANNOUNCEMENTS_TIMEOUT = 5.0
 """Seconds that a command waits to learn who is alive; without an answer it goes on."""
 SEND_RETRIES = 2
+_SPARE_SECONDS: Final = 1.0
 
 
 def upgrade_status(conf: cfg.ConfigOpts) -> dict[str, Any]:
@@ -23,7 +26,7 @@ def upgrade_status(conf: cfg.ConfigOpts) -> dict[str, Any]:
     :raises InvalidConfiguration: there is no bus.
     :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error.
     """
-    status: dict[str, Any] = _ask_scheduler(conf, "upgrade_status", STATUS_TIMEOUT)
+    status: dict[str, Any] = _Questions(conf).ask("upgrade_status", STATUS_TIMEOUT)
     return status
 
 
@@ -34,28 +37,64 @@ def announcements(conf: cfg.ConfigOpts) -> Announcements:
     :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error; later
         a search may raise it.
     """
+    questions = _Questions(conf)
     asked_announcements = AskedAnnouncements(
-        lambda: _ask_scheduler(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"]
+        lambda: questions.ask("announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"]
     )
     asked_announcements.refresh()
     return asked_announcements
 
 
-def _ask_scheduler(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
-    message_bus.use_threads()
-    import oslo_messaging
+class _Questions:
+    """Questions to a running scheduler, of which one at most waits for a broker that is away.
 
-    from compute_agent.scheduler.bus.rpc import SchedulerClient
+    The library waits for the first connection without a bound, so the wait is left to a thread.
+    """
 
-    bus = message_bus.open_transport(conf)
-    try:
-        cap = message_bus.version_cap(conf, "scheduler")
-        return SchedulerClient(bus, timeout, cap, retry=SEND_RETRIES).call(method)
-    except oslo_messaging.MessagingException as error:
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._thread: threading.Thread | None = None
+
+    def ask(self, method: str, timeout: float) -> Any:
+        """Return what a scheduler answers.
+
+        :raises InvalidConfiguration: there is no bus.
+        :raises NoSchedulerAnswers: no scheduler answered in time, or with an error.
+        """
+        message_bus.use_threads()
+        if self._thread is None or not self._thread.is_alive():
+            answer: Future[Any] = Future()
+            bus = message_bus.open_transport(self._conf)
+            self._thread = threading.Thread(
+                target=self._call, args=(bus, method, timeout, answer), name="asks", daemon=True
+            )
+            self._thread.start()
+            # the call itself ends in time wherever there is a broker
+            self._thread.join(timeout + _SPARE_SECONDS)
+            if answer.done():
+                return answer.result()
         raise NoSchedulerAnswers(
-            f"No scheduler answered {method} on the message bus within {timeout:.0f} s "
-            f"({type(error).__name__}: {error}). Check that compute-scheduler serve runs on the "
-            "same bus, in the same version."
-        ) from error
-    finally:
-        bus.cleanup()
+            f"The message bus did not take the question {method} within {timeout:.0f} s: its "
+            "broker is away. Check [DEFAULT]transport_url and the broker."
+        )
+
+    def _call(self, bus: Any, method: str, timeout: float, answer: Future[Any]) -> None:
+        import oslo_messaging
+
+        from compute_agent.scheduler.bus.rpc import SchedulerClient
+
+        try:
+            cap = message_bus.version_cap(self._conf, "scheduler")
+            answer.set_result(SchedulerClient(bus, timeout, cap, retry=SEND_RETRIES).call(method))
+        except oslo_messaging.MessagingException as error:
+            answer.set_exception(
+                NoSchedulerAnswers(
+                    f"No scheduler answered {method} on the message bus within {timeout:.0f} s "
+                    f"({type(error).__name__}: {error}). Check that compute-scheduler serve runs "
+                    "on the same bus, in the same version."
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - it is raised where the question was asked
+            answer.set_exception(error)
+        finally:
+            bus.cleanup()

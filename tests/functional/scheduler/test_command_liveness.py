@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
 from io import StringIO
@@ -20,7 +21,7 @@ from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.bus.rpc import SchedulerService
-from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.errors import NoSchedulerAnswers, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.schedulers import scheduler
@@ -183,3 +184,45 @@ def test_without_an_answer_from_a_scheduler_a_claim_is_made_too(
     assert json.loads(output.out)["root_provider"] == host
     assert output.err.count(UNKNOWN) == 1
     assert "No scheduler answered announced_hosts" in output.err
+
+
+def test_without_a_broker_a_claim_is_made_too(cloud: Cloud, config: Path, command: Command) -> None:
+    host = cloud.flat_host(4)
+    # nobody listens on a port so low
+    bus = "transport_url = rabbit://user:password@127.0.0.1:1//"
+    config.write_text(config.read_text().replace("[DEFAULT]", f"[DEFAULT]\n{bus}"))
+    done = command("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["root_provider"] == host
+    assert done.stderr.count(UNKNOWN) == 1
+    assert "its broker is away" in done.stderr
+
+
+def test_questions_while_the_broker_is_away_wait_in_one_thread(
+    on_bus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_back = threading.Event()
+    calls: list[str] = []
+
+    class WithoutBroker:
+        def __init__(self, *_arguments: Any, **_named: Any) -> None:
+            pass
+
+        def call(self, method: str) -> dict[str, Any]:
+            calls.append(method)
+            is_back.wait()
+            return {"hosts": []}
+
+    monkeypatch.setattr("compute_agent.scheduler.bus.rpc.SchedulerClient", WithoutBroker)
+    monkeypatch.setattr(running_scheduler, "_SPARE_SECONDS", 0.05)
+    questions = running_scheduler._Questions(agent_conf.new_config([f"--config-file={on_bus}"]))
+    try:
+        for _ in range(3):
+            with pytest.raises(NoSchedulerAnswers, match="its broker is away"):
+                questions.ask("announced_hosts", 0.05)
+        assert calls == ["announced_hosts"]
+    finally:
+        is_back.set()
+    assert questions._thread is not None
+    questions._thread.join()
+    assert questions.ask("announced_hosts", 30) == {"hosts": []}
