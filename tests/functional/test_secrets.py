@@ -172,7 +172,11 @@ def test_a_database_that_cannot_be_used_shows_none(url: str, tmp_path: Path) -> 
         tmp_path / "placement.conf",
         {
             "DEFAULT": {"debug": "true"},
-            "placement_database": {"connection": connection, "max_retries": 0},
+            "placement_database": {
+                "connection": connection,
+                "slave_connection": connection,
+                "max_retries": 0,
+            },
             **SERVER_SECRETS,
         },
     )
