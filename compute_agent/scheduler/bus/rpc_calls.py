@@ -71,7 +71,7 @@ def unwrap(value: Any) -> Any:
     try:
         return _plain(value)
     except RecursionError as error:
-        raise InvalidRequest("spec_obj", ..., "an object that is not nested so deeply") from error
+        raise InvalidRequest("spec_obj", "...", "an object that is not nested so deeply") from error
 
 
 def _plain(value: Any) -> Any:
