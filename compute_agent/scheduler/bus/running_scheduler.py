@@ -53,7 +53,9 @@ class _Questions:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._answer: Future[Any] = Future()
 
     def ask(self, method: str, timeout: float) -> Any:
         """Return what a scheduler answers.
@@ -62,21 +64,26 @@ class _Questions:
         :raises NoSchedulerAnswers: no scheduler answered in time, or with an error.
         """
         message_bus.use_threads()
-        if self._thread is None or not self._thread.is_alive():
-            answer: Future[Any] = Future()
-            bus = message_bus.open_transport(self._conf)
-            self._thread = threading.Thread(
-                target=self._call, args=(bus, method, timeout, answer), name="asks", daemon=True
-            )
-            self._thread.start()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._start(method, timeout)
+            answer = self._answer
+        try:
             # the call itself ends in time wherever there is a broker
-            self._thread.join(timeout + _SPARE_SECONDS)
-            if answer.done():
-                return answer.result()
-        raise NoSchedulerAnswers(
-            f"The message bus did not take the question {method} within {timeout:.0f} s: its "
-            "broker is away. Check [DEFAULT]transport_url and the broker."
+            return answer.result(timeout + _SPARE_SECONDS)
+        except TimeoutError:
+            raise NoSchedulerAnswers(
+                f"The message bus did not take the question {method} within {timeout:.0f} s: its "
+                "broker is away. Check [DEFAULT]transport_url and the broker."
+            ) from None
+
+    def _start(self, method: str, timeout: float) -> None:
+        bus = message_bus.open_transport(self._conf)
+        self._answer = Future()
+        self._thread = threading.Thread(
+            target=self._call, args=(bus, method, timeout, self._answer), name="asks", daemon=True
         )
+        self._thread.start()
 
     def _call(self, bus: Any, method: str, timeout: float, answer: Future[Any]) -> None:
         import oslo_messaging
