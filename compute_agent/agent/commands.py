@@ -120,7 +120,11 @@ class AgentCommands:
         return sorted(here.known_consumers - moving)
 
     def instance_devices(self, instance: str) -> dict[str, Any] | None:
-        """Return what of the host a guest really holds, in JSON types; None: no such guest."""
+        """Return what of the host a guest really holds, in JSON types; None: no such guest.
+
+        :raises InvalidInput: the instance is not text.
+        """
+        claim_messages.text("instance", instance)
         devices = self._parts.driver.get_instance_devices(instance)
         return None if devices is None else asdict(devices)
 

@@ -16,6 +16,7 @@ import logging
 import os
 import socket
 import socketserver
+import stat
 import struct
 import threading
 import time
@@ -72,6 +73,7 @@ class LocalServer:
         self._owners = frozenset((0, os.geteuid()) if owners is None else owners)
         self._commands = dict(commands)
         self._server: _Server | None = None
+        self._identity: tuple[int, int] | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -85,11 +87,12 @@ class LocalServer:
                 "than the system permits. Set [compute_agent]status_socket to a shorter one."
             )
         try:
-            self.path.unlink(missing_ok=True)
+            self._make_room()
             self._server = _Server(
                 str(self.path), self._commands, self._changes, self._owners, self._read_timeout
             )
             self.path.chmod(0o660)
+            self._identity = _identity(self.path)
         except OSError as error:
             raise errors.InvalidConfiguration(
                 f"The status socket {self.path} cannot be created: {error.strerror}. Set "
@@ -104,13 +107,55 @@ class LocalServer:
         )
         self._thread.start()
 
+    def _make_room(self) -> None:
+        """Remove the socket that an agent left behind, and nothing else.
+
+        :raises InvalidConfiguration: another agent serves it, or it is something else.
+        """
+        try:
+            kind = self.path.lstat().st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(kind):
+            raise errors.InvalidConfiguration(
+                f"The status socket cannot be created: {self.path} exists and is not a socket. "
+                "Move it away, or set [compute_agent]status_socket to another path."
+            )
+        if _is_served(self.path):
+            raise errors.InvalidConfiguration(
+                f"The status socket {self.path} cannot be created: another agent serves it. Give "
+                "each agent a [compute_agent]status_socket of its own."
+            )
+        self.path.unlink(missing_ok=True)
+
     def stop(self) -> None:
-        """Stop listening and remove the socket."""
+        """Stop listening and remove the socket, if it is still this one."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown_now()
             self._thread.join()
             self._server.server_close()
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                if _identity(self.path) == self._identity:
+                    self.path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _is_served(path: Path) -> bool:
+    """Return whether a process listens on a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as client:
+        client.setblocking(False)
+        try:
+            client.connect(os.fsencode(path))
+        except BlockingIOError:
+            # more clients wait for it than the kernel keeps
+            return True
+        except OSError:
+            return False
+    return True
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -129,7 +174,6 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.changes = changes
         self.owners = owners
         self.read_timeout = read_timeout
-        self._path = path
         self._free = threading.Semaphore(MAX_CLIENTS)
         super().__init__(path, _Handler)
 
@@ -156,8 +200,8 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         """Stop `serve_forever` without waiting for its poll, which is long to keep it quiet."""
         stopper = threading.Thread(target=self.shutdown, name="status-socket-stop", daemon=True)
         stopper.start()
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as wake:
-            wake.connect(self._path)
+        # the wait for clients ends, also where the path leads to another socket by now
+        self.socket.shutdown(socket.SHUT_RDWR)
         stopper.join()
 
     def handle_error(self, *_args: Any) -> None:

@@ -106,6 +106,19 @@ class BoundedSession(requests.Session):
         for scheme in list(self.adapters):
             self.mount(scheme, BoundedAdapter())
 
+    def prepare_request(self, request: requests.Request) -> requests.PreparedRequest:
+        """Return a request as it is sent.
+
+        :raises requests.exceptions.InvalidHeader: without the value, which may be a token.
+        """
+        try:
+            return super().prepare_request(request)
+        except requests.exceptions.InvalidHeader:
+            names = ", ".join(name for name, value in request.headers.items() if _is_odd(value))
+        raise requests.exceptions.InvalidHeader(
+            f"{names or 'a header'} has a line break, or begins with a space"
+        )
+
     def send(self, request: requests.PreparedRequest, **arguments: Any) -> requests.Response:
         """Send one request and return its whole answer, following redirects within the server.
 
@@ -169,6 +182,11 @@ class BoundedSession(requests.Session):
                 longest,
             )
         answer.headers["retry-after"] = str(math.ceil(min(seconds, longest)))
+
+
+def _is_odd(value: object) -> bool:
+    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    return text[:1].isspace() or "\r" in text or "\n" in text
 
 
 def _limits(timeout: Any) -> tuple[float | None, float | None]:

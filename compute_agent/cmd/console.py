@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _WIDE: Final = 4000
 
+_ORDER: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, but for tabs and ends of lines, and those that turn the direction of text."""
+
 _LESS: Final = "FRX"
 """Options of less as git gives them: end where one screen is enough, keep colours and the text."""
+
+
+def printable(text: str) -> str:
+    """Return a text without orders to the terminal, which names from elsewhere may have."""
+    return _ORDER.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def new_console() -> Console:
     """Return a console of the standard output; a pipe has no width, so nothing is broken for it."""
     from rich.console import Console
+    from rich.segment import Segment
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    class NamesShown(Console):
+        """A console whose only orders to the terminal are its own."""
+
+        def render(self, *arguments: Any, **named: Any) -> Iterator[Segment]:
+            for segment in super().render(*arguments, **named):
+                if segment.control is None and _ORDER.search(segment.text):
+                    yield Segment(printable(segment.text), segment.style)
+                else:
+                    yield segment
+
+    return NamesShown(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def print_paged(part: RenderableType) -> None:

@@ -166,8 +166,14 @@ def _wrong_value(group: str, option: str, error: ValueError) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(_without_line(error).split())
     return text if text.endswith(".") else text + "."
+
+
+def _without_line(error: Exception) -> str:
+    """Return the words of an error without the line of a file that it quotes: it may be secret."""
+    line = getattr(error.__context__, "line", None)
+    return str(error).replace(f": {line!r}", "")
 
 
 def _as_list(paths: Sequence[str] | None) -> list[str] | None:

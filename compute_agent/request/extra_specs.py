@@ -145,10 +145,10 @@ def trait(field_name: str, name: str) -> str:
     return name
 
 
-def uuid_text(field_name: str, value: str) -> str:
+def uuid_text(field_name: str, value: object) -> str:
     """Return `value` as a canonical uuid."""
     try:
-        return str(uuid.UUID(value.strip()))
+        return str(uuid.UUID(str(value).strip()))
     except ValueError:
         raise InvalidRequest(field_name, value, "a uuid") from None
 

@@ -36,7 +36,10 @@ class Fields:
             return default
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise InvalidRequest(self.name(field), value, "a string")
-        return str(value)
+        text = str(value)
+        if not _is_encodable(text):
+            raise InvalidRequest(self.name(field), value, "a string of characters")
+        return text
 
     def number(self, field: str, default: int = 0) -> int:
         """Return a whole number of at least 0."""
@@ -126,3 +129,12 @@ class Fields:
     def as_mapping(self) -> Mapping[str, Any]:
         """Return the whole object."""
         return self._value
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether a text can be sent: JSON may have halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -124,15 +124,16 @@ def _cell(fields: Fields) -> str:
 
 
 def _guest_cell(fields: Fields) -> GuestCell:
-    pinned = frozenset(fields.list("pcpuset"))
-    shared = frozenset(fields.list("cpuset")) - pinned
+    pinned = fields.texts("pcpuset")
+    shared = fields.texts("cpuset") - pinned
     return GuestCell(len(shared), len(pinned), fields.number("memory"), fields.number("pagesize"))
 
 
 def _retried_hosts(fields: Fields) -> frozenset[str]:
     """Return the hosts tried before: names, or [host, node] pairs."""
     hosts = fields.fields("retry").list("hosts")
-    return frozenset(str(host[-1] if isinstance(host, list | tuple) else host) for host in hosts)
+    names = [host[-1] if isinstance(host, list | tuple) and host else host for host in hosts]
+    return Fields({"hosts": names}, "retry").texts("hosts")
 
 
 def _group(fields: Fields) -> InstanceGroup | None:

@@ -7,6 +7,7 @@ these is an error that names the file and the place in it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -41,7 +42,10 @@ class NoJson(FileUnusable):
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
-    """Open a regular file, behind symbolic links too, and return its descriptor.
+    """Open a regular file and return its descriptor.
+
+    To be read, it may be behind a symbolic link. To be written, it may not: root writes to
+    directories of other users, who could make it change any file.
 
     :param flags: those of open(2).
     :param mode: of a file that is created.
@@ -49,11 +53,15 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int
     :raises FileUnusable: it cannot be opened, or is not a regular file; nothing is waited for.
     """
     all_flags = flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    if flags & (os.O_WRONLY | os.O_RDWR):
+        all_flags |= os.O_NOFOLLOW
     try:
         descriptor = os.open(path, all_flags, mode)
     except FileNotFoundError:
         raise
     except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise FileUnusable("is a symbolic link, not a regular file") from error
         raise FileUnusable(f"cannot be opened: {error.strerror}") from error
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):

@@ -200,7 +200,13 @@ def _check_values(conf: cfg.ConfigOpts) -> None:
 
 def _sentence(error: Exception) -> str:
     # oslo.config shows where a value comes from as the representation of an object.
-    return _LOCATION.sub(r"in \1", " ".join(str(error).split()))
+    return _LOCATION.sub(r"in \1", " ".join(_without_line(error).split()))
+
+
+def _without_line(error: Exception) -> str:
+    """Return the words of an error without the line of a file that it quotes: it may be secret."""
+    line = getattr(error.__context__, "line", None)
+    return str(error).replace(f": {line!r}", "")
 
 
 def _names(conf: cfg.ConfigOpts) -> list[tuple[str, str | None]]:

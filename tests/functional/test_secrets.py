@@ -67,12 +67,14 @@ AGENT_COMMANDS = [
     ("compute-agent", "plan"),
     ("compute-agent", "plan", "--json"),
     ("compute-agent", "show"),
-    ("compute-agent", "diff"),
+    ("compute-agent", "diff", "host-1", "host-2"),
     ("compute-agent", "status"),
     ("compute-agent", "status", "--json"),
     ("compute-agent", "doctor"),
     ("compute-agent", "doctor", "--json"),
-    ("compute-scheduler", "status"),
+    ("compute-scheduler", "status", "upgrade"),
+    ("compute-scheduler", "list", "--json"),
+    ("compute-scheduler", "release", "00000000-0000-4000-8000-000000000001"),
     ("compute-manage", "placement", "audit"),
     ("compute-manage", "placement", "audit", "--json"),
     ("compute-manage", "placement", "heal_allocations", "--verbose"),
@@ -101,8 +103,7 @@ def test_a_command_that_fails_shows_none(
     done = programs.run(program, *arguments, timeout=100)
     assert SECRET not in done.stdout + done.stderr
     assert done.stdout + done.stderr
-    assert "unrecognized arguments" not in done.stderr, done.stderr
-    assert "invalid choice" not in done.stderr, done.stderr
+    assert "usage:" not in done.stderr, done.stderr
 
 
 def test_an_agent_writes_none_in_logs_dumps_and_state(tmp_path: Path) -> None:
@@ -171,7 +172,11 @@ def test_a_database_that_cannot_be_used_shows_none(url: str, tmp_path: Path) -> 
         tmp_path / "placement.conf",
         {
             "DEFAULT": {"debug": "true"},
-            "placement_database": {"connection": connection, "max_retries": 0},
+            "placement_database": {
+                "connection": connection,
+                "slave_connection": connection,
+                "max_retries": 0,
+            },
             **SERVER_SECRETS,
         },
     )
@@ -256,3 +261,42 @@ def test_a_url_with_a_password_is_refused_by_name_of_its_option(
     assert done.returncode
     assert f"[{group}]{option} has a user or a password in its URL" in done.stderr
     assert SECRET not in done.stdout + done.stderr
+
+
+WITHOUT_A_SIGN = f"[{{group}}]\npassword {PASSWORD}\n"
+INDENTED = f"[{{group}}]\n password = {PASSWORD}\n"
+
+
+@pytest.mark.parametrize("text", [WITHOUT_A_SIGN, INDENTED])
+@pytest.mark.parametrize(
+    ("group", "command"),
+    [
+        ("placement", "compute-agent plan"),
+        ("placement", "compute-agent doctor"),
+        ("placement", "compute-scheduler status upgrade"),
+        ("placement", "compute-manage host list"),
+        ("keystone_authtoken", "placement-server serve"),
+    ],
+)
+def test_a_line_that_is_not_an_option_is_not_quoted(
+    text: str, group: str, command: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "x.conf"
+    config.write_text(text.format(group=group))
+    program, *rest = command.split()
+    place = ("--config-file", str(config))
+    arguments = [*place, *rest] if program == "compute-scheduler" else [*rest, *place]
+    done = programs.run(program, *arguments, timeout=100)
+    assert done.returncode
+    assert f"{config}:2" in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("token", [f"{SECRET}-token\r\n", f" {SECRET}-token", f"{SECRET}\nx: y"])
+def test_a_token_that_is_no_header_is_not_quoted(token: str, tmp_path: Path) -> None:
+    arguments = ("--url", f"http://127.0.0.1:{GONE}", "--token", token, "provider", "list")
+    environment = {"HOME": str(tmp_path)}
+    done = programs.run("placement", *arguments, timeout=100, environment=environment)
+    assert done.returncode
+    assert SECRET not in done.stdout + done.stderr
+    assert "X-Auth-Token" in done.stderr

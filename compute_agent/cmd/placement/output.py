@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from compute_agent.cmd.console import print_paged
+from compute_agent.cmd.console import print_paged, printable
 from compute_agent.cmd.placement.exit_status import BadInput
 
 FORMATS: Final = ("table", "json", "value")
@@ -112,7 +112,7 @@ def chosen_columns(namespace: argparse.Namespace, headings: Sequence[str]) -> li
 
 
 def text_of(value: object) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as a table shows it, without orders to the terminal in its names."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -123,7 +123,7 @@ def text_of(value: object) -> str:
         return ",".join(text_of(entry) for entry in value)
     if isinstance(value, float):
         return f"{value:g}"
-    return str(value)
+    return printable(str(value))
 
 
 def _is_number(text: str) -> bool:

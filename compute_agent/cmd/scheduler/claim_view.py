@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from compute_agent.cmd.console import new_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def claim_table(document: Mapping[str, Any]) -> Table:
@@ -31,7 +35,7 @@ def claim_table(document: Mapping[str, Any]) -> Table:
 
 def print_claim(document: Mapping[str, Any], console: Console | None = None) -> None:
     """Print the consumer, the host and the allocations of a claim."""
-    out = console or Console(highlight=False)
+    out = console or new_console()
     out.print(Text.assemble("Consumer ", (document["consumer"], "bold")), soft_wrap=True)
     host = Text.assemble(
         "landed on ", (document["host"], "bold"), f" ({document['root_provider']})"

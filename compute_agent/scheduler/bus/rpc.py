@@ -85,8 +85,8 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> list[list[dict[str, Any]]]:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
-        with answering(self._observer, "select_destinations", f"for {', '.join(instance_uuids)}"):
-            instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
+        with answering(self._observer, "select_destinations", "for", instance_uuids):
+            instances = spec_reader.instances_of({"instance_uuids": instance_uuids})
             self._parts.mover.recover()
             selections = self._parts.scheduler.select_destinations(
                 spec_of(spec_obj),

@@ -11,7 +11,7 @@ from typing import Any
 from compute_agent.daemon import message_bus
 from compute_agent.errors import ComputeAgentError
 from compute_agent.request import spec_reader
-from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.errors import InvalidRequest, shown_name
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.selection import Selection
@@ -33,13 +33,18 @@ def target_of(version: str) -> Any:
 
 
 @contextmanager
-def answering(observer: Observer, method: str, about: str = "") -> Iterator[None]:
-    """Return errors to the caller as they are; otherwise the bus would log them as defects."""
+def answering(
+    observer: Observer, method: str, relation: str = "", subject: object = ""
+) -> Iterator[None]:
+    """Return errors to the caller as they are; otherwise the bus would log them as defects.
+
+    :param relation: to the subject, which may be whatever the caller sent: "for", "of".
+    """
     try:
         with observer.answering(method):
             yield
     except ComputeAgentError as error:
-        LOG.info("%s: %s", f"{method} {about}".rstrip(), error)
+        LOG.info("%s: %s", f"{method} {relation} {shown_name(subject)}".rstrip(), error)
         raise oslo_messaging.ExpectedException() from error
 
 
@@ -59,12 +64,24 @@ def spec_of(spec_obj: Any) -> RequestSpec:
 
 
 def unwrap(value: Any) -> Any:
-    """Return plain values for versioned objects, at every depth."""
+    """Return plain values for versioned objects, at every depth.
+
+    :raises InvalidRequest: the data of one is not an object, or it is nested too deeply.
+    """
+    try:
+        return _plain(value)
+    except RecursionError as error:
+        raise InvalidRequest("spec_obj", "...", "an object that is not nested so deeply") from error
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         inner = value.get(f"{OBJECT}data", value)
-        return {key: unwrap(item) for key, item in inner.items()}
+        if not isinstance(inner, Mapping):
+            raise InvalidRequest(f"{OBJECT}data", inner, "an object with named fields")
+        return {key: _plain(item) for key, item in inner.items()}
     if isinstance(value, list | tuple):
-        return [unwrap(item) for item in value]
+        return [_plain(item) for item in value]
     return value
 
 

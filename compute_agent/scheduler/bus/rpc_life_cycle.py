@@ -61,7 +61,7 @@ class LifeCycleEndpoint:
         return_alternates: bool = False,
     ) -> dict[str, Any]:
         """Claim a host for an instance; see `LifeCycle.claim`."""
-        with answering(self._observer, "claim", f"for {instance_uuid}"):
+        with answering(self._observer, "claim", "for", instance_uuid):
             instance = uuid_text("instance_uuid", instance_uuid)
             claim = self._life_cycle.claim(
                 spec_of(spec_obj), instance, alternates=return_alternates
@@ -76,7 +76,7 @@ class LifeCycleEndpoint:
         failed_hosts: Sequence[str],
     ) -> dict[str, Any]:
         """Give an instance another host; see `LifeCycle.reschedule`."""
-        with answering(self._observer, "reschedule", f"of {instance_uuid}"):
+        with answering(self._observer, "reschedule", "of", instance_uuid):
             instance = uuid_text("instance_uuid", instance_uuid)
             return self._life_cycle.reschedule(
                 spec_of(spec_obj), instance, _names("failed_hosts", failed_hosts)
@@ -84,14 +84,14 @@ class LifeCycleEndpoint:
 
     def release(self, _ctxt: Mapping[str, Any], consumer_uuid: str) -> bool:
         """Release what a consumer holds; see `LifeCycle.release`."""
-        with answering(self._observer, "release", f"of {consumer_uuid}"):
+        with answering(self._observer, "release", "of", consumer_uuid):
             return self._life_cycle.release(uuid_text("consumer_uuid", consumer_uuid))
 
     def delete_instance(
         self, _ctxt: Mapping[str, Any], instance_uuid: str, migration_uuids: Sequence[str] = ()
     ) -> bool:
         """Release what an instance held whose guest is gone; see `LifeCycle.delete`."""
-        with answering(self._observer, "delete_instance", f"of {instance_uuid}"):
+        with answering(self._observer, "delete_instance", "of", instance_uuid):
             return self._life_cycle.delete(
                 uuid_text("instance_uuid", instance_uuid), _uuids(migration_uuids)
             )
@@ -100,7 +100,7 @@ class LifeCycleEndpoint:
         self, _ctxt: Mapping[str, Any], instance_uuid: str, migration_uuids: Sequence[str] = ()
     ) -> bool:
         """Release what an instance holds on a host that is away; see `LifeCycle.local_delete`."""
-        with answering(self._observer, "local_delete", f"of {instance_uuid}"):
+        with answering(self._observer, "local_delete", "of", instance_uuid):
             return self._life_cycle.local_delete(
                 uuid_text("instance_uuid", instance_uuid), _uuids(migration_uuids)
             )
@@ -117,7 +117,7 @@ class LifeCycleEndpoint:
         source_root: str = "",
     ) -> dict[str, Any]:
         """Claim the destination of a move; see `LifeCycle.begin_move`."""
-        with answering(self._observer, "begin_move", f"of {instance_uuid}"):
+        with answering(self._observer, "begin_move", "of", instance_uuid):
             begun = self._life_cycle.begin_move(
                 move_kind(kind),
                 spec_of(spec_obj),
@@ -148,7 +148,7 @@ class LifeCycleEndpoint:
         self, _ctxt: Mapping[str, Any], instance_uuid: str, source_root: str
     ) -> None:
         """Release an evacuated instance's old host; see `LifeCycle.source_returned`."""
-        with answering(self._observer, "source_returned", f"for {instance_uuid}"):
+        with answering(self._observer, "source_returned", "for", instance_uuid):
             self._life_cycle.source_returned(
                 uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
             )
@@ -161,7 +161,7 @@ class LifeCycleEndpoint:
         before: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Add a port or accelerator to what an instance holds; see `LifeCycle.attach`."""
-        with answering(self._observer, "attach_resources", f"to {instance_uuid}"):
+        with answering(self._observer, "attach_resources", "to", instance_uuid):
             instance = uuid_text("instance_uuid", instance_uuid)
             held_amounts = None if before is None else _amounts("before", before)
             return self._life_cycle.attach(spec_of(spec_obj), instance, held_amounts).as_dict()
@@ -174,7 +174,7 @@ class LifeCycleEndpoint:
         before: Mapping[str, Any] | None = None,
     ) -> None:
         """Take what was attached from an instance; see `LifeCycle.detach`."""
-        with answering(self._observer, "detach_resources", f"from {instance_uuid}"):
+        with answering(self._observer, "detach_resources", "from", instance_uuid):
             self._life_cycle.detach(
                 uuid_text("instance_uuid", instance_uuid),
                 _amounts("allocations", allocations),

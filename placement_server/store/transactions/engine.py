@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -221,6 +222,16 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
     statement = "; ".join(
         f"SET {name} = {math.ceil(seconds * 1000)}" for name, seconds in settings.items()
     )
+
+    @event.listens_for(engine, "do_connect")
+    def on_do_connect(
+        dialect: Any, _record: object, arguments: Sequence[Any], named: dict[str, Any]
+    ) -> Any:
+        # to wait for the database takes a descriptor, for which the driver has no error of its own
+        try:
+            return dialect.connect(*arguments, **named)
+        except OSError as error:
+            raise dialect.loaded_dbapi.OperationalError(str(error)) from error
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:

@@ -201,3 +201,15 @@ def test_without_an_answer_from_a_scheduler_a_claim_is_made_too(
     assert json.loads(output.out)["root_provider"] == host
     assert output.err.count(UNKNOWN) == 1
     assert "No scheduler answered announced_hosts" in output.err
+
+
+def test_without_a_broker_a_claim_is_made_too(cloud: Cloud, config: Path, command: Command) -> None:
+    host = cloud.flat_host(4)
+    # nobody listens on a port so low
+    bus = "transport_url = rabbit://user:password@127.0.0.1:1//"
+    config.write_text(config.read_text().replace("[DEFAULT]", f"[DEFAULT]\n{bus}"))
+    done = command("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["root_provider"] == host
+    assert done.stderr.count(UNKNOWN) == 1
+    assert "the message bus cannot be used (" in done.stderr

@@ -314,3 +314,43 @@ def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
     assert tree.data(foreign).traits == frozenset()
     synchronise(tree, UUID, capabilities={}, enabled=False, owned={UUID})
     assert "COMPUTE_STATUS_DISABLED" in tree.data(UUID).traits
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "directory"])
+def test_what_is_not_a_socket_is_not_replaced_by_one(tmp_path, kind):
+    path, target = tmp_path / "s", tmp_path / "target"
+    target.write_text("content")
+    if kind == "file":
+        path.write_text("content")
+    elif kind == "link":
+        path.symlink_to(target)
+    else:
+        path.mkdir()
+    with pytest.raises(errors.InvalidConfiguration, match=r"is not a socket.*status_socket"):
+        LocalServer(path, {}).start()
+    assert target.read_text() == "content"
+    assert path.is_symlink() == (kind == "link")
+    if kind == "file":
+        assert path.read_text() == "content"
+
+
+def test_the_socket_of_an_agent_that_runs_is_not_taken(tmp_path):
+    first = LocalServer(tmp_path / "s", {"status": lambda: 1})
+    first.start()
+    try:
+        with pytest.raises(errors.InvalidConfiguration, match="another agent serves"):
+            LocalServer(tmp_path / "s", {"status": lambda: 2}).start()
+        assert local_socket.ask(tmp_path / "s", "status", 10) == 1
+    finally:
+        first.stop()
+
+
+def test_a_server_whose_socket_another_replaced_stops_and_leaves_that_one(tmp_path):
+    path = tmp_path / "s"
+    server = LocalServer(path, {"status": lambda: 1})
+    server.start()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        server.stop()
+        assert path.is_socket()

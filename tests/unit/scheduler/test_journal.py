@@ -158,3 +158,13 @@ def test_any_json_in_the_journal_is_read_or_refused(tmp_path: Path, line: Any) -
     with contextlib.suppress(JournalUnusable):
         for op, (shape, _) in ENTRIES.items():
             Journal(path).entries_of(op, shape)
+
+
+def test_a_journal_that_is_a_link_is_not_written_to(tmp_path: Path) -> None:
+    target = tmp_path / "of another user"
+    target.write_text("")
+    path = tmp_path / "journal"
+    path.symlink_to(target)
+    with pytest.raises(JournalUnusable, match="is a symbolic link"):
+        Journal(path).open({"n": 1})
+    assert target.read_text() == ""

@@ -129,3 +129,20 @@ def test_a_second_process_is_refused_the_lock_and_told_who_holds_it(tmp_path):
         holder.wait()
     with AgentLock(tmp_path):
         pass
+
+
+def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_is_left_alone(tmp_path):
+    # root takes the lock too, and the directory belongs to the agent's user
+    target = tmp_path / "of another user"
+    target.write_text("content")
+    directory = tmp_path / "state"
+    directory.mkdir()
+    (directory / "agent.lock").symlink_to(target)
+    with pytest.raises(StateUnusable, match="is a symbolic link"):
+        AgentLock(directory).acquire()
+    assert target.read_text() == "content"
+    (directory / "agent.lock").unlink()
+    (directory / "agent.lock").symlink_to(tmp_path / "new")
+    with pytest.raises(StateUnusable, match="is a symbolic link"):
+        AgentLock(directory).acquire()
+    assert not (tmp_path / "new").exists()

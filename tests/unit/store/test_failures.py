@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from placement_server.store.connection.failures import is_lasting, reason_of
-from placement_server.store.transactions.retry import is_worth_retrying
+from placement_server.store.connection.options import StoreOptions
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.transactions.engine import create_engines
+from placement_server.store.transactions.retry import is_worth_retrying, retrying
 
 AT_SERVER = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 
@@ -85,3 +90,25 @@ def test_the_reason_is_one_line_without_the_statement() -> None:
     )
     assert reason_of(wrapped(WithState(AT_SERVER + refusal))) == f"{AT_SERVER}Connection refused"
     assert reason_of(FileNotFoundError(2, "No such file", "/ca.pem")).endswith("'/ca.pem'")
+
+
+def test_a_connection_for_which_no_descriptor_is_free_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # psycopg needs one of its own to wait, and lets the system's error through
+    psycopg = pytest.importorskip("psycopg")
+
+    def connect(*_arguments: object, **_named: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    engines = create_engines("postgresql+psycopg://u@127.0.0.1/x", StoreOptions())
+    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setattr(psycopg.Connection, "connect", connect)
+    for engine in (engines.reader, engines.writer, engines.single):
+        assert engine is not None
+        with pytest.raises(OperationalError, match="Too many open files") as caught:
+            engine.connect()
+        assert not is_lasting(caught.value)
+        assert is_worth_retrying(caught.value)
+        with pytest.raises(StoreUnavailable, match="Too many open files"):
+            retrying(engine.connect, tries=2, doing="reading")
