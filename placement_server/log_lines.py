@@ -35,9 +35,11 @@ class _Dashed(dict[str, Any]):
 class RequestLines(logging.Formatter):
     """Formats lines without an exception, of requests; another formatter does all others.
 
-    Also those that cannot be formatted, as oslo.log reports some of them in the log.
+    Also those that cannot be formatted, as oslo.log reports some of them in the log. No line ends
+    with the error that is being handled, unless it asks for it: our messages have its text already,
+    where it helps.
 
-    :param others: oslo.log's formatter, whose lines these equal.
+    :param others: oslo.log's formatter, whose lines these equal otherwise.
     """
 
     def __init__(self, others: formatters.ContextFormatter, conf: cfg.ConfigOpts) -> None:
@@ -61,11 +63,16 @@ class RequestLines(logging.Formatter):
             or record.stack_info
             or not _UNUSUAL.isdisjoint(record.__dict__)
         ):
-            return str(self._others.format(record))
+            return self._unusual_line(record)
         try:
             return self._line_of(record, current.get_logging_values())
         except (TypeError, ValueError, KeyError):
-            return str(self._others.format(record))
+            return self._unusual_line(record)
+
+    def _unusual_line(self, record: logging.LogRecord) -> str:
+        line = str(self._others.format(record))
+        error = getattr(record, "error_summary", "")
+        return line if record.exc_info or not error else line.removesuffix(f": {error}")
 
     def _line_of(self, record: logging.LogRecord, logged: dict[str, Any]) -> str:
         values = {**_DEFAULTS, **record.__dict__, "version": self._version, **logged}

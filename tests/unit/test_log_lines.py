@@ -141,6 +141,25 @@ def test_a_line_is_that_of_oslo_log(
     assert handler.lines == with_oslo != []
 
 
+@pytest.mark.parametrize("values", [None, REQUEST])
+def test_a_warning_about_an_error_has_its_text_once(
+    handler: Lines, values: dict[str, str] | None
+) -> None:
+    conf = configured()
+    handler.setFormatter(formatters.ContextFormatter(project="placement", version="1", config=conf))
+    log_lines.shorten(conf)
+
+    def warn() -> None:
+        try:
+            raise OSError("no such host")
+        except OSError as error:
+            LOGGER.warning("Nothing was claimed: %s", error)
+
+    in_context(values, warn)
+    (line,) = handler.lines
+    assert line.endswith("Nothing was claimed: no such host")
+
+
 def test_other_formatters_are_left_alone(handler: Lines) -> None:
     formatter = formatters.JSONFormatter()
     handler.setFormatter(formatter)
