@@ -89,7 +89,8 @@ def sampled(prometheus: str, query: str) -> str:
 
 
 def test_whichever_worker_answers_prometheus_sees_the_whole_fleet_once(prometheus: str) -> None:
-    assert sampled(prometheus, 'up{job="placement"}') == "1"
+    # on a busy machine the first scrape may take longer than prometheus waits
+    assert sampled(prometheus, 'up{job="placement"} == 1') == "1"
     assert sampled(prometheus, 'placement_inventory_free{resource_class="VCPU"}') == "8"
     assert sampled(prometheus, 'placement_host_inventory_free{host="h"}') == "8"
     # Both workers have connections, and none serves a request but the scrape itself.
