@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.cmd.agent.exit_status import Exit
 from compute_agent.cmd.console import new_console
+from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.report.operations import KeepProvider, describe
-from compute_agent.report.usage import usage_of
+from compute_agent.report.usage import holders_in_tree, usage_of
 from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from compute_agent.manage.tree_reading import ProviderLines
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
+    from compute_agent.report.client import ReportClient
     from compute_agent.tracker.passes.proposal import Proposal
 
 
@@ -76,7 +78,8 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         if not as_json:
             _print_plan(name, proposal, lines, is_new=parts.setup.is_unwritten)
             if with_tree:
-                _print_tree(proposal.wanted_tree, proposal.root_uuid, {}, {}, PrintedParts())
+                usages = _planned_usages(parts.report, proposal)
+                _print_tree(proposal.wanted_tree, proposal.root_uuid, usages, {}, PrintedParts())
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:
@@ -183,6 +186,20 @@ def _print_plan(name: str, proposal: Proposal, lines: list[str], *, is_new: bool
         print("  - " + line.replace("\n", "\n    "))
     for problem in proposal.problems:
         print(f"  ! {problem}")
+
+
+def _planned_usages(report: ReportClient, proposal: Proposal) -> Amounts:
+    """Return the amounts that consumers would hold after the plan."""
+    if proposal.allocations is not None:
+        return add(*map(of_record, proposal.allocations.values()))
+    holders = holders_in_tree(report, proposal.root_uuid)
+    return add(
+        *(
+            {provider: resources}
+            for provider, consumers in holders.items()
+            for resources in consumers.values()
+        )
+    )
 
 
 def _print_tree(
