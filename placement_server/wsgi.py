@@ -16,7 +16,7 @@ from placement_server import log_lines
 from placement_server.app import build_app
 from placement_server.conf import PROJECT, accepted, new_config, unread_options
 from placement_server.middleware import keystone
-from placement_server.policies.enforcer import warn_of_missing_file
+from placement_server.policies.enforcer import warn_of_file
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -30,9 +30,9 @@ def _start() -> "WSGIApplication":
         conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
     accepted.warn_of_set(conf)
     unread_options.warn(conf)
-    warn_of_missing_file(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.check_at_start(conf)
+    warn_of_file(conf)
     return build_app(conf)
 
 

@@ -35,7 +35,7 @@ from placement_server.conf import (
 from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.server import HttpServer, ServerLimits
 from placement_server.middleware import keystone
-from placement_server.policies.enforcer import Enforcer, warn_of_missing_file
+from placement_server.policies.enforcer import Enforcer, warn_of_file
 from placement_server.store.connection.url import shown_url
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -157,7 +157,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     )
     accepted.warn_of_set(conf)
     unread_options.warn(conf)
-    warn_of_missing_file(conf)
+    warn_of_file(conf)
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
     if conf.api.auth_strategy == "keystone":

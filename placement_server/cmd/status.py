@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from placement_server import conf as configuration
 from placement_server.cmd import configuration_files
 from placement_server.conf.unread_options import unread_options
-from placement_server.policies.enforcer import missing_file
+from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.configuration import connection, store_options
@@ -93,7 +93,7 @@ def _check(conf: cfg.ConfigOpts) -> list[Result]:
         results = [_schema(tx, conf)]
         if revision.revision_of(tx.connection) in revision.REVISIONS:
             results += [_roots(tx), _consumers(tx)]
-        return [*results, _policy_file(conf), _missing_policy_file(conf), _options(conf)]
+        return [*results, _policy_file(conf), _rules(conf), _options(conf)]
 
 
 @contextlib.contextmanager
@@ -164,17 +164,13 @@ def _policy_file(conf: cfg.ConfigOpts) -> Result:
     )
 
 
-def _missing_policy_file(conf: cfg.ConfigOpts) -> Result:
+def _rules(conf: cfg.ConfigOpts) -> Result:
     check = "Policy File"
-    name = missing_file(conf)
-    if name is None:
-        return Result(check, Code.SUCCESS)
-    return Result(
-        check,
-        Code.WARNING,
-        f"The file {name} of [oslo_policy]policy_file does not exist: the default rules are in "
-        "force. Correct or remove the option.",
-    )
+    try:
+        problem = file_problem(conf)
+    except configuration.InvalidConfiguration as error:
+        return Result(check, Code.FAILURE, str(error))
+    return Result(check, Code.SUCCESS) if problem is None else Result(check, Code.WARNING, problem)
 
 
 def _options(conf: cfg.ConfigOpts) -> Result:

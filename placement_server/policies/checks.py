@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 import logging
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 from oslo_policy import _checks, _parser, policy
 
 # Its parser logs an expression that it cannot parse with a traceback; here that is an error.
 logging.getLogger(_parser.__name__).addFilter(lambda _record: False)
+
+_CLOSE_NAME: Final = 0.8
 
 #: Attributes of a caller that this server knows, for rules to compare.
 _OF_CALLERS: Final = frozenset(
@@ -43,6 +46,27 @@ def require_known(enforcer: policy.Enforcer) -> None:
             problem = _problem(check, str(rule.check_str), enforcer)
             if problem:
                 raise ValueError(f'the rule "{name}" is "{rule.check_str}", and {problem}')
+
+
+def unused_rules(enforcer: policy.Enforcer) -> list[str]:
+    """Return the rules of the policy files that nothing uses, each with what may be meant."""
+    known_names = {*enforcer.registered_rules, enforcer.default_rule}
+    for rule in enforcer.registered_rules.values():
+        if rule.deprecated_rule is not None:
+            known_names.add(rule.deprecated_rule.name)
+    for rule in (*enforcer.registered_rules.values(), *enforcer.file_rules.values()):
+        known_names |= {
+            part.match for part in _parts(rule.check) if isinstance(part, _checks.RuleCheck)
+        }
+    return [
+        f'"{name}"' + "".join(f' (is "{close}" meant?)' for close in _close(name, enforcer))
+        for name in enforcer.file_rules
+        if name not in known_names
+    ]
+
+
+def _close(name: str, enforcer: policy.Enforcer) -> list[str]:
+    return get_close_matches(name, enforcer.registered_rules, 1, _CLOSE_NAME)
 
 
 def _parts(check: Any) -> Iterator[Any]:

@@ -36,7 +36,7 @@ def get_enforcer() -> policy.Enforcer:
     return enforcer
 
 
-def missing_file(conf: cfg.ConfigOpts) -> str | None:
+def _missing_file(conf: cfg.ConfigOpts) -> str | None:
     """Return the policy file that the configuration sets, if it does not exist."""
     place = conf.get_location("policy_file", "oslo_policy")
     if place is None or not place.location.is_user_controlled:
@@ -45,14 +45,32 @@ def missing_file(conf: cfg.ConfigOpts) -> str | None:
     return name if name and conf.find_file(name) is None else None
 
 
-def warn_of_missing_file(conf: cfg.ConfigOpts) -> None:
-    """Log a warning if the configuration sets a policy file that does not exist."""
-    if (name := missing_file(conf)) is not None:
-        LOG.warning(
-            "The file %s of [oslo_policy]policy_file does not exist: the default rules are in "
-            "force. Correct or remove the option.",
-            name,
+def file_problem(conf: cfg.ConfigOpts) -> str | None:
+    """Return what is to be corrected about a policy file with which a server starts anyway.
+
+    :raises InvalidConfiguration: the file cannot be used.
+    """
+    if (name := _missing_file(conf)) is not None:
+        return (
+            f"The file {name} of [oslo_policy]policy_file does not exist: the default rules are in "
+            "force. Correct or remove the option."
         )
+    enforcer = _loaded(conf)
+    if unused_rules := checks.unused_rules(enforcer):
+        return (
+            f"Nothing uses {', '.join(unused_rules)} of the policy file {enforcer.policy_path}. "
+            "Correct the name of the rule, or remove it."
+        )
+    return None
+
+
+def warn_of_file(conf: cfg.ConfigOpts) -> None:
+    """Log a warning if something is to be corrected about the policy file.
+
+    :raises InvalidConfiguration: the file cannot be used.
+    """
+    if (problem := file_problem(conf)) is not None:
+        LOG.warning("%s", problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +125,7 @@ class Enforcer:
 
         :raises InvalidConfiguration: the policy file cannot be used.
         """
-        self._enforcer = policy.Enforcer(conf)
-        # Every base rule would warn, at every start, that its default has changed.
-        self._enforcer.suppress_deprecation_warnings = True
-        self._enforcer.suppress_default_change_warnings = True
-        self._enforcer.register_defaults(list_rules())
-        try:
-            self._load()
-        except _UNUSABLE_FILE as error:
-            raise InvalidConfiguration(
-                f"The policy file {conf.oslo_policy.policy_file} cannot be used: {_line(error)}"
-            ) from error
+        self._enforcer = _loaded(conf)
         # oslo.policy replaces rules file by file when one changes; no rule is evaluated meanwhile.
         self._turn = threading.Lock()
         self._logged_reason = ""
@@ -160,16 +168,6 @@ class Enforcer:
             self._decisions[question] = is_allowed
         return is_allowed
 
-    def _load(self) -> None:
-        """Read the files that have changed.
-
-        :raises ValueError: a file cannot be used; or another error of ``_UNUSABLE_FILE``.
-        """
-        before = self._enforcer.file_rules
-        self._enforcer.load_rules()
-        if self._enforcer.file_rules is not before:
-            checks.require_known(self._enforcer)
-
     def _follow_files(self) -> None:
         """Load files that have changed; one that cannot be used leaves the rules in force.
 
@@ -184,7 +182,7 @@ class Enforcer:
         rules, file_rules = enforcer.rules, enforcer.file_rules
         enforcer.use_conf = True
         try:
-            self._load()
+            _load(enforcer)
         except _UNUSABLE_FILE as error:
             enforcer.rules, enforcer.file_rules = rules, file_rules
             reason = _line(error)
@@ -201,6 +199,36 @@ class Enforcer:
         finally:
             # or the evaluation would check the files once more
             enforcer.use_conf = False
+
+
+def _loaded(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    """Return the rules in force.
+
+    :raises InvalidConfiguration: the policy file cannot be used.
+    """
+    enforcer = policy.Enforcer(conf)
+    # Every base rule would warn, at every start, that its default has changed.
+    enforcer.suppress_deprecation_warnings = True
+    enforcer.suppress_default_change_warnings = True
+    enforcer.register_defaults(list_rules())
+    try:
+        _load(enforcer)
+    except _UNUSABLE_FILE as error:
+        raise InvalidConfiguration(
+            f"The policy file {conf.oslo_policy.policy_file} cannot be used: {_line(error)}"
+        ) from error
+    return enforcer
+
+
+def _load(enforcer: policy.Enforcer) -> None:
+    """Read the files that have changed.
+
+    :raises ValueError: a file cannot be used; or another error of ``_UNUSABLE_FILE``.
+    """
+    before = enforcer.file_rules
+    enforcer.load_rules()
+    if enforcer.file_rules is not before:
+        checks.require_known(enforcer)
 
 
 def _line(error: Exception) -> str:

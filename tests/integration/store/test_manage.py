@@ -351,6 +351,37 @@ def test_a_policy_file_in_json_fails_the_upgrade_check(
     assert "policy.json" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("rules", "result", "details"),
+    [
+        ('"placement:usage": "role:admin"', 1, 'is "placement:usages" meant?'),
+        ('"admin_apis": "role:admin"\n"placement:usages": "rule:admin_apis"', 0, ""),
+        ('"placement:usages": "rolle:admin"', 2, 'there is no check "rolle"'),
+    ],
+    ids=["misspelt", "used by another", "unusable"],
+)
+def test_rules_that_nothing_uses_are_warnings_and_an_unusable_file_fails(
+    sqlite_url: str,
+    configured: Callable[[str], list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    rules: str,
+    result: int,
+    details: str,
+) -> None:
+    arguments = configured(sqlite_url)
+    assert manage.main([*arguments, "db", "sync"]) == 0
+    capsys.readouterr()
+    (tmp_path / "policy.yaml").write_text(rules)
+    with Path(arguments[1]).open("a") as file:
+        file.write(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
+    assert status.main([*arguments, "upgrade", "check", "--json"]) == result
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (check,) = [check for check in checks if check["check"] == "Policy File"]
+    assert check["result"] == result
+    assert details in (check["details"] or "")
+
+
 def test_unknown_options_and_a_missing_policy_file_are_warnings_of_the_upgrade_check(
     sqlite_url: str, configured: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
