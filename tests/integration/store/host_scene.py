@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from placement_server.store.allocations import allocations, reshape
-from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.trees import replacement
 from placement_server.store.trees.tree_write import ProviderWrite, TreeWrite
-from tests.integration.store.conftest import new_uuid, set_of, use_of
+from tests.integration.store import scene_rows
+from tests.integration.store.conftest import new_uuid, set_of
 from tests.integration.store.interleaving import Action, Scene
 
 
@@ -59,29 +59,14 @@ def new_tree(store: Store, root: ProviderWrite, *below: ProviderWrite) -> None:
 
 def look(store: Store, scene: Scene) -> object:
     """All there is to see, with roles instead of uuids."""
-    roles = {uuid: role for role, uuid in scene.items()}
-    seen: dict[str, object] = {}
-    for role in ("host", "other", "left", "right", "child"):
-        try:
-            provider, records = store.read(inventories.of_provider, scene[role])
-        except ProviderNotFound:
-            seen[role] = "gone"
-            continue
-        seen[role] = (
-            provider.generation,
-            roles.get(provider.parent_uuid or ""),
-            roles[provider.root_uuid],
-            {name: stored.total for name, stored in records.items()},
-            use_of(store, scene[role]),
-        )
-    for role in ("old", "one", "two"):
-        record, rows = store.read(allocations.of_consumer, scene[role])
-        seen[role] = record and (
-            record.generation,
-            roles.get(record.project_id, record.project_id),
-            {(roles[row.provider_uuid], row.resource_class): row.used for row in rows},
-        )
-    return seen
+    return scene_rows.look(
+        store,
+        scene,
+        "providers",
+        "inventories",
+        "consumers",
+        "allocations",
+    )
 
 
 def claim(

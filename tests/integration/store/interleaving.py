@@ -7,11 +7,12 @@ what would have happened had they run one after the other, in one order or the o
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -21,9 +22,12 @@ from sqlalchemy import event
 
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from tests.integration.store.copied_scenes import Original, Scene
 
-Scene = dict[str, str]
 Action = Callable[[Store, Scene], object]
+MakeScene = Callable[[Store], Scene]
+Complete = Callable[[ReadTransaction, Sequence[Scene]], None]
 DEADLINE = 30.0
 
 
@@ -106,10 +110,28 @@ class Sessions:
         self.first = first
         self.second = second
         self._watcher = sa.create_engine(first.engine.url, isolation_level="AUTOCOMMIT")
+        self._originals: dict[MakeScene, Original] = {}
+        self._unused_scenes: dict[MakeScene, list[Scene]] = {}
         self.family = first.engine.dialect.name
 
     def close(self) -> None:
         self._watcher.dispose()
+
+    def new_scene(self, make_scene: MakeScene, complete: Complete, ahead: int) -> Scene:
+        """A scene to which nothing happened yet: the one that was made, or a copy of it.
+
+        :param ahead: how many copies to make at once.
+        """
+        unused = self._unused_scenes.setdefault(make_scene, [])
+        if make_scene not in self._originals:
+            self._originals[make_scene] = self.first.write(_new_original, make_scene)
+            unused.append(dict(self._originals[make_scene].scene))
+        elif not unused:
+            unused += self.first.write(self._originals[make_scene].copy, ahead)
+        else:
+            return unused.pop()
+        self.first.read(complete, unused)
+        return unused.pop()
 
     def run_interleaved(
         self,
@@ -127,12 +149,14 @@ class Sessions:
         begun = threading.Event()
         with stopping(self.first, stop), ThreadPoolExecutor(2) as pool:
             one = pool.submit(outcome, first, self.first, scene)
-            if not self._wait(lambda: stop.reached.is_set() or one.done()) or one.done():
+            one.add_done_callback(lambda _: stop.reached.set())
+            assert stop.reached.wait(DEADLINE), "the first session does not get on"
+            if one.done():
                 one.result()
                 return None
             with self._noting_begin(begun):
                 two = pool.submit(outcome, second, self.second, scene)
-                self._wait(lambda: two.done() or self._waits(begun))
+                self._await_end_or_lock(two, begun)
                 try:
                     meanwhile()
                 finally:
@@ -141,7 +165,7 @@ class Sessions:
 
     def await_lock(self, waiting: Future[Any]) -> None:
         """Return when a session waits for a lock, not on SQLite; ``waiting`` must not end."""
-        self._wait(lambda: waiting.done() or self._waits(threading.Event()))
+        self._await_end_or_lock(waiting, threading.Event())
         assert not waiting.done(), f"it waited for nothing: {waiting.exception()}"
 
     @contextmanager
@@ -174,13 +198,15 @@ class Sessions:
         with self._watcher.connect() as connection:
             return bool(connection.scalar(sa.text(query)))
 
-    @staticmethod
-    def _wait(condition: Callable[[], bool]) -> bool:
+    def _await_end_or_lock(self, running: Future[Any], begun: threading.Event) -> None:
         deadline = time.monotonic() + DEADLINE
-        while not condition():
+        # mostly it ends at once, and who waits for a lock is a question that takes as long
+        while not wait([running], 0.005).done and not self._waits(begun):
             assert time.monotonic() < deadline, "neither session gets on"
-            time.sleep(0.002)
-        return True
+
+
+def _new_original(tx: WriteTransaction, make_scene: MakeScene) -> Original:
+    return Original.read(tx, make_scene(cast("Store", _OneTransaction(tx))))
 
 
 def _result(two: Future[str]) -> str:
@@ -189,20 +215,26 @@ def _result(two: Future[str]) -> str:
 
 def check_serializable(
     sessions: Sessions,
-    make_scene: Callable[[Store], Scene],
+    make_scene: MakeScene,
     first: Action,
     second: Action,
     look: Callable[[Store, Scene], object],
-    meanwhile: Callable[[], object] = lambda: None,
+    meanwhile: Callable[[Scene], object] = lambda _: None,
+    *,
+    complete: Complete = lambda _tx, _scenes: None,
+    ahead: int = 4,
 ) -> None:
     """Fails with the place of the interruption when the outcome fits no serial order.
 
     ``make_scene`` and ``look`` take one transaction each.
+
+    :param complete: adds to new scenes what is read of them.
+    :param ahead: how many scenes to make at once; 1 where one of the two changes those of others.
     """
     allowed = []
 
     def new_scene() -> Scene:
-        return sessions.first.write(lambda tx: make_scene(cast("Store", _OneTransaction(tx))))
+        return sessions.new_scene(make_scene, complete, ahead)
 
     def seen(scene: Scene) -> object:
         return sessions.first.read(lambda tx: look(cast("Store", _OneTransaction(tx)), scene))
@@ -216,7 +248,9 @@ def check_serializable(
         allowed.append((tuple(results), seen(scene)))
     for at in itertools.count():
         scene = new_scene()
-        results = sessions.run_interleaved(first, second, scene, at, meanwhile)
+        results = sessions.run_interleaved(
+            first, second, scene, at, functools.partial(meanwhile, scene)
+        )
         if results is None:
             assert at > 0, "the first action has no statement"
             return
@@ -226,16 +260,21 @@ def check_serializable(
 
 def check_both_orders(
     sessions: Sessions,
-    make_scene: Callable[[Store], Scene],
+    make_scene: MakeScene,
     pair: tuple[Action, Action],
     look: Callable[[Store, Scene], object],
-    meanwhile: Callable[[], object] = lambda: None,
+    meanwhile: Callable[[Scene], object] = lambda _: None,
+    *,
+    complete: Complete = lambda _tx, _scenes: None,
+    ahead: int = 4,
 ) -> None:
     """Interrupts each of the two in turn; a deadlock on the way fails too."""
     first, second = pair
+    is_sqlite = sessions.family == "sqlite"
     with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
-        check_serializable(sessions, make_scene, first, second, look, meanwhile)
-        if sessions.family != "sqlite":
-            # SQLite runs one write transaction after the other by itself: once is enough there
-            check_serializable(sessions, make_scene, second, first, look, meanwhile)
+        # SQLite runs one write transaction after the other by itself: once is enough there
+        for one, other in ((first, second), (second, first))[: 1 if is_sqlite else 2]:
+            check_serializable(
+                sessions, make_scene, one, other, look, meanwhile, complete=complete, ahead=ahead
+            )
     assert deadlocks == []

@@ -13,12 +13,12 @@ from sqlalchemy import event
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, alternatives, reshape
 from placement_server.store.errors import NoCandidateLeft
-from placement_server.store.providers import inventories, providers
+from placement_server.store.providers import inventories
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from tests.integration.store import scene_rows
 from tests.integration.store.conftest import (
     OPTIONS,
-    generation_of,
     new_provider,
     new_uuid,
     set_of,
@@ -62,21 +62,14 @@ def make_scene(store: Store) -> Scene:
 
 def look(store: Store, scene: Scene) -> object:
     """Who holds what, by role; what each host has in use; and the generations."""
-    roles = {uuid: role for role, uuid in scene.items()}
-    held = {}
-    for role in ("one", "two", "old", "filler"):
-        record, rows = store.read(allocations.of_consumer, scene[role])
-        held[role] = (
-            record and record.generation,
-            [(roles[row.provider_uuid], row.used) for row in rows],
-        )
-    there = {provider.uuid for provider in store.read(providers.find)}
-    hosts = {
-        role: (use_of(store, scene[role]), generation_of(store, scene[role]))
-        for role in ("a", "b", "full")
-        if scene[role] in there
-    }
-    return held, hosts
+    return scene_rows.look(
+        store,
+        scene,
+        "providers",
+        "inventories",
+        "consumers",
+        "allocations",
+    )
 
 
 def one_claims(store: Store, scene: Scene) -> None:

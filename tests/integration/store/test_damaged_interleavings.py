@@ -178,4 +178,4 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 def test_two_at_once_leave_what_two_in_a_row_leave(
     sessions: Sessions, pair: tuple[Action, Action]
 ) -> None:
-    check_both_orders(sessions, scene, pair, look)
+    check_both_orders(sessions, scene, pair, look, ahead=1)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import pytest
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.store import audit
-from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction
 from placement_server.store.trees import replacement, tree_rows
+from placement_server.store.trees.tree import Tree, TreeProvider
 from placement_server.store.trees.tree_write import HoldingsWrite, ProviderWrite, TreeWrite
 from tests.integration.store import host_scene
 from tests.integration.store.conftest import OPTIONS
@@ -29,12 +30,22 @@ from tests.integration.store.host_scene import (
 from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 
-def scene(store: Store) -> Scene:
-    """The scene of the host, with the tags of its tree and of the other host."""
-    roles = host_scene.scene(store)
-    for role in ("host", "other"):
-        roles[f"{role} tag"] = store.read(tree_rows.read, roles[role]).tag()
-    return roles
+def add_tags(tx: ReadTransaction, scenes: Sequence[Scene]) -> None:
+    """Add the tags of the host's tree and of the other host."""
+    roles = [(scene, role) for scene in scenes for role in ("host", "other")]
+    tags = tags_of(tx, [scene[role] for scene, role in roles])
+    for scene, role in roles:
+        scene[f"{role} tag"] = tags[scene[role]]
+
+
+def tags_of(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, str]:
+    """The tags of the trees of those providers that are there."""
+    roots = {provider.uuid: provider.root_id for provider in tree_rows.read_named(tx, uuids)}
+    trees: dict[int, list[TreeProvider]] = {}
+    for provider in tree_rows.read_providers(tx, sorted(set(roots.values()))):
+        trees.setdefault(provider.root_id, []).append(provider)
+    tags = {root_id: Tree.of(root_id, providers).tag() for root_id, providers in trees.items()}
+    return {uuid: tags[root_id] for uuid, root_id in roots.items()}
 
 
 def put(
@@ -158,26 +169,21 @@ def reader(store: Store, module_database_url: str) -> Iterator[StoredTreeReader]
 def test_two_at_once_leave_what_two_in_a_row_leave(
     sessions: Sessions, reader: StoredTreeReader, pair: tuple[Action, Action]
 ) -> None:
-    scenes: list[Scene] = []
-
-    def make_scene(store: Store) -> Scene:
-        scenes.append(scene(store))
-        return scenes[-1]
-
-    def read_tags() -> None:
+    def read_tags(scene: Scene) -> None:
         for role in ("host", "other"):
-            reader.read(scenes[-1][role])
+            reader.read(scene[role])
 
     def look_at_tags_too(store: Store, scene: Scene) -> object:
-        for role in ("host", "other", "right", "child"):
-            try:
-                tag = store.read(tree_rows.read, scene[role]).tag()
-            except ProviderNotFound:
-                tag = None
+        roles = ("host", "other", "right", "child")
+        tags = store.read(tags_of, [scene[role] for role in roles])
+        for role in roles:
+            tag = tags.get(scene[role])
             assert reader.tag(scene[role]) in (None, tag), f"an outdated tag of {role}"
         return str(look(store, scene)).replace(_suffix(scene), "NEW")
 
-    check_both_orders(sessions, make_scene, pair, look_at_tags_too, read_tags)
+    check_both_orders(
+        sessions, host_scene.scene, pair, look_at_tags_too, read_tags, complete=add_tags
+    )
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
