@@ -12,6 +12,7 @@ from placement_server.store import audit
 from tests.fixtures.databases import DATABASES, fresh_database, migrated_sqlite
 from tests.functional.api.wsgi_client import Answer, Client, claim_body
 from tests.integration.bank.sessions import Action, Scene, Sessions
+from tests.integration.store.copied_scenes import Original
 
 
 @pytest.fixture(scope="module", params=DATABASES)
@@ -29,7 +30,13 @@ def sessions(
         opened.close()
 
 
-def make_scene(client: Client) -> Scene:
+@pytest.fixture(scope="module")
+def original(sessions: Sessions) -> Original:
+    client = sessions.all[0].client
+    return client.store.read(Original.read, make_scene(client))
+
+
+def make_scene(client: Client) -> dict[str, str]:
     """``host`` (VCPU 4) with its child ``device`` (VGPU 2), and ``other`` (VCPU 4).
 
     ``old`` holds VCPU 2 of the host and VGPU 1 of the device.
@@ -189,18 +196,21 @@ THREES: dict[str, tuple[Action, Action, Action]] = {
 
 @pytest.mark.parametrize("actions", THREES.values(), ids=THREES.keys())
 def test_three_at_once_are_as_three_in_a_row(
-    sessions: Sessions, actions: tuple[Action, Action, Action]
+    sessions: Sessions, original: Original, actions: tuple[Action, Action, Action]
 ) -> None:
     client = sessions.all[0].client
+    orders = list(itertools.permutations(range(3)))
+    # one for each order, one to count the statements, and one for each stop
+    scenes = iter(client.store.write(original.copy, len(orders) + 1 + 3))
     allowed = []
-    for order in itertools.permutations(range(3)):
-        scene = make_scene(client)
+    for order in orders:
+        scene = next(scenes)
         statuses = sessions.one_after_the_other(actions, order, scene)
         allowed.append((statuses, look(client, scene)))
-    last = sessions.statements_of(actions[0], make_scene(client)) - 1
+    last = sessions.statements_of(actions[0], next(scenes)) - 1
     assert last > 2, "the first request hardly asks the database"
     for number, stop_at in enumerate(sorted({last // 2, last - 1, last})):
-        scene = make_scene(client)
+        scene = next(scenes)
         statuses = sessions.all_at_once(actions, scene, stop_at, first_goes_first=number % 2 == 0)
         got = (statuses, look(client, scene))
         assert got in allowed, f"stopped before statement {stop_at} of {last}: {got}"
