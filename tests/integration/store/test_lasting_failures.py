@@ -208,8 +208,9 @@ def test_a_wrong_password_or_database_of_mariadb(
         assert "Access denied for user" in refused(url)
         assert "Access denied for user" in refused(url.replace("wrong", "right"))
         connection.exec_driver_sql(f"DROP USER {user}@'%%'")
-    assert "Unknown database" in refused(f"{mariadb_url}_missing")
-    assert "No such file" in refused(f"{mariadb_url}?ssl_ca=/nonexistent.pem")
+    url = sa.make_url(mariadb_url)
+    assert "Unknown database" in refused(str(url.set(database="missing")))
+    assert "No such file" in refused(str(url.set(query={"ssl_ca": "/nonexistent.pem"})))
 
 
 @pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
