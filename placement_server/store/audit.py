@@ -45,6 +45,73 @@ _SUMS: Final = (
     .group_by(_A.resource_provider_id, _A.resource_class_id)
     .subquery("sums")
 )
+_TOTAL: Final = func.coalesce(_SUMS.c.total, 0)
+_WRONG_USES: Final = (
+    select(_P.uuid, resource_classes.c.name, _I.resource_class_id, _I.used, _TOTAL)
+    .select_from(inventories)
+    .outerjoin(
+        _SUMS,
+        sa.and_(
+            _SUMS.c.resource_provider_id == _I.resource_provider_id,
+            _SUMS.c.resource_class_id == _I.resource_class_id,
+        ),
+    )
+    .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
+    .outerjoin(resource_classes, resource_classes.c.id == _I.resource_class_id)
+    .where(_I.used != _TOTAL)
+)
+_CAPACITIES: Final = (
+    select(
+        _P.uuid,
+        _I.resource_class_id,
+        _I.total,
+        _I.reserved,
+        _I.allocation_ratio,
+        _I.capacity,
+    )
+    .select_from(inventories)
+    .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
+)
+_WITHOUT_INVENTORY: Final = (
+    select(_A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)
+    .outerjoin(
+        inventories,
+        sa.and_(
+            _I.resource_provider_id == _A.resource_provider_id,
+            _I.resource_class_id == _A.resource_class_id,
+        ),
+    )
+    .where(_I.id.is_(None))
+)
+_WITHOUT_CONSUMER: Final = (
+    select(_A.consumer_id).where(~sa.exists().where(consumers.c.uuid == _A.consumer_id)).distinct()
+)
+_IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
+_ORPHANS: Final = select(consumers.c.uuid, consumers.c.generation).where(_IS_ORPHAN)
+_PROVIDERS: Final = select(_P.id, _P.uuid, _P.parent_provider_id, _P.root_provider_id)
+
+
+def _stray_owners(owner: sa.Column[int]) -> sa.Select[int]:
+    return select(owner).where(~sa.exists().where(_P.id == owner)).distinct()
+
+
+def _unknown(class_id: sa.Column[int], owner: sa.Column[int]) -> sa.Select[int, int, str, int]:
+    return (
+        select(class_id, owner, _P.uuid, func.count())
+        .outerjoin(resource_providers, _P.id == owner)
+        .where(~sa.exists().where(resource_classes.c.id == class_id))
+        .group_by(class_id, owner, _P.uuid)
+    )
+
+
+_STRAY_OWNERS: Final = {
+    table: _stray_owners(table.c.resource_provider_id)
+    for table in (inventories, resource_provider_aggregates)
+}
+_UNKNOWN_CLASSES: Final = {
+    table: _unknown(table.c.resource_class_id, table.c.resource_provider_id)
+    for table in (inventories, allocations)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +133,7 @@ def audit(tx: ReadTransaction) -> list[Violation]:
 
 
 def _uses(tx: ReadTransaction) -> Iterator[Violation]:
-    total = func.coalesce(_SUMS.c.total, 0)
-    statement = (
-        select(_P.uuid, resource_classes.c.name, _I.resource_class_id, _I.used, total)
-        .select_from(inventories)
-        .outerjoin(
-            _SUMS,
-            sa.and_(
-                _SUMS.c.resource_provider_id == _I.resource_provider_id,
-                _SUMS.c.resource_class_id == _I.resource_class_id,
-            ),
-        )
-        .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
-        .outerjoin(resource_classes, resource_classes.c.id == _I.resource_class_id)
-        .where(_I.used != total)
-    )
-    for uuid, name, class_id, used, held_amount in tx.execute(statement):
+    for uuid, name, class_id, used, held_amount in tx.execute(_WRONG_USES):
         yield Violation(
             "use",
             f"{name or class_id} of provider {uuid}",
@@ -91,19 +143,7 @@ def _uses(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _capacities(tx: ReadTransaction) -> Iterator[Violation]:
-    statement = (
-        select(
-            _P.uuid,
-            _I.resource_class_id,
-            _I.total,
-            _I.reserved,
-            _I.allocation_ratio,
-            _I.capacity,
-        )
-        .select_from(inventories)
-        .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
-    )
-    for uuid, class_id, total, reserved, ratio, capacity in tx.execute(statement):
+    for uuid, class_id, total, reserved, ratio, capacity in tx.execute(_CAPACITIES):
         right = usable(total, reserved, ratio)
         if capacity != right:
             yield Violation(
@@ -115,18 +155,7 @@ def _capacities(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Violation]:
-    statement = (
-        select(_A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)
-        .outerjoin(
-            inventories,
-            sa.and_(
-                _I.resource_provider_id == _A.resource_provider_id,
-                _I.resource_class_id == _A.resource_class_id,
-            ),
-        )
-        .where(_I.id.is_(None))
-    )
-    for consumer, provider_id, class_id, used in tx.execute(statement):
+    for consumer, provider_id, class_id, used in tx.execute(_WITHOUT_INVENTORY):
         yield Violation(
             "allocation",
             f"consumer {consumer}",
@@ -137,12 +166,7 @@ def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Violation]:
-    statement = (
-        select(_A.consumer_id)
-        .where(~sa.exists().where(consumers.c.uuid == _A.consumer_id))
-        .distinct()
-    )
-    for (consumer,) in tx.execute(statement):
+    for (consumer,) in tx.execute(_WITHOUT_CONSUMER):
         yield Violation(
             "consumer",
             f"consumer {consumer}",
@@ -152,9 +176,7 @@ def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _consumers_without_allocations(tx: ReadTransaction) -> Iterator[Violation]:
-    for uuid, generation in tx.execute(
-        select(consumers.c.uuid, consumers.c.generation).where(_IS_ORPHAN)
-    ):
+    for uuid, generation in tx.execute(_ORPHANS):
         yield Violation(
             "consumer",
             f"consumer {uuid}",
@@ -188,8 +210,8 @@ def _trees(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _strays(tx: ReadTransaction) -> Iterator[Violation]:
-    for table in (inventories, resource_provider_aggregates):
-        for (provider_id,) in tx.execute(_stray_owners(table)):
+    for table, owners in _STRAY_OWNERS.items():
+        for (provider_id,) in tx.execute(owners):
             yield Violation(
                 "stray",
                 f"table {table.name}",
@@ -203,14 +225,7 @@ def _unknown_classes(tx: ReadTransaction) -> Iterator[Violation]:
 
     No request shows them, and they cannot be claimed or given back.
     """
-    for table in (inventories, allocations):
-        class_id, owner = table.c.resource_class_id, table.c.resource_provider_id
-        statement = (
-            select(class_id, owner, _P.uuid, func.count())
-            .outerjoin(resource_providers, _P.id == owner)
-            .where(~sa.exists().where(resource_classes.c.id == class_id))
-            .group_by(class_id, owner, _P.uuid)
-        )
+    for table, statement in _UNKNOWN_CLASSES.items():
         for number, provider_id, uuid, rows in tx.execute(statement):
             yield Violation(
                 "class",
@@ -220,8 +235,6 @@ def _unknown_classes(tx: ReadTransaction) -> Iterator[Violation]:
                 False,
             )
 
-
-_IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
 
 _CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Violation]], ...]] = (
     _uses,
@@ -264,9 +277,8 @@ def repair(tx: WriteTransaction) -> None:
 
 
 def _remove_strays(tx: WriteTransaction) -> None:
-    for table in (inventories, resource_provider_aggregates):
-        owners = sorted(tx.execute(_stray_owners(table)).scalars())
-        for ids in chunks(owners):
+    for table, owners in _STRAY_OWNERS.items():
+        for ids in chunks(sorted(tx.execute(owners).scalars())):
             tx.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
 
 
@@ -347,7 +359,7 @@ _WRONG_USE: Final = (
             _SUMS.c.resource_class_id == _I.resource_class_id,
         ),
     )
-    .where(_I.used != func.coalesce(_SUMS.c.total, 0))
+    .where(_I.used != _TOTAL)
 )
 _SET_NUMBERS: Final = (
     sa.update(inventories)
@@ -356,18 +368,12 @@ _SET_NUMBERS: Final = (
 )
 
 
-def _stray_owners(table: sa.Table) -> sa.Select[int]:
-    column: sa.Column[int] = table.c.resource_provider_id
-    return select(column).where(~sa.exists().where(_P.id == column)).distinct()
-
-
 ProviderRows = dict[int, tuple[str, int | None, int | None]]
 """Provider id -> uuid, parent id, root id."""
 
 
 def _provider_rows(tx: ReadTransaction) -> ProviderRows:
-    statement = select(_P.id, _P.uuid, _P.parent_provider_id, _P.root_provider_id)
-    return {row[0]: (row[1], row[2], row[3]) for row in tx.execute(statement)}
+    return {row[0]: (row[1], row[2], row[3]) for row in tx.execute(_PROVIDERS)}
 
 
 def _top(providers: ProviderRows, provider_id: int) -> int | None:
