@@ -162,6 +162,12 @@ def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
     # making one project at once is another race, which MySQL ends by a deadlock
     claim(mover, hosts[0])
     done = threading.Event()
+    # each moves or ends once for a claim, or it would do so a dozen times while a claim waits
+    mover_turns, ender_turns = threading.Semaphore(0), threading.Semaphore(0)
+
+    def give_turns() -> None:
+        mover_turns.release()
+        ender_turns.release()
 
     def work(store: Store, seed: int) -> None:
         chance = random.Random(seed)
@@ -170,10 +176,11 @@ def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
             chance.shuffle(wanted)
             amounts = {uuid: {"VCPU": 1} for uuid in wanted}
             insist(store, allocations.write, [set_of(new_uuid(), amounts, None)])
+            give_turns()
 
     def move() -> int:
         moves = 0
-        while not done.is_set():
+        while mover_turns.acquire() and not done.is_set():
             for parent in (hosts[0], None, hosts[2], None):
                 moves += 1
                 insist(
@@ -189,7 +196,7 @@ def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
     def end() -> int:
         """Make a host in the tree that the pool moves to, claim both, give back, end the host."""
         ended = 0
-        while not done.is_set():
+        while ender_turns.acquire() and not done.is_set():
             guest, consumer = new_uuid(), new_uuid()
             insist(ender, providers.create, uuid=guest, name=guest, parent_uuid=hosts[2])
             stock = {"VCPU": InventoryRecord(9)}
@@ -214,6 +221,7 @@ def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
             list(threads.map(work, clients, range(CLIENTS)))
         finally:
             done.set()
+            give_turns()
         assert all(other.result(DEADLINE) > 0 for other in others)
     assert deadlocks == []
     assert use_of(mover, pool) == {"VCPU": CLIENTS * STEPS}
