@@ -51,9 +51,6 @@ def require_known(enforcer: policy.Enforcer) -> None:
 def unused_rules(enforcer: policy.Enforcer) -> list[str]:
     """Return the rules of the policy files that nothing uses, each with what may be meant."""
     known_names = {*enforcer.registered_rules, enforcer.default_rule}
-    for rule in enforcer.registered_rules.values():
-        if rule.deprecated_rule is not None:
-            known_names.add(rule.deprecated_rule.name)
     for rule in (*enforcer.registered_rules.values(), *enforcer.file_rules.values()):
         known_names |= {
             part.match for part in _parts(rule.check) if isinstance(part, _checks.RuleCheck)
