@@ -1,5 +1,6 @@
 """Enforcement of the policy: scope first, then the rule."""
 
+import copy
 import logging
 import threading
 import time
@@ -111,7 +112,8 @@ class Enforcer:
         # Every base rule would warn, at every start, that its default has changed.
         self._enforcer.suppress_deprecation_warnings = True
         self._enforcer.suppress_default_change_warnings = True
-        self._enforcer.register_defaults(list_rules())
+        # register_defaults() copies the checks of each rule too, which are never changed
+        self._enforcer.registered_rules |= {rule.name: copy.copy(rule) for rule in list_rules()}
         try:
             self._load()
         except _UNUSABLE_FILE as error:
