@@ -221,6 +221,7 @@ def new_operator(
         file = tmp_path / "placement.conf"
         file.write_text(
             f"[placement_database]\nconnection = {url}\nsync_on_startup = true\nmax_retries = 0\n"
+            "sqlite_synchronous = false\n"
         )
         placement = opened([str(file)])
 
