@@ -204,7 +204,10 @@ class _Address:
 
 
 def _announce(address: _Address) -> None:
-    print(f"placement-server: listening on {address}", flush=True)
+    # In one write, also without a buffer: print() writes the end of a line apart, and what another
+    # worker logs came between.
+    sys.stdout.write(f"placement-server: listening on {address}\n")
+    sys.stdout.flush()
     LOG.info("Listening on %s", address)
 
 

@@ -162,7 +162,8 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     policy_opts._register(conf)
     # None would be to wait for a Keystone that hangs as long as it does.
     cfg.set_defaults(keystone_opts._OPTS, http_connect_timeout=_KEYSTONE_SECONDS)
-    for group, options in keystone_opts.list_opts():
+    # list_opts() would copy each of them, every time
+    for group, options in keystone_opts.auth_token_opts:
         conf.register_opts(options, group=group)
 
 

@@ -1,5 +1,6 @@
 """Enforcement of the policy: scope first, then the rule."""
 
+import copy
 import logging
 import threading
 import time
@@ -210,7 +211,8 @@ def _loaded(conf: cfg.ConfigOpts) -> policy.Enforcer:
     # Every base rule would warn, at every start, that its default has changed.
     enforcer.suppress_deprecation_warnings = True
     enforcer.suppress_default_change_warnings = True
-    enforcer.register_defaults(list_rules())
+    # register_defaults() copies the checks of each rule too, which are never changed
+    enforcer.registered_rules |= {rule.name: copy.copy(rule) for rule in list_rules()}
     try:
         _load(enforcer)
     except _UNUSABLE_FILE as error:

@@ -69,7 +69,7 @@ def placement_process(
     config, log = directory / "placement.conf", directory / "log"
     config.write_text(
         f"[placement_database]\nconnection = sqlite:///{directory}/placement.db\n"
-        f"sync_on_startup = true\n{options}"
+        f"sync_on_startup = true\nsqlite_synchronous = false\n{options}"
     )
     arguments = ["serve", "--config-file", str(config), "--host", "127.0.0.1", "--port", "0"]
     with log.open("wb") as output:

@@ -69,7 +69,7 @@ class PlacementProcess:
         url = migrated_sqlite(self.directory / "placement.db")
         config.write_text(
             f"[placement_database]\nconnection = {url}\n"
-            "sync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
+            "sync_on_startup = true\nsqlite_synchronous = false\n[api]\nauth_strategy = noauth2\n"
             f"[oslo_policy]\nenforce_new_defaults = false\n{self.more}"
         )
         log = self.directory / "placement.log"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
@@ -38,11 +39,22 @@ OPTIONS = {
 
 def _open(database: str, options: dict[str, Any]) -> Client:
     store = Store.open(database, options=StoreOptions(sqlite_synchronous=False))
+    conf = _usual_configuration() if options == OPTIONS else _configuration(options)
+    return Client(build_app(conf, store), store)
+
+
+@functools.cache
+def _usual_configuration() -> cfg.ConfigOpts:
+    """Make what most tests use: to make it takes as long as to make the rest of a server."""
+    return _configuration(OPTIONS)
+
+
+def _configuration(options: dict[str, Any]) -> cfg.ConfigOpts:
     conf = new_config(config_files=[])
     for name, value in options.items():
         group, _, option = name.partition("__")
         conf.set_override(option, value, group=group)
-    return Client(build_app(conf, store), store)
+    return conf
 
 
 @functools.cache

@@ -30,6 +30,7 @@ from .served import Served
 MIB = 1024 * 1024
 DEVICES = 64
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 # How long memory may take to go back.
 _SETTLING_SECONDS = 20.0
 _SAMPLING_SECONDS = 0.02
@@ -79,13 +80,13 @@ class Storm:
         """Create the hosts: one whose devices are in few units each, the others one unit each."""
         with self._session() as session:
             for number in range(hosts):
-                host = self._create(session, f"host{number}")
-                for device in range(DEVICES):
-                    child = self._create(session, f"host{number}-gpu{device}", host)
-                    stock = {"VGPU": {"total": 8 if number == 0 else 1}}
-                    self._put(session, child, "inventories", 0, inventories=stock)
-                    if device % 2:
-                        self._put(session, child, "traits", 1, traits=["HW_GPU_API_VULKAN"])
+                tree = _host(number)
+                session.put(
+                    f"{self.url}/provider_trees/{tree[0]['uuid']}",
+                    json={"providers": tree},
+                    headers=EXTENDED | {"If-None-Match": "*"},
+                    timeout=60,
+                ).raise_for_status()
 
     def run(self, searches: int) -> Outcome:
         """Send so many searches, and other requests until the last search has ended."""
@@ -157,27 +158,28 @@ class Storm:
         resident: int = self.worker.memory_info().rss
         return resident / MIB
 
-    def _create(self, session: requests.Session, name: str, parent: str | None = None) -> str:
-        made = str(uuid.uuid4())
-        body = {"name": name, "uuid": made, "parent_provider_uuid": parent}
-        session.post(f"{self.url}/resource_providers", json=body, timeout=60).raise_for_status()
-        return made
-
-    def _put(
-        self, session: requests.Session, provider: str, what: str, generation: int, **body: object
-    ) -> None:
-        session.put(
-            f"{self.url}/resource_providers/{provider}/{what}",
-            json={"resource_provider_generation": generation, **body},
-            timeout=60,
-        ).raise_for_status()
-
     @staticmethod
     @contextmanager
     def _session() -> Iterator[requests.Session]:
         with requests.Session() as session:
             session.headers.update(HEADERS)
             yield session
+
+
+def _host(number: int) -> list[dict[str, object]]:
+    """A host with its devices; those of the first have several units each."""
+    host = str(uuid.uuid4())
+    devices: list[dict[str, object]] = [
+        {
+            "uuid": str(uuid.uuid4()),
+            "name": f"host{number}-gpu{device}",
+            "parent_provider_uuid": host,
+            "inventories": {"VGPU": {"total": 8 if number == 0 else 1}},
+            "traits": ["HW_GPU_API_VULKAN"] if device % 2 else [],
+        }
+        for device in range(DEVICES)
+    ]
+    return [{"uuid": host, "name": f"host{number}", "parent_provider_uuid": None}, *devices]
 
 
 def _groups(count: int, policy: str, trait: Callable[[int], str] = lambda _number: "") -> str:

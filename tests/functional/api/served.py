@@ -46,7 +46,8 @@ class Served:
             url = migrated_sqlite(database) if migrated else f"sqlite:///{database}"
             config_file.write_text(
                 f"[placement_database]\nconnection = {url}\n"
-                "sync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
+                "sync_on_startup = true\nsqlite_synchronous = false\n"
+                "[api]\nauth_strategy = noauth2\n"
                 f"[oslo_policy]\nenforce_new_defaults = false\n{config}"
             )
             given += ["--config-file", str(config_file)]

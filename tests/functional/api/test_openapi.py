@@ -40,6 +40,7 @@ def _config(database: Path) -> Path:
     path = database.with_suffix(".conf")
     path.write_text(
         f"[placement_database]\nconnection = sqlite:///{database}\nsync_on_startup = true\n"
+        "sqlite_synchronous = false\n"
         "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
     )
     return path

@@ -1,5 +1,6 @@
 """placement-server serve: over real sockets, and with signals."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+
+from tests.fixtures import programs
 
 from .served import Served
 
@@ -35,6 +38,28 @@ def test_it_tells_the_real_port_and_answers_there(served: Served) -> None:
     answer = requests.get(f"{served.url}/resource_providers", headers=ADMIN, timeout=30)
     assert answer.status_code == 200
     assert answer.headers["openstack-api-version"] == "placement 1.39"
+
+
+def test_the_line_with_its_address_is_whole_also_without_a_buffer(tmp_path: Path) -> None:
+    # a packet for each write: the lines of another worker come between two of them
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reader.settimeout(60)
+    options = ("--port", "0", "--workers", "1", "--auth-strategy", "noauth2", "--sync-database")
+    with reader, writer, writer.makefile("wb") as output:
+        server = programs.start(
+            "placement-server",
+            *("serve", *options, "--database-url", f"sqlite:///{tmp_path}/placement.db"),
+            output=output,
+            environment=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            while b"placement-server: listening on" not in (packet := reader.recv(65536)):
+                pass
+        finally:
+            server.kill()
+            server.wait()
+    assert packet.startswith(b"placement-server: listening on http://127.0.0.1:")
+    assert packet.endswith(b"\n")
 
 
 def test_workers_share_the_memory_of_what_is_loaded(served: Served) -> None:

@@ -4,7 +4,7 @@ import json
 import signal
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,8 +192,14 @@ class Operator:
 
 
 @pytest.fixture
-def new_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Operator]:
-    """Makes operators: with a URL over HTTP, otherwise on a SQLite file of their own."""
+def new_operator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Operator]:
+    """Makes operators: with a URL over HTTP, otherwise on a SQLite file of their own.
+
+    The commands of one on a file share a placement in this process: each would open one.
+    """
+    opened = InProcessTransport.from_config_files
 
     def make(url: str | None = None) -> Operator:
         name = f"host-{uuid.uuid4().hex[:8]}"
@@ -215,8 +221,15 @@ def new_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable
         file = tmp_path / "placement.conf"
         file.write_text(
             f"[placement_database]\nconnection = {url}\nsync_on_startup = true\nmax_retries = 0\n"
+            "sqlite_synchronous = false\n"
         )
-        view = PlacementView(InProcessTransport.from_config_files([str(file)]))
+        placement = opened([str(file)])
+
+        def reopened(files: Sequence[str]) -> InProcessTransport:
+            return placement if list(files) == [str(file)] else opened(files)
+
+        monkeypatch.setattr(InProcessTransport, "from_config_files", reopened)
+        view = PlacementView(placement)
         extra = [f"--placement-config={file}"]
         return Operator(tmp_path, view, database, name, options, capsys, extra)
 
