@@ -17,11 +17,10 @@ import compute_agent
 from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost, emulated_host_missing
 from tests.fixtures.emulated_host.boot_files import NoKernel, boot_files
 from tests.functional.agent.processes import PlacementProcess, eventually
+from tests.functional.emulated_host import agent_and_relay
 
 Tree: TypeAlias = dict[str, dict[str, Any]]
 
-AGENT: Final = Path(sys.executable).with_name("compute-agent")
-PYTHON: Final = Path(sys.executable)
 NODE: Final = "emulated.example.org"
 CELL: Final = f"{NODE}_NUMA1"
 PAGES: Final = f"{CELL}_PAGES2048"
@@ -29,14 +28,16 @@ DRIVE: Final = f"{NODE}_0000:81:00.0"
 GUEST: Final = str(uuid.UUID(int=0x15))
 
 # What is installed on a host, on a disk that keeps definitions of guests. Without the second
-# emulator of the package, which libvirtd would ask for its capabilities as well.
+# emulator of the package, which libvirtd would ask for its capabilities as well, and without the
+# drivers that the agent asks nothing of: libvirtd as modern hosts have it, as virtqemud and
+# virtnodedevd.
 INSTALL: Final = """
 mkdir -p /disk/agent /disk/instances /var/log/libvirt
 for directory in /etc/libvirt /var/lib/libvirt /var/cache/libvirt; do
     mkdir -p /disk$directory $directory
     mount --bind /disk$directory $directory
 done
-if ! getent passwd libvirt-qemu; then
+if ! grep -q ^libvirt-qemu: /etc/passwd; then
     echo libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin >>/etc/passwd
     echo libvirt-qemu:x:64055: >>/etc/group
 fi
@@ -49,6 +50,10 @@ stdio_handler = "file"
 namespaces = []
 END
 rm -f /usr/bin/qemu-system-i386
+cd /usr/lib/*/libvirt/connection-driver
+rm -f libvirt_driver_interface.so libvirt_driver_lxc.so libvirt_driver_network.so \
+    libvirt_driver_nwfilter.so libvirt_driver_secret.so libvirt_driver_storage.so
+cd /
 """
 MAKE_FUNCTIONS: Final = "echo 2 >/sys/bus/pci/devices/0000:81:00.0/sriov_numvfs"
 TAKE_PAGES: Final = (
@@ -56,30 +61,8 @@ TAKE_PAGES: Final = (
 )
 START_LIBVIRTD: Final = "libvirtd --daemon"
 START_AGENT: Final = (
-    f"setsid {AGENT} run --config-file /run/outside/agent.conf >/run/outside/agent.log 2>&1 &"
+    f"setsid {sys.executable} {agent_and_relay.__file__} >/run/outside/relay.log 2>&1 &"
 )
-# A program there takes seconds to start: one hands over all that the agent is asked, by number.
-RELAY: Final = """
-import os, socket, time
-number = 1
-while True:
-    request = f"/run/outside/{number}.request"
-    while not os.path.exists(request):
-        time.sleep(0.3)
-    with socket.socket(socket.AF_UNIX) as agent:
-        try:
-            agent.connect("/disk/agent/status.sock")
-            agent.sendall(open(request, "rb").read())
-            answer = agent.makefile().readline() or "{}"
-        except OSError as error:
-            print(error, flush=True)
-            answer = "{}"
-    with open("/run/outside/new", "w") as written:
-        written.write(answer)
-    os.rename("/run/outside/new", f"/run/outside/{number}.answer")
-    number += 1
-"""
-START_RELAY: Final = f"setsid {PYTHON} /run/outside/relay.py >/run/outside/relay.log 2>&1 &"
 # Paused: it has its pages, CPU and function, and firmware that is emulated twice takes no time.
 START_GUEST: Final = """
 import libvirt
@@ -171,9 +154,8 @@ class Operator:
         endpoint = f"endpoint_override = http://{OUTSIDE}:{self.placement.port}\n"
         (self.host.shared / "agent.conf").write_text(CONFIGURATION + endpoint)
         (self.host.shared / "guest.xml").write_text(GUEST_XML)
-        (self.host.shared / "relay.py").write_text(RELAY)
         self._questions = 0
-        self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, START_AGENT, START_RELAY]))
+        self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, START_AGENT]))
 
     def tree(self, expected: Callable[[Tree], bool], what: str) -> Tree:
         """Return the host's tree once it is as expected."""
@@ -205,12 +187,19 @@ class Operator:
 
     def ask(self, command: str, **arguments: Any) -> Any:
         """Give the agent a command over its local socket."""
+        return self._hand_over({"command": command, **arguments}, command)
+
+    def run_python(self, script: str) -> None:
+        """Run a script on the host, with what is imported there."""
+        self._hand_over({"script": script}, "a script")
+
+    def _hand_over(self, request_body: dict[str, Any], what: str) -> Any:
         self._questions += 1
         request = self.host.shared / f"{self._questions}.request"
         written = self.host.shared / "asked"
-        written.write_text(json.dumps({"command": command, **arguments}) + "\n")
+        written.write_text(json.dumps(request_body) + "\n")
         written.rename(request)
-        self.host.wait_for(request.with_suffix(".answer"), PATIENCE, f"an answer to {command}")
+        self.host.wait_for(request.with_suffix(".answer"), PATIENCE, f"an answer to {what}")
         answer = json.loads(request.with_suffix(".answer").read_text())
         assert "result" in answer, answer
         return answer["result"]
@@ -278,7 +267,7 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     assert total(tree, PAGES, "MEMORY_MB") == 128
     assert total(tree, CELL, "MEMORY_MB") == memory_before - 128
 
-    host.run(f"{PYTHON} -c '{START_GUEST}'")
+    operator.run_python(START_GUEST)
     operator.sees_drift(missing=[GUEST])
     held = {
         tree[CELL]["uuid"]: {"PCPU": 1},
