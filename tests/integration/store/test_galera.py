@@ -27,7 +27,8 @@ from tests.integration.store.conftest import new_provider, new_uuid, set_of
 
 CAPACITY = 60
 CLIENTS = 8
-CAUSAL = StoreOptions(connect_tries=1, mysql_wsrep_sync_wait=1)
+# A busy machine may keep one of eight clients waiting for the same row for longer than the default.
+CAUSAL = StoreOptions(connect_tries=1, mysql_wsrep_sync_wait=1, lock_timeout=60)
 
 
 @dataclass(frozen=True)
