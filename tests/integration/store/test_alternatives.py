@@ -16,7 +16,6 @@ from placement_server.store.errors import NoCandidateLeft
 from placement_server.store.providers import inventories
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from tests.integration.store import scene_rows
 from tests.integration.store.conftest import (
     OPTIONS,
     new_provider,
@@ -24,6 +23,7 @@ from tests.integration.store.conftest import (
     set_of,
     use_of,
 )
+from tests.integration.store.host_scene import look
 from tests.integration.store.interleaving import Action, Scene, Sessions, check_both_orders
 
 CLIENTS = 8
@@ -58,18 +58,6 @@ def make_scene(store: Store) -> Scene:
         one_unit = {scene[host]: {"VCPU": 1}}
         store.write(allocations.write, [set_of(scene[consumer], one_unit, None)])
     return scene
-
-
-def look(store: Store, scene: Scene) -> object:
-    """Who holds what, by role; what each host has in use; and the generations."""
-    return scene_rows.look(
-        store,
-        scene,
-        "providers",
-        "inventories",
-        "consumers",
-        "allocations",
-    )
 
 
 def one_claims(store: Store, scene: Scene) -> None:
