@@ -60,8 +60,8 @@ class Nvml:
     def ask(self, function: str, *arguments: Any, numbered: bool = False) -> Any:
         """Call `function`; None when the device, driver or library has no answer to it.
 
-        `numbered`: the last argument counts something up, and NVML calls the first number behind
-        the last of them an invalid argument.
+        `numbered`: the last argument counts something up, and NVML calls each number behind the
+        last that it knows an invalid argument.
 
         Raises GpuLost and NvmlStale; any other failure is a warning, the answer is unknown.
         """

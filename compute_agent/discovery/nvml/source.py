@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from compute_agent.discovery.facts import CellId, PciAddress, pci_address
 from compute_agent.discovery.nvml import mig, nvlinks, vgpus
@@ -36,6 +36,17 @@ _Modes = tuple[bool | None, bool | None, tuple[bool, ...]]
 """MIG, mixed sizes of vGPUs, which NVLinks are active."""
 
 
+class _Lasting(NamedTuple):
+    """What does not change about a GPU while NVML runs and the GPU stays in these modes.
+
+    :ivar warnings: what could not be read of it, which every reading names.
+    """
+
+    modes: _Modes
+    gpu: NvmlGpu
+    warnings: tuple[str, ...]
+
+
 class NvmlSource:
     """NVML for the life of the process. Not for several threads at once.
 
@@ -47,9 +58,8 @@ class NvmlSource:
         self._nvml: Nvml | None = None
         self._warnings: list[str] = []
         self._logged_reason: str | None = None
-        self._lasting: dict[str, tuple[_Modes, NvmlGpu]] = {}
-        """What does not change about a GPU while NVML runs, by uuid (or address), and the modes
-        in which it was read."""
+        self._lasting: dict[str, _Lasting] = {}
+        """By uuid, or by address where there is none."""
         self._address_of_index: dict[int, PciAddress] = {}
         self._lost_gpus: set[PciAddress] = set()
         self._watch: XidWatch | None = None
@@ -155,11 +165,15 @@ class NvmlSource:
         mixed = vgpus.sizes_mixed(nvml, handle)
         key = uuid or address
         modes = (enabled, mixed, nvlinks.states(nvml, handle))
-        lasting_facts = self._lasting.get(key)
-        if lasting_facts is None or lasting_facts[0] != modes:
+        known = self._lasting.get(key)
+        if known is None or known.modes != modes:
+            before = len(self._warnings)
             gpu = NvmlGpu(address, uuid, mig_enabled=enabled, vgpu_sizes_mixed=mixed)
-            lasting_facts = self._lasting[key] = modes, _lasting(nvml, handle, gpu, modes[2])
-        lasting = lasting_facts[1]
+            gpu = _lasting(nvml, handle, gpu, modes[2])
+            known = self._lasting[key] = _Lasting(modes, gpu, tuple(self._warnings[before:]))
+        else:
+            self._warnings.extend(known.warnings)
+        lasting = known.gpu
         if not enabled:
             return replace(lasting, address=address)
         profiles = lasting.mig_profiles

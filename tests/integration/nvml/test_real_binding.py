@@ -13,6 +13,7 @@ from tests.integration.nvml.conftest import ROOT, Reader
 Answers = dict[str, object]
 
 GPU_IS_LOST = "!15"
+INVALID_ARGUMENT = "!2"
 DRIVER_NOT_LOADED = "!9"
 UNINITIALIZED = "!1"
 UNKNOWN = "!999"
@@ -277,6 +278,52 @@ def test_an_unusual_error_makes_one_fact_unknown_and_is_named(reader: Reader) ->
     assert only(reading)["serial"] is None
     assert only(reading)["uuid"] is not None
     assert "nvmlDeviceGetSerial: Unknown Error" in reading["warnings"][0]
+
+
+def test_what_stays_unknown_is_named_by_each_reading(reader: Reader) -> None:
+    answers = {**PLAIN, "gpu.0.serial": UNKNOWN}
+    assert reader.read(answers)["warnings"] == reader.read(answers)["warnings"] != []
+
+
+H200: Answers = {
+    "gpus": 1,
+    "gpu.0.pci": "00000000:00:06.0",
+    "gpu.0.uuid": "GPU-11111111-2222-3333-4444-555555555555",
+    "gpu.0.serial": "1650000000000",
+    "gpu.0.name": "NVIDIA H200",
+    "gpu.0.capability": "9.0",
+    "gpu.0.near_node": 0,
+    "gpu.0.mig_mode": "0 0",
+    "gpu.0.event_types": 65439,
+    "profile.0.shape": "19 1 7 16384",
+    "profile.0.name": "MIG 1g.18gb",
+    "profile.1.shape": "14 2 3 33280",
+    "profile.1.name": "MIG 2g.35gb",
+    "profile.2.shape": "9 3 2 71424",
+    "profile.2.name": "MIG 3g.71gb",
+    "profile.3.shape": "5 4 1 71424",
+    "profile.3.name": "MIG 4g.71gb",
+    "profile.4.shape": "0 7 1 143360",
+    "profile.4.name": "MIG 7g.141gb",
+    "profile.7.shape": "20 1 1 16384",
+    "profile.7.name": "MIG 1g.18gb+me",
+    "profile.9.shape": "15 1 4 33280",
+    "profile.9.name": "MIG 1g.35gb",
+    "profile.17.shape": INVALID_ARGUMENT,
+}
+"""What an H200 answered, passed through to a virtual machine, with driver 580.159.04, which knows 17
+numbers of profiles, and a binding that knows 18; uuid and serial number are not its own."""
+
+
+def test_an_h200_is_read_without_a_warning(reader: Reader) -> None:
+    reading = reader.read(H200)
+    gpu = only(reading)
+    assert (gpu["model"], gpu["compute_capability"]) == ("NVIDIA H200", [9, 0])
+    assert {profile["name"]: profile["max_instances"] for profile in gpu["mig_profiles"]} == {
+        **{"1g.18gb": 7, "1g.18gb+me": 1, "1g.35gb": 4, "2g.35gb": 3},
+        **{"3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
+    }
+    assert reading["warnings"] == []
 
 
 WATCHED: Answers = {**TWO, "gpu.0.event_types": 0x18, "gpu.1.event_types": 0x18}
