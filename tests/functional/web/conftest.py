@@ -50,15 +50,31 @@ def window(browser: Any) -> Iterator[Any]:
     context.close()
 
 
+@pytest.fixture(scope="package")
+def tab(window: Any) -> Any:
+    """A page that tests use one after another: a new one costs two processes of the browser."""
+    return window.new_page()
+
+
 @pytest.fixture
-def open_page(window: Any, site: Site) -> Iterator[OpenPage]:
+def open_page(tab: Any, site: Site) -> Iterator[OpenPage]:
     """Open an address of the pages. A message on the console fails the test.
 
     With ``complaints`` those that contain one of these texts do not. ``prepare`` gets the page
     before it loads.
     """
     unexpected: list[str] = []
-    pages: list[Any] = []
+    expected: list[str] = []
+
+    def complain(text: str) -> None:
+        if not any(part in text for part in expected):
+            unexpected.append(text)
+
+    def on_console(message: Any) -> None:
+        complain(f"{message.type}: {message.text}")
+
+    def on_error(error: Any) -> None:
+        complain(f"error: {error}")
 
     def open_(
         address: str,
@@ -67,24 +83,21 @@ def open_page(window: Any, site: Site) -> Iterator[OpenPage]:
         prepare: Callable[[Any], None] | None = None,
         color_scheme: str | None = None,
     ) -> Any:
-        def complain(text: str) -> None:
-            if not any(expected in text for expected in complaints):
-                unexpected.append(text)
-
-        page = window.new_page()
-        pages.append(page)
-        if color_scheme is not None:
-            page.emulate_media(color_scheme=color_scheme)
-        page.on("console", lambda message: complain(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complain(f"error: {error}"))
+        expected.extend(complaints)
+        tab.emulate_media(color_scheme=color_scheme or "light")
+        tab.on("console", on_console)
+        tab.on("pageerror", on_error)
         if prepare is not None:
-            prepare(page)
-        page.goto(f"{site.pages}{address}")
-        return page
+            prepare(tab)
+        tab.goto(f"{site.pages}{address}")
+        return tab
 
     yield open_
-    for page in pages:
-        page.close()
+    tab.remove_listener("console", on_console)
+    tab.remove_listener("pageerror", on_error)
+    tab.evaluate("sessionStorage.clear()")
+    tab.unroute_all(behavior="ignoreErrors")
+    tab.goto("about:blank")
     assert unexpected == []
 
 
