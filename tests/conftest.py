@@ -62,7 +62,7 @@ def logging_as_before() -> Iterator[None]:
 FIRST_FOLDERS = (
     # what takes minutes: taken over by another worker at the end, it would run alone
     {"emulated_host", "burst"},
-    # what mostly waits, for daemons, periods and answers that come late: while it does, others compute
+    # what mostly waits, for daemons, periods and late answers: beside it others compute
     {"libvirt", "lies", "bus", "agent"},
 )
 

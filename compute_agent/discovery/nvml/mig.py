@@ -21,9 +21,7 @@ def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
     count = getattr(nvml.binding, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)
     shapes = []
     for number in range(count):
-        shape = nvml.ask(
-            "nvmlDeviceGetGpuInstanceProfileInfo", gpu, number, numbered=True
-        )
+        shape = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", gpu, number, numbered=True)
         if shape is None:
             continue
         name = _text(shape.name).removeprefix(PREFIX)

@@ -311,8 +311,8 @@ H200: Answers = {
     "profile.9.name": "MIG 1g.35gb",
     "profile.17.shape": INVALID_ARGUMENT,
 }
-"""What an H200 answered, passed through to a virtual machine, with driver 580.159.04, which knows 17
-numbers of profiles, and a binding that knows 18; uuid and serial number are not its own."""
+"""What an H200 answered, passed through to a virtual machine, with driver 580.159.04, which knows
+17 numbers of profiles, and a binding that knows 18; uuid and serial number are not its own."""
 
 
 def test_an_h200_is_read_without_a_warning(reader: Reader) -> None:
@@ -320,8 +320,13 @@ def test_an_h200_is_read_without_a_warning(reader: Reader) -> None:
     gpu = only(reading)
     assert (gpu["model"], gpu["compute_capability"]) == ("NVIDIA H200", [9, 0])
     assert {profile["name"]: profile["max_instances"] for profile in gpu["mig_profiles"]} == {
-        **{"1g.18gb": 7, "1g.18gb+me": 1, "1g.35gb": 4, "2g.35gb": 3},
-        **{"3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
+        "1g.18gb": 7,
+        "1g.18gb+me": 1,
+        "1g.35gb": 4,
+        "2g.35gb": 3,
+        "3g.71gb": 2,
+        "4g.71gb": 1,
+        "7g.141gb": 1,
     }
     assert reading["warnings"] == []
 
