@@ -45,12 +45,13 @@ from benchmarks.scheduler import alternatives, bus_claims, day, selection
 from benchmarks.server import pages, several_servers, trees
 
 
-def asked(rows: Sequence[Row], wanted: Sequence[str], quick: bool) -> list[Row]:
+def selected_rows(rows: Sequence[Row], wanted_texts: Sequence[str], quick: bool) -> list[Row]:
     """The rows of which a name or a data set contains one of some texts; all without texts."""
     return [
         row
         for row in rows
-        if not wanted or any(text in f"{row.world.title(quick)}, {row.name}" for text in wanted)
+        if not wanted_texts
+        or any(text in f"{row.world.title(quick)}, {row.name}" for text in wanted_texts)
     ]
 
 
@@ -86,7 +87,7 @@ def main() -> None:
     parser.add_argument("--seed", default="1", help="what bank, fleet and day draw from")
     arguments = parser.parse_args()
     rows = [*SEARCH, *READS]
-    if not asked(rows, arguments.rows, arguments.quick):
+    if not selected_rows(rows, arguments.rows, arguments.quick):
         names = "\n".join(
             sorted(f"  {row.world.title(arguments.quick)}, {row.name}" for row in rows)
         )
@@ -94,22 +95,22 @@ def main() -> None:
     console = Console(width=190)
     # What was begun is ended: servers, databases, directories.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    held, found = True, []
+    holds, found_rows = True, []
     for what in _parts(arguments.what or DEFAULT):
         began, cpu = time.monotonic(), sum(os.times()[:4])
         if what in TABLED:
-            found += _rows(console, what, arguments)
+            found_rows += _rows(console, what, arguments)
         else:
-            held &= BENCHMARKS[what](console, arguments)
+            holds &= BENCHMARKS[what](console, arguments)
         # Without that of the database servers, which are not children.
         console.print(
             f"{what}: {time.monotonic() - began:.0f} s, {sum(os.times()[:4]) - cpu:.0f} s of CPU, "
             f"load {os.getloadavg()[0]:.0f}",
             style="dim",
         )
-    if found:
-        held &= table.show(console, "Ours, the published package, and the floor", found)
-    sys.exit(0 if held else 1)
+    if found_rows:
+        holds &= table.show(console, "Ours, the published package, and the floor", found_rows)
+    sys.exit(0 if holds else 1)
 
 
 def _parts(names: Sequence[str]) -> list[str]:
@@ -123,8 +124,8 @@ def _rows(console: Console, what: str, arguments: argparse.Namespace) -> list[ta
     """Measure what has a table; an error is a row that fails, and ends this part only."""
     rows: list[table.Row] = []
     try:
-        found = TABLED[what](console, arguments)
-        rows.extend(row.for_short_run() if arguments.quick else row for row in found)
+        table_rows = TABLED[what](console, arguments)
+        rows.extend(row.for_short_run() if arguments.quick else row for row in table_rows)
     except Exception as error:  # noqa: BLE001 - the others are measured
         console.print_exception()
         reason = f"{table.FAILS}: {type(error).__name__}: {error}"[:200]
@@ -135,13 +136,13 @@ def _rows(console: Console, what: str, arguments: argparse.Namespace) -> list[ta
 def run_rows(
     console: Console, title: str, rows: Sequence[Row], arguments: argparse.Namespace
 ) -> list[table.Row]:
-    chosen = asked(rows, arguments.rows, arguments.quick)
+    chosen_rows = selected_rows(rows, arguments.rows, arguments.quick)
     if arguments.quick and not arguments.rows:
-        chosen = [row for row in chosen if row.quick]
-    if not chosen:
+        chosen_rows = [row for row in chosen_rows if row.quick]
+    if not chosen_rows:
         console.print(f"{title}: no row has {arguments.rows} in its name")
         return []
-    return comparison.run(console, title, chosen, quick=arguments.quick, keep=arguments.keep)
+    return comparison.run(console, title, chosen_rows, quick=arguments.quick, keep=arguments.keep)
 
 
 def run_floors(console: Console, arguments: argparse.Namespace) -> Iterator[table.Row]:

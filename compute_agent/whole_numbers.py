@@ -12,8 +12,11 @@ _MOST_DIGITS: Final = 20
 
 def whole_number(text: str, most: int = MOST) -> int | None:
     """Return the number from 0 to `most` that the digits 0 to 9 spell, `None` for other texts."""
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdecimal()) or len(stripped) > _MOST_DIGITS:
+    stripped_text = text.strip()
+    if (
+        not (stripped_text.isascii() and stripped_text.isdecimal())
+        or len(stripped_text) > _MOST_DIGITS
+    ):
         return None
-    number = int(stripped)
+    number = int(stripped_text)
     return number if number <= most else None

@@ -59,16 +59,16 @@ class WSGIAdapter(BaseAdapter):
     ) -> requests.Response:
         """Answer a prepared request; arguments about networks, such as timeouts, are ignored."""
         del kwargs
-        started: list[tuple[str, list[tuple[str, str]]]] = []
+        response_heads: list[tuple[str, list[tuple[str, str]]]] = []
 
         def start_response(
             status: str, headers: list[tuple[str, str]], exc_info: Any = None
         ) -> None:
             del exc_info
-            started.append((status, headers))
+            response_heads.append((status, headers))
 
         chunks = self._application(self._environ(request), start_response)  # type: ignore[arg-type]
-        return response_to(request, *started[-1], chunks)
+        return response_to(request, *response_heads[-1], chunks)
 
     def close(self) -> None:
         """Do nothing: the store belongs to :func:`direct`."""

@@ -141,9 +141,9 @@ class Conflict(ApiError):
 class NoCandidateLeft(Conflict):
     """409 of a claim of which no alternative fits; ``lost_candidates`` has an entry for each."""
 
-    def __init__(self, message: str, lost: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, message: str, lost_candidates: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message, code=NO_CANDIDATE_LEFT)
-        self.lost_candidates = list(lost)
+        self.lost_candidates = list(lost_candidates)
 
     def extra_fields(self) -> Mapping[str, Any]:
         return {"lost": self.lost_candidates}
@@ -166,37 +166,39 @@ class TreeConflict(Conflict):
 class PreconditionFailed(ApiError):
     """412: a tree, or a provider, is not as the request expects.
 
-    :param moved: providers with their present generations.
+    :param moved_providers: providers with their present generations.
     :param etag: that of the tree; None when it does not exist.
     """
 
     status = 412
     webob_class = webob.exc.HTTPPreconditionFailed
 
-    def __init__(self, message: str, moved: Sequence[Mapping[str, Any]], etag: str | None) -> None:
+    def __init__(
+        self, message: str, moved_providers: Sequence[Mapping[str, Any]], etag: str | None
+    ) -> None:
         super().__init__(message, code=TREE_CHANGED)
-        self.moved = list(moved)
+        self.moved_providers = list(moved_providers)
         self.etag = etag
 
     def extra_fields(self) -> Mapping[str, Any]:
-        return {"moved": self.moved, "etag": self.etag}
+        return {"moved": self.moved_providers, "etag": self.etag}
 
 
 class PreconditionRequired(ApiError):
     """428: the request does not name the state of a tree, or of providers, that it expects.
 
-    :param moved: the providers with their present generations, if it is about providers.
+    :param moved_providers: the providers with their present generations, if it is about providers.
     """
 
     status = 428
     webob_class = webob.exc.HTTPPreconditionRequired
 
-    def __init__(self, message: str, moved: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, message: str, moved_providers: Sequence[Mapping[str, Any]] = ()) -> None:
         super().__init__(message, code=PRECONDITION_REQUIRED)
-        self.moved = list(moved)
+        self.moved_providers = list(moved_providers)
 
     def extra_fields(self) -> Mapping[str, Any]:
-        return {"moved": self.moved} if self.moved else {}
+        return {"moved": self.moved_providers} if self.moved_providers else {}
 
 
 class Gone(ApiError):
@@ -257,7 +259,7 @@ def render(
     return status, [*error.extra_headers(), *headers], body
 
 
-def unauthorized(environ: Environ) -> Rendered:
+def unauthorized_response(environ: Environ) -> Rendered:
     """Return the 401 of the token-less authentication, whose body is flat where others are lists.
 
     The shape is what OpenStack's server sends; clients rely on the status alone.
@@ -273,8 +275,8 @@ def strip_tags(text: str) -> str:
     """
     text = _BREAK.sub("\n", text.replace("\n", " ").replace("\r", ""))
     text = _COMMENT.sub("", text)
-    closed = text.rfind(">") + 1
-    return _TAG.sub("", text[:closed]) + text[closed:]
+    closed_length = text.rfind(">") + 1
+    return _TAG.sub("", text[:closed_length]) + text[closed_length:]
 
 
 def _unescaped_body(response: webob.exc.WSGIHTTPException, environ: Environ) -> str:
@@ -282,14 +284,14 @@ def _unescaped_body(response: webob.exc.WSGIHTTPException, environ: Environ) -> 
 
 
 def _generate(response: webob.exc.WSGIHTTPException, environ: Environ) -> Rendered:
-    started: list[tuple[str, list[tuple[str, str]]]] = []
+    response_heads: list[tuple[str, list[tuple[str, str]]]] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
         del exc_info
-        started.append((status, headers))
+        response_heads.append((status, headers))
 
     body = b"".join(response.generate_response(environ, start_response))
-    return (*started[0], body)
+    return (*response_heads[0], body)
 
 
 def _json_formatter(

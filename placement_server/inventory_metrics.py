@@ -43,7 +43,7 @@ class InventoryCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics; only that they could not be read where that is so."""
-        failed = GaugeMetricFamily(
+        failure_gauge = GaugeMetricFamily(
             "placement_inventory_read_failed",
             "Whether the inventories could not be read for this scrape.",
         )
@@ -51,10 +51,10 @@ class InventoryCollector(Collector):
             metrics = self._read()
         except StoreError as error:
             LOG.warning("Metrics of inventories are left out of this scrape: %s", error)
-            failed.add_metric((), 1)
-            return [failed]
-        failed.add_metric((), 0)
-        return [*metrics, failed]
+            failure_gauge.add_metric((), 1)
+            return [failure_gauge]
+        failure_gauge.add_metric((), 0)
+        return [*metrics, failure_gauge]
 
     def _read(self) -> list[Metric]:
         sums = self._store.read_single(inventory_sums.of_fleet)

@@ -74,9 +74,9 @@ class RequestLines(logging.Formatter):
         error = getattr(record, "error_summary", "")
         return line if record.exc_info or not error else line.removesuffix(f": {error}")
 
-    def _line_of(self, record: logging.LogRecord, logged: dict[str, Any]) -> str:
-        values = {**_DEFAULTS, **record.__dict__, "version": self._version, **logged}
-        values["user_identity"] = self._identity % _Dashed(logged)
+    def _line_of(self, record: logging.LogRecord, logged_values: dict[str, Any]) -> str:
+        values = {**_DEFAULTS, **record.__dict__, "version": self._version, **logged_values}
+        values["user_identity"] = self._identity % _Dashed(logged_values)
         values["message"] = record.getMessage()
         values["asctime"] = self.formatTime(record, self.datefmt)
         return self._line % values

@@ -74,17 +74,17 @@ MAX: Final = Microversion(1, len(HISTORY) - 1)
 class InvalidVersionString(ValueError):
     """The version asked for is not two integers joined by a dot."""
 
-    def __init__(self, given: str, reason: str) -> None:
-        self.given = given
-        super().__init__(f"invalid version string: {given}; {reason}")
+    def __init__(self, given_version: str, reason: str) -> None:
+        self.given_version = given_version
+        super().__init__(f"invalid version string: {given_version}; {reason}")
 
 
 class UnacceptableVersion(ValueError):
     """The version asked for is well formed, but this server does not have it."""
 
-    def __init__(self, given: str) -> None:
-        self.given = given
-        super().__init__(f"Unacceptable version header: {given}")
+    def __init__(self, given_version: str) -> None:
+        self.given_version = given_version
+        super().__init__(f"Unacceptable version header: {given_version}")
 
 
 #: Versions by header value. Clients send a handful of short values; the bounds of their number and
@@ -106,9 +106,9 @@ def negotiate(header: str | None) -> Microversion:
     """
     if not header:
         return MIN
-    negotiated = _NEGOTIATED.get(header)
-    if negotiated is not None:
-        return negotiated
+    negotiated_version = _NEGOTIATED.get(header)
+    if negotiated_version is not None:
+        return negotiated_version
     version = _parse(version_asked_for(header, SERVICE_TYPE))
     if len(_NEGOTIATED) < _NEGOTIATED_LIMIT and len(header) <= _NEGOTIATED_LENGTH:
         _NEGOTIATED[header] = version

@@ -69,11 +69,11 @@ def _parser_of(
 
 def pages() -> dict[str, str]:
     """Return the current content of each page by the name of its file."""
-    found = {"compute-agent-dev": _command_page(parsers()[1], "compute-agent-dev")}
+    found_pages = {"compute-agent-dev": _command_page(parsers()[1], "compute-agent-dev")}
     for parser in parsers():
-        found |= dict(_pages(parser))
-    names = sorted(found)
-    return {f"{name}.1": text + _see_also(name, names) for name, text in found.items()}
+        found_pages |= dict(_pages(parser))
+    names = sorted(found_pages)
+    return {f"{name}.1": text + _see_also(name, names) for name, text in found_pages.items()}
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -102,23 +102,26 @@ def _pages(parser: argparse.ArgumentParser, about: str = "") -> Iterator[tuple[s
         return
     families = {word: child for word, child in children.items() if commands(child)}
     leaves = {word: child for word, child in children.items() if word not in families}
-    shared = _shared(list(leaves.values()))
+    shared_actions = _shared_actions(list(leaves.values()))
     lines = [*_head(name, parser.description or about), ".SH SYNOPSIS"]
-    lines += [f".B {_escaped(parser.prog)}", f"[\\fIOPTION\\fR ...] {_command_metavar(parser)} ..."]
+    lines += [
+        f".B {_escaped_text(parser.prog)}",
+        f"[\\fIOPTION\\fR ...] {_command_metavar(parser)} ...",
+    ]
     lines += [".SH DESCRIPTION", *_text(parser.description or f"Commands about {about}.")]
     lines += _options("OPTIONS", arguments(parser))
-    lines += _options("OPTIONS OF EVERY COMMAND", shared)
+    lines += _options("OPTIONS OF EVERY COMMAND", shared_actions)
     lines.append(".SH COMMANDS")
     help_of = _help_of(parser)
     for word in children:
         if word in families or word == "dev":
-            page = _escaped(f"{name}-{word}")
-            lines += [".TP", f".B {_escaped(word)}", _escaped(_sentence(help_of[word]))]
+            page = _escaped_text(f"{name}-{word}")
+            lines += [".TP", f".B {_escaped_text(word)}", _escaped_text(_sentence(help_of[word]))]
             lines += [f"See \\fB{page}\\fR(1)."]
             continue
         lines += [".TP", _usage(word, leaves[word])]
         lines += _text(leaves[word].description or _sentence(help_of[word]))
-        own = [action for action in arguments(leaves[word]) if not _among(action, shared)]
+        own = [action for action in arguments(leaves[word]) if not _among(action, shared_actions)]
         if own:
             lines += [
                 ".RS",
@@ -134,7 +137,7 @@ def _pages(parser: argparse.ArgumentParser, about: str = "") -> Iterator[tuple[s
 def _command_page(parser: argparse.ArgumentParser, name: str) -> str:
     lines = [*_head(name, parser.description or ""), ".SH SYNOPSIS"]
     lines += [
-        f".B {_escaped(parser.prog)}",
+        f".B {_escaped_text(parser.prog)}",
         "[\\fIOPTION\\fR ...]",
         ".SH DESCRIPTION",
         *_text(parser.description or ""),
@@ -147,17 +150,19 @@ def _head(name: str, about: str) -> list[str]:
     first = re.split(r"[.:] |\.$", " ".join(about.split()))[0]
     return [
         '.\\" Written by tools/man_pages.py.',
-        f'.TH {_escaped(name.upper())} 1 "" compute\\-agent "compute\\-agent manual"',
-        *(".SH NAME", f"{_escaped(name)} \\- {_escaped(first[0].lower() + first[1:])}"),
+        f'.TH {_escaped_text(name.upper())} 1 "" compute\\-agent "compute\\-agent manual"',
+        *(".SH NAME", f"{_escaped_text(name)} \\- {_escaped_text(first[0].lower() + first[1:])}"),
     ]
 
 
 def _see_also(name: str, names: Sequence[str]) -> str:
-    program = max((known for known in REFERENCE if name.startswith(known)), key=len)
+    program = max(
+        (program_name for program_name in REFERENCE if name.startswith(program_name)), key=len
+    )
     others = [other for other in names if other.startswith(program) and other != name]
-    lines = [f"\\fB{_escaped(other)}\\fR(1)," for other in others if other in names]
+    lines = [f"\\fB{_escaped_text(other)}\\fR(1)," for other in others if other in names]
     reference = f"{DOCUMENTATION}/{REFERENCE[program]}"
-    return "\n".join([".SH SEE ALSO", *lines, f"\\fI{_escaped(reference)}\\fR"]) + "\n"
+    return "\n".join([".SH SEE ALSO", *lines, f"\\fI{_escaped_text(reference)}\\fR"]) + "\n"
 
 
 def _help_of(parser: argparse.ArgumentParser) -> dict[str, str]:
@@ -176,7 +181,7 @@ def _command_metavar(parser: argparse.ArgumentParser) -> str:
     return f"\\fI{next(metavars) or 'COMMAND'}\\fR"
 
 
-def _shared(leaves: Sequence[argparse.ArgumentParser]) -> list[argparse.Action]:
+def _shared_actions(leaves: Sequence[argparse.ArgumentParser]) -> list[argparse.Action]:
     """Return the options that all of several commands have."""
     with_arguments = [arguments(leaf) for leaf in leaves if arguments(leaf)]
     if len(with_arguments) < 2:
@@ -197,10 +202,10 @@ def _among(action: argparse.Action, others: Sequence[argparse.Action]) -> bool:
 
 
 def _usage(word: str, parser: argparse.ArgumentParser) -> str:
-    parts = [f"\\fB{_escaped(word)}\\fR"]
+    parts = [f"\\fB{_escaped_text(word)}\\fR"]
     for action in sorted(arguments(parser), key=lambda action: not action.option_strings):
         if action.required and action.option_strings:
-            parts.append(f"{_escaped(action.option_strings[0])} {_value(parser, action)}")
+            parts.append(f"{_escaped_text(action.option_strings[0])} {_value(parser, action)}")
         elif not action.option_strings:
             parts.append(_value(parser, action))
     return " ".join(parts)
@@ -215,7 +220,7 @@ def _value(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
         if action.option_strings
         else formatter._get_default_metavar_for_positional
     )(action)
-    return f"\\fI{_escaped(formatter._format_args(action, metavar))}\\fR"
+    return f"\\fI{_escaped_text(formatter._format_args(action, metavar))}\\fR"
 
 
 def _options(heading: str, actions: Sequence[argparse.Action]) -> list[str]:
@@ -226,10 +231,10 @@ def _options(heading: str, actions: Sequence[argparse.Action]) -> list[str]:
 
 
 def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> list[str]:
-    names = ", ".join(f"\\fB{_escaped(option)}\\fR" for option in action.option_strings)
-    shown = f"{names} {_value(parser, action)}".strip()
+    names = ", ".join(f"\\fB{_escaped_text(option)}\\fR" for option in action.option_strings)
+    shown_names = f"{names} {_value(parser, action)}".strip()
     formatter = parser._get_formatter()
-    return [".TP", shown, *_text(formatter._expand_help(action) if action.help else "")]
+    return [".TP", shown_names, *_text(formatter._expand_help(action) if action.help else "")]
 
 
 def _epilogue(epilogs: Sequence[str | None]) -> list[str]:
@@ -238,34 +243,34 @@ def _epilogue(epilogs: Sequence[str | None]) -> list[str]:
     for epilog in dict.fromkeys(epilog for epilog in epilogs if epilog):
         head, separator, rest = epilog.partition("exit status:\n")
         if separator:
-            lines += [".SH EXIT STATUS", *_text(head), *_preformatted(rest)]
+            lines += [".SH EXIT STATUS", *_text(head), *_preformatted_lines(rest)]
         else:
-            lines += [".SH NOTES", *_preformatted(epilog)]
+            lines += [".SH NOTES", *_preformatted_lines(epilog)]
     return lines
 
 
 def _text(text: str) -> list[str]:
-    return [_escaped(line.strip()) for line in text.splitlines() if line.strip()]
+    return [_escaped_text(line.strip()) for line in text.splitlines() if line.strip()]
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _preformatted(text: str) -> list[str]:
-    return [".nf", *(_escaped(line) for line in text.rstrip().splitlines()), ".fi"]
+def _preformatted_lines(text: str) -> list[str]:
+    return [".nf", *(_escaped_text(line) for line in text.rstrip().splitlines()), ".fi"]
 
 
-def _escaped(text: str) -> str:
-    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
-    return re.sub(r"^(?=[.])", r"\\&", escaped)
+def _escaped_text(text: str) -> str:
+    escaped_text = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    return re.sub(r"^(?=[.])", r"\\&", escaped_text)
 
 
 if __name__ == "__main__":
     TARGET.mkdir(exist_ok=True)
     texts = pages()
-    for old in TARGET.glob("*.1"):
-        if old.name not in texts:
-            old.unlink()
+    for old_page in TARGET.glob("*.1"):
+        if old_page.name not in texts:
+            old_page.unlink()
     for name, text in texts.items():
         (TARGET / name).write_text(text)

@@ -41,7 +41,7 @@ from tests.fixtures.libvirtd import Libvirtd, libvirtd_missing, running_libvirtd
 GUESTS: Final = 200
 LOOKS: Final = 20
 OPTIONS: Final = LayoutOptions(
-    nested=True, gpu=GpuOptions(mdev_types=(MdevTypeOptions("nvidia-222"),))
+    is_nested=True, gpu=GpuOptions(mdev_types=(MdevTypeOptions("nvidia-222"),))
 )
 
 _Result = TypeVar("_Result")
@@ -107,15 +107,15 @@ class Looks:
 
     def look(self) -> HostTopology:
         """Look once, as a pass does."""
-        reading = self._measured(
+        reading = self._measure(
             "host by libvirt",
             lambda: source.read(self._connection, self._abilities, self._last_reading),
         )
         self._last_reading = reading
-        self._measured("guests by libvirt", lambda: guests.read(self._connection))
-        topology = self._measured("host by sysfs", self._discovery.discover)
-        host = self._measured("join, layout", lambda: join(reading, topology))
-        self._measured("join, layout", lambda: lay_out("host1", host, OPTIONS), same=True)
+        self._measure("guests by libvirt", lambda: guests.read(self._connection))
+        topology = self._measure("host by sysfs", self._discovery.discover)
+        host = self._measure("join, layout", lambda: join(reading, topology))
+        self._measure("join, layout", lambda: lay_out("host1", host, OPTIONS), same=True)
         return host
 
     def forget(self) -> None:
@@ -123,7 +123,7 @@ class Looks:
         for step in self.steps.values():
             step.wall_ms, step.cpu_ms, step.daemon_ms = [], [], []
 
-    def _measured(self, name: str, part: Callable[[], _Result], *, same: bool = False) -> _Result:
+    def _measure(self, name: str, part: Callable[[], _Result], *, same: bool = False) -> _Result:
         """Do a part of a look; `same`: its cost is added to that of the part before."""
         step = self.steps[name]
         calls, files = self._connection.count, self._files.count
@@ -151,9 +151,9 @@ def _cpu_ms() -> float:
 
 def show(console: Console, quick: bool) -> bool:
     """Print what each part of a look costs. False: no libvirtd can be started here."""
-    missing = libvirtd_missing()
-    if missing:
-        console.print(f"discovery: {missing}")
+    missing_reason = libvirtd_missing()
+    if missing_reason:
+        console.print(f"discovery: {missing_reason}")
         return False
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         machine = large().write(Path(name, "machine"))

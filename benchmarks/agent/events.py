@@ -28,7 +28,7 @@ from benchmarks.agent.process_under_test import (
     tree_of,
 )
 from benchmarks.parts.client import Client
-from benchmarks.parts.servers import Server, ours, published
+from benchmarks.parts.servers import Server, ours, published_server
 
 CONSUMERS = 50
 QUIET_PASSES = 200
@@ -104,11 +104,11 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
     warm_up(server, directory, extensions)
     client = Client(server.url)
     agent = AgentUnderTest(directory, server, extensions=extensions).start()
-    first, done = agent.measured(FIRST_START, do="start")
+    first, outcome = agent.measure(FIRST_START, do="start")
     costs = [least([first, *more_first_starts(server, directory, extensions)])]
-    changed, _ = agent.measured(CHANGED, CHANGES, do="passes", change="inventory")
-    conflict, _ = agent.measured(CONFLICT, CHANGES, do="passes", change="claim")
-    overwritten, _ = agent.measured(OVERWRITTEN, CHANGES, do="passes", change="trait")
+    change_cost, _ = agent.measure(CHANGED, CHANGES, do="passes", change="inventory")
+    conflict, _ = agent.measure(CONFLICT, CHANGES, do="passes", change="claim")
+    overwrite_cost, _ = agent.measure(OVERWRITTEN, CHANGES, do="passes", change="trait")
     tree = tree_of(client, agent.host)
     for number in range(CONSUMERS):
         cell = tree[f"{agent.host}_NUMA{number % 2}"]
@@ -117,32 +117,32 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
     agent.passes()
     quiet = least(
         [
-            agent.measured(QUIET, QUIET_PASSES // QUIET_BATCHES, do="passes")[0]
+            agent.measure(QUIET, QUIET_PASSES // QUIET_BATCHES, do="passes")[0]
             for _ in range(QUIET_BATCHES)
         ]
     )
-    end = agent.measured(QUIET, do="passes")[1]
-    imported = [agent.after_import]
+    end = agent.measure(QUIET, do="passes")[1]
+    imports = [agent.after_import]
     agent.close()
-    restart, _ = agent.start().measured(RESTART, do="start")
-    imported.append(agent.after_import)
+    restart, _ = agent.start().measure(RESTART, do="start")
+    imports.append(agent.after_import)
     agent.close()
     agent.forget()
-    cold, _ = agent.start().measured(COLD, do="start")
-    imported.append(agent.after_import)
+    cold, _ = agent.start().measure(COLD, do="start")
+    imports.append(agent.after_import)
     agent.close()
-    costs += [restart, cold, quiet, changed, conflict, overwritten]
+    costs += [restart, cold, quiet, change_cost, conflict, overwrite_cost]
     costs += refreshes(server, directory, client, extensions)
     costs.append(reshape(server, directory, client, extensions))
     for _ in range(MORE_IMPORTS):
-        imported.append(agent.start().after_import)
+        imports.append(agent.start().after_import)
         agent.close()
     footprint = Footprint(
         # the least: other tenants of a machine only ever add to it
-        min(measurement["import_cpu"] for measurement in imported),
-        imported[0]["resident_mib"],
+        min(measurement["import_cpu"] for measurement in imports),
+        imports[0]["resident_mib"],
         end["resident_mib"],
-        done["cpu_since_start"],
+        outcome["cpu_since_start"],
         end["modules"],
     )
     return costs, footprint
@@ -152,7 +152,7 @@ def more_first_starts(server: Server, directory: Path, extensions: str) -> Itera
     """First starts of other hosts with the same machine."""
     for _ in range(FIRST_STARTS - 1):
         agent = AgentUnderTest(directory, server, extensions=extensions).start()
-        yield agent.measured(FIRST_START, do="start")[0]
+        yield agent.measure(FIRST_START, do="start")[0]
         agent.close()
 
 
@@ -167,7 +167,7 @@ def least(costs: Sequence[Cost]) -> Cost:
 def warm_up(server: Server, directory: Path, extensions: str) -> None:
     """An agent of another host starts first: a server's own first requests are no agent's cost."""
     agent = AgentUnderTest(directory, server, extensions=extensions).start()
-    agent.measured(FIRST_START, do="start")
+    agent.measure(FIRST_START, do="start")
     agent.close()
 
 
@@ -175,13 +175,13 @@ def refreshes(server: Server, directory: Path, client: Client, extensions: str) 
     agent = AgentUnderTest(
         directory, server, refresh=str(int(REFRESH)), extensions=extensions
     ).start()
-    agent.measured(FIRST_START, do="start")
-    due = REFRESH * (1 + REFRESH_JITTER)
-    time.sleep(due)
-    yield agent.measured(REFRESHED_QUIET, do="passes")[0]
+    agent.measure(FIRST_START, do="start")
+    refresh_seconds = REFRESH * (1 + REFRESH_JITTER)
+    time.sleep(refresh_seconds)
+    yield agent.measure(REFRESHED_QUIET, do="passes")[0]
     claim(client, tree_of(client, agent.host)[agent.host], {"DISK_GB": 1})
-    time.sleep(due)
-    yield agent.measured(REFRESHED, do="passes")[0]
+    time.sleep(refresh_seconds)
+    yield agent.measure(REFRESHED, do="passes")[0]
     agent.close()
 
 
@@ -189,12 +189,12 @@ def reshape(server: Server, directory: Path, client: Client, extensions: str) ->
     agent = AgentUnderTest(
         directory, server, driver="fake.FakeReshapeDriver", extensions=extensions
     ).start()
-    agent.measured(FIRST_START, do="start")
+    agent.measure(FIRST_START, do="start")
     root = tree_of(client, agent.host)[agent.host]
     for _ in range(CONSUMERS):
         claim(client, root, {"VCPU": 1, "MEMORY_MB": 256})
     agent.close()
-    cost, _ = agent.start().measured(RESHAPE, do="start")
+    cost, _ = agent.start().measure(RESHAPE, do="start")
     agent.close()
     return cost
 
@@ -212,7 +212,7 @@ def show(console: Console, quick: bool) -> bool:
         ]
         plainly: dict[str, Cost] = {}
         for label, start, extensions in (
-            ways if quick else [*ways, ("published", published, "auto")]
+            ways if quick else [*ways, ("published", published_server, "auto")]
         ):
             bounds = WHOLE_TREES if label == "ours, whole trees" else BOUNDS
             with on_sqlite(
@@ -254,15 +254,15 @@ def _table(label: str, costs: list[Cost], verdicts: list[str]) -> Table:
 def footprint_lines(footprint: Footprint) -> list[str]:
     """The memory and the imports of the agent, each with its bound."""
 
-    def held(value: float, limit: float) -> str:
+    def verdict(value: float, limit: float) -> str:
         return "holds" if value <= limit else "FAILS"
 
     return [
         f"import: {footprint.import_cpu:.2f} s of CPU with the interpreter's own start, at most "
-        f"{IMPORT_CPU} {held(footprint.import_cpu, IMPORT_CPU)} (Nova {NOVA_IMPORT_CPU}); "
+        f"{IMPORT_CPU} {verdict(footprint.import_cpu, IMPORT_CPU)} (Nova {NOVA_IMPORT_CPU}); "
         f"{footprint.first_start_cpu:.2f} s when the first pass has ended",
         f"resident: {footprint.import_mib:.1f} MiB after import, {footprint.end_mib:.1f} MiB after "
-        f"all passes, at most {RESIDENT_MIB:.0f} {held(footprint.end_mib, RESIDENT_MIB)} "
+        f"all passes, at most {RESIDENT_MIB:.0f} {verdict(footprint.end_mib, RESIDENT_MIB)} "
         f"(Nova {NOVA_RESIDENT_MIB:.0f})",
         f"loaded of numpy, sqlalchemy, placement_server: "
         f"{', '.join(footprint.heavy_modules) or 'none'} "

@@ -64,7 +64,7 @@ class Phase:
     name: str
     seconds: float
     requests: int
-    failed: int
+    failed_count: int
     peak: int
     p50_ms: float
     p99_ms: float
@@ -93,17 +93,17 @@ class Observer:
         began, cpu = time.monotonic(), _cpu(server)
         note, holds = during()
         seconds, cpu = time.monotonic() - began, _cpu(server) - cpu
-        sent = list(self._traffic.sent)
-        per_second = Counter(int(at - began) for at, _, _ in sent)
-        answered = sorted(took for _, took, fine in sent if fine) or [0.0]
+        sent_requests = list(self._traffic.sent_requests)
+        per_second = Counter(int(at - began) for at, _, _ in sent_requests)
+        answer_seconds = sorted(took for _, took, fine in sent_requests if fine) or [0.0]
         phase = Phase(
             name,
             seconds,
-            len(sent),
-            sum(not fine for _, _, fine in sent),
+            len(sent_requests),
+            sum(not fine for _, _, fine in sent_requests),
             max(per_second.values(), default=0),
-            1000 * statistics.median(answered),
-            1000 * answered[int(0.99 * (len(answered) - 1))],
+            1000 * statistics.median(answer_seconds),
+            1000 * answer_seconds[int(0.99 * (len(answer_seconds) - 1))],
             cpu,
             note,
             holds,
@@ -187,7 +187,7 @@ def _steady(
         began, cpu = time.monotonic(), server.cpu_seconds()
         time.sleep(seconds)
         # In this order each request that is counted belongs to a pass that is, or to one at work.
-        requests, at_work = len(traffic.sent), fleet.at_work
+        requests, at_work = len(traffic.sent_requests), fleet.at_work
         passes = Counter(name for _, name in list(traffic.passes))
         cpu = server.cpu_seconds() - cpu
         quiet = QuietPhase(
@@ -254,7 +254,7 @@ def show(console: Console, seed: str, quick: bool, agents: int, steady: float | 
             phase.name,
             f"{phase.seconds:.0f}",
             str(phase.requests),
-            str(phase.failed),
+            str(phase.failed_count),
             f"{phase.rate:.1f}",
             str(phase.peak),
             f"{phase.p50_ms:.1f}",

@@ -78,10 +78,10 @@ class _Connection:
     """A kept connection, on which one request at a time waits for its answer."""
 
     def __init__(self, address: tuple[str, int], selector: selectors.BaseSelector) -> None:
-        self.due = 0.0
+        self.due_at = 0.0
         self._address = address
         self._selector = selector
-        self._received = b""
+        self._received_bytes = b""
         self._open()
 
     def _open(self) -> None:
@@ -93,8 +93,8 @@ class _Connection:
         self._selector.unregister(self._socket)
         self._socket.close()
 
-    def ask(self, request: bytes, due: float) -> None:
-        self.due = due
+    def ask(self, request: bytes, due_at: float) -> None:
+        self.due_at = due_at
         self._socket.sendall(request)
 
     def receive(self) -> bool:
@@ -106,15 +106,15 @@ class _Connection:
         :raises RuntimeError: it is another answer than 304, or the server closed the connection.
         """
         piece = self._socket.recv(4096)
-        self._received += piece
-        if piece and b"\r\n\r\n" not in self._received:
+        self._received_bytes += piece
+        if piece and b"\r\n\r\n" not in self._received_bytes:
             return False
-        if not self._received.startswith(b"HTTP/1.1 304 "):
-            raise RuntimeError(f"a quiet pass was answered with {self._received[:200]!r}")
-        if b"\r\nconnection: close\r\n" in self._received.lower():
+        if not self._received_bytes.startswith(b"HTTP/1.1 304 "):
+            raise RuntimeError(f"a quiet pass was answered with {self._received_bytes[:200]!r}")
+        if b"\r\nconnection: close\r\n" in self._received_bytes.lower():
             self.close()
             self._open()
-        self._received = b""
+        self._received_bytes = b""
         return True
 
 
@@ -170,18 +170,28 @@ def _ask(
     began = time.monotonic()
     free = deque(connections)
     late: list[float] = []
-    asked = 0
+    asked_count = 0
     while len(late) < passes:
-        while asked < passes and free and began + asked * PERIOD / HOSTS <= time.monotonic():
-            free.popleft().ask(requests[asked % len(requests)], began + asked * PERIOD / HOSTS)
-            asked += 1
-        next_due = began + asked * PERIOD / HOSTS - time.monotonic()
-        answered = selector.select(max(0.0, next_due) if asked < passes and free else _PATIENCE)
-        if not answered and len(free) < len(connections) and next_due < -_PATIENCE:
-            raise RuntimeError(f"{asked - len(late)} passes had no answer in {_PATIENCE:.0f} s")
-        for key, _ in answered:
+        while (
+            asked_count < passes
+            and free
+            and began + asked_count * PERIOD / HOSTS <= time.monotonic()
+        ):
+            free.popleft().ask(
+                requests[asked_count % len(requests)], began + asked_count * PERIOD / HOSTS
+            )
+            asked_count += 1
+        next_due = began + asked_count * PERIOD / HOSTS - time.monotonic()
+        answered_keys = selector.select(
+            max(0.0, next_due) if asked_count < passes and free else _PATIENCE
+        )
+        if not answered_keys and len(free) < len(connections) and next_due < -_PATIENCE:
+            raise RuntimeError(
+                f"{asked_count - len(late)} passes had no answer in {_PATIENCE:.0f} s"
+            )
+        for key, _ in answered_keys:
             connection = key.data
             if connection.receive():
-                late.append(time.monotonic() - connection.due)
+                late.append(time.monotonic() - connection.due_at)
                 free.append(connection)
     return late

@@ -40,8 +40,8 @@ class Interrupted(Relay):
 
     def relay(self, method: str, path: str, send: Callable[[], Response]) -> Response:
         write = self.before_write
-        written = path.endswith("/inventories") or path.startswith("/provider_trees/")
-        if write is not None and method == "PUT" and written:
+        is_write = path.endswith("/inventories") or path.startswith("/provider_trees/")
+        if write is not None and method == "PUT" and is_write:
             self.before_write = None
             write(path.removesuffix("/inventories").rpartition("/")[2])
         return send()
@@ -110,7 +110,7 @@ class Measured:
 
     def _cost(self, run: Callable[[], None]) -> dict[str, Any]:
         total = self._parts.report.total
-        requests, failed, by_call = total.requests, total.failed, total.by_call.copy()
+        requests, failed_count, by_call = total.requests, total.failed_count, total.by_call.copy()
         self._foreign_cpu = 0.0
         wall, cpu = time.monotonic(), time.process_time()
         run()
@@ -118,7 +118,7 @@ class Measured:
             "wall": time.monotonic() - wall,
             "cpu": time.process_time() - cpu - self._foreign_cpu,
             "requests": total.requests - requests,
-            "failed": total.failed - failed,
+            "failed": total.failed_count - failed_count,
             "calls": dict(total.by_call - by_call),
             "resident_mib": resident_mib(),
             "cpu_since_start": time.process_time(),
@@ -129,8 +129,8 @@ class Measured:
         disk = self._driver.machine.disk
         if disk is None:
             raise RuntimeError("the fake machine has no disk that could grow")
-        grown = replace(disk, size_bytes=disk.size_bytes + 2**30)
-        self._driver.machine = replace(self._driver.machine, disk=grown)
+        grown_disk = replace(disk, size_bytes=disk.size_bytes + 2**30)
+        self._driver.machine = replace(self._driver.machine, disk=grown_disk)
 
     def _claim(self, provider: str) -> None:
         began = time.process_time()
@@ -162,14 +162,14 @@ class Measured:
 
 def main() -> None:
     agent = Measured(sys.argv[1])
-    built = time.process_time()
+    import_seconds = time.process_time()
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "start": agent.start,
         "passes": agent.passes,
         "close": agent.close,
     }
     print(
-        json.dumps({"import_cpu": built, "resident_mib": resident_mib()}),
+        json.dumps({"import_cpu": import_seconds, "resident_mib": resident_mib()}),
         flush=True,
     )
     for line in sys.stdin:

@@ -109,20 +109,20 @@ class AgentUnderTest:
         """Lose the cache file."""
         (self.state / "placement-cache.json").unlink()
 
-    def measured(self, event: str, times: int = 1, **command: Any) -> tuple[Cost, dict[str, Any]]:
+    def measure(self, event: str, times: int = 1, **command: Any) -> tuple[Cost, dict[str, Any]]:
         """What a command costs, agent's and placement's side; per run when it has several."""
         cpu = self._server.cpu_seconds()
-        done = self._ask(**command, **({"times": times} if times > 1 else {}))
+        outcome = self._ask(**command, **({"times": times} if times > 1 else {}))
         cpu = self._server.cpu_seconds() - cpu
         cost = Cost(
             event,
-            done["requests"] / times,
-            done["wall"] / times,
-            done["cpu"] / times,
+            outcome["requests"] / times,
+            outcome["wall"] / times,
+            outcome["cpu"] / times,
             cpu / times,
-            done["calls"],
+            outcome["calls"],
         )
-        return cost, done
+        return cost, outcome
 
     def passes(self, change: str = "") -> None:
         """One pass that nobody measures."""
@@ -148,8 +148,8 @@ class AgentUnderTest:
 def tree_of(client: Client, host: str) -> dict[str, str]:
     """The providers of a host, name to uuid."""
     (root,) = client.must("GET", f"/resource_providers?name={host}")["resource_providers"]
-    listed = client.must("GET", f"/resource_providers?in_tree={root['uuid']}")
-    return {provider["name"]: provider["uuid"] for provider in listed["resource_providers"]}
+    listing = client.must("GET", f"/resource_providers?in_tree={root['uuid']}")
+    return {provider["name"]: provider["uuid"] for provider in listing["resource_providers"]}
 
 
 def claim(client: Client, provider: str, resources: dict[str, int]) -> None:
@@ -176,5 +176,5 @@ def on_sqlite(start: Callable[..., Any], directory: Path) -> Iterator[Server]:
 
 def memory_directory() -> str | None:
     """Where files are kept in memory; None for where temporary files go."""
-    shared = Path("/dev/shm")
-    return str(shared) if os.access(shared, os.W_OK) else None
+    shared_memory = Path("/dev/shm")
+    return str(shared_memory) if os.access(shared_memory, os.W_OK) else None

@@ -66,9 +66,9 @@ class QuietPhase:
         """The least and the most passes per agent and period."""
         periods = self.seconds / self.period
         rest = periods % 1.0
-        drawn = 4.0 * math.sqrt(rest * (1.0 - rest) / self.agents) / periods
-        most = 1.0 + drawn + ROUNDING
-        least = 0.0 if self.is_held_up else self.period / (self.period + LATE) - drawn
+        deviation = 4.0 * math.sqrt(rest * (1.0 - rest) / self.agents) / periods
+        most = 1.0 + deviation + ROUNDING
+        least = 0.0 if self.is_held_up else self.period / (self.period + LATE) - deviation
         return least, most
 
     @property

@@ -81,14 +81,14 @@ class FleetDriver(ComputeDriver):
 class Traffic:
     """Requests of all agents: when each was sent, how long it took, whether it was answered."""
 
-    sent: list[tuple[float, float, bool]] = field(default_factory=list)
+    sent_requests: list[tuple[float, float, bool]] = field(default_factory=list)
     passes: list[tuple[float, str]] = field(default_factory=list)
     """When a pass of which agent completed."""
     late: list[float] = field(default_factory=list)
     """Seconds from when a pass was due until it ended."""
 
     def clear(self) -> None:
-        self.sent, self.passes, self.late = [], [], []
+        self.sent_requests, self.passes, self.late = [], [], []
 
 
 class TimedTransport(Relay):
@@ -105,12 +105,12 @@ class TimedTransport(Relay):
         send: Callable[[], Response],
     ) -> Response:
         began = time.monotonic()
-        answered = False
+        is_answered = False
         try:
             answer = send()
-            answered = answer.status < 500
+            is_answered = answer.status < 500
         finally:
-            self._traffic.sent.append((began, time.monotonic() - began, answered))
+            self._traffic.sent_requests.append((began, time.monotonic() - began, is_answered))
         return answer
 
 
@@ -175,7 +175,7 @@ class Fleet:
         self._agents = agents
         self.traffic = traffic
         self._rng = random.Random(seed)
-        self._due: list[tuple[float, int]] = []
+        self._due_passes: list[tuple[float, int]] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._faults: list[BaseException] = []
@@ -188,8 +188,8 @@ class Fleet:
         now = time.monotonic()
         for number, agent in enumerate(self._agents):
             agent.start(self.traffic)
-            self._due.append((now + self._rng.uniform(0.0, FUZZY_DELAY), number))
-        heapq.heapify(self._due)
+            self._due_passes.append((now + self._rng.uniform(0.0, FUZZY_DELAY), number))
+        heapq.heapify(self._due_passes)
         self._thread.start()
 
     def stop(self) -> None:
@@ -215,9 +215,10 @@ class Fleet:
         """Seconds until every agent has completed a pass that ended after `since`."""
         while self.completed_since(since) < len(self._agents):
             if self._faults or time.monotonic() - since > patience:
-                done = self.completed_since(since)
+                done_count = self.completed_since(since)
                 raise RuntimeError(
-                    f"{done} of {len(self._agents)} agents completed a pass within {patience:.0f} s"
+                    f"{done_count} of {len(self._agents)} agents completed a pass within "
+                    f"{patience:.0f} s"
                 ) from (self._faults[0] if self._faults else None)
             time.sleep(0.05)
         return max(_firsts(self.traffic.passes, since).values()) - since
@@ -225,30 +226,30 @@ class Fleet:
     def _run(self) -> None:
         while not self._stopping.is_set():
             with self._lock:
-                due = self._due[0][0] if self._due else time.monotonic() + 1.0
+                due_at = self._due_passes[0][0] if self._due_passes else time.monotonic() + 1.0
                 ready = None
-                if self._due and due <= time.monotonic():
-                    _, ready = heapq.heappop(self._due)
+                if self._due_passes and due_at <= time.monotonic():
+                    _, ready = heapq.heappop(self._due_passes)
                     self._at_work += 1
             if ready is not None:
-                self._pool.submit(self._one, ready, due)
+                self._pool.submit(self._one, ready, due_at)
             else:
-                self._stopping.wait(min(0.02, max(0.0, due - time.monotonic())))
+                self._stopping.wait(min(0.02, max(0.0, due_at - time.monotonic())))
 
-    def _one(self, number: int, due: float) -> None:
+    def _one(self, number: int, due_at: float) -> None:
         agent = self._agents[number]
         try:
-            completed, next_in = agent.run_pass()
+            is_completed, next_in = agent.run_pass()
         except BaseException as fault:  # noqa: BLE001 - told by whoever waits for the agents
             self._faults.append(fault)
             return
         now = time.monotonic()
-        if completed:
+        if is_completed:
             self.traffic.passes.append((now, agent.name))
-            self.traffic.late.append(now - due)
+            self.traffic.late.append(now - due_at)
         with self._lock:
             self._at_work -= 1
-            heapq.heappush(self._due, (now + next_in, number))
+            heapq.heappush(self._due_passes, (now + next_in, number))
 
 
 def _firsts(passes: list[tuple[float, str]], since: float) -> dict[str, float]:

@@ -161,8 +161,8 @@ class Others:
         if number % CLAIM_EVERY == 0:
             cell = self._tree[f"{self._host}_NUMA{number // CLAIM_EVERY % 2}"]
             claim(self._client, cell, {"VCPU": 1, "MEMORY_MB": 256})
-            held = self._client.must("GET", f"/resource_providers/{cell}/allocations")
-            for consumer in list(held["allocations"])[:-5]:
+            holders = self._client.must("GET", f"/resource_providers/{cell}/allocations")
+            for consumer in list(holders["allocations"])[:-5]:
                 self._client.must("DELETE", f"/allocations/{consumer}")
         if number % OVERWRITE_EVERY == 0:
             path = f"/resource_providers/{self._tree[self._host]}/inventories"
@@ -175,7 +175,7 @@ def run(server: Server, directory: Path, host: str, driver: str, passes: int) ->
     directory.mkdir()
     samples = []
     with daemon(directory, server, host, driver) as process:
-        watched = psutil.Process(process.pid)
+        watched_process = psutil.Process(process.pid)
         others = Others(server, host)
         passes_per_sample = max(1, passes // SAMPLES)
         began = time.monotonic()
@@ -187,9 +187,9 @@ def run(server: Server, directory: Path, host: str, driver: str, passes: int) ->
                 samples.append(
                     Sample(
                         number,
-                        watched.memory_info().rss / 2**20,
-                        watched.num_threads(),
-                        watched.num_fds(),
+                        watched_process.memory_info().rss / 2**20,
+                        watched_process.num_threads(),
+                        watched_process.num_fds(),
                         1000 * (now - began) / passes_per_sample,
                     )
                 )
@@ -218,9 +218,9 @@ def show(console: Console, quick: bool) -> bool:
         host = f"host-{uuid.uuid4().hex[:8]}"
         samples = run(server, directory / "fake", host, FAKE, passes)
         holds &= _show(console, "One daemon of 45 providers", samples)
-        missing = libvirtd_missing()
-        if missing:
-            console.print(f"not with libvirt: {missing}")
+        missing_reason = libvirtd_missing()
+        if missing_reason:
+            console.print(f"not with libvirt: {missing_reason}")
             return holds
         host = f"host-{uuid.uuid4().hex[:8]}"
         with libvirt_host(directory, host) as driver:
@@ -248,12 +248,12 @@ def _show(console: Console, title: str, samples: list[Sample]) -> bool:
             f"{sample.milliseconds:.1f}",
         )
     console.print(table)
-    grown = growth_a_day(samples)
+    growth = growth_a_day(samples)
     first, last = samples[0], samples[-1]
     steady = last.threads <= first.threads + ONE_ANSWER and last.files <= first.files + ONE_ANSWER
-    holds = grown <= GROWTH_A_DAY_MIB and steady
+    holds = growth <= GROWTH_A_DAY_MIB and steady
     console.print(
-        f"growth {grown:+.3f} MiB a day (second half), at most {GROWTH_A_DAY_MIB}; threads and "
+        f"growth {growth:+.3f} MiB a day (second half), at most {GROWTH_A_DAY_MIB}; threads and "
         f"open files {'as at first' if steady else 'GREW'}: {'holds' if holds else 'FAILS'}"
     )
     return holds

@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.claims.clients import OWNER, make_provider
 from benchmarks.parts.client import Client
 from benchmarks.parts.postgresql import postgresql
-from benchmarks.parts.servers import Server, ours, published
+from benchmarks.parts.servers import Server, ours, published_server
 from tests.integration.bank import bank, private_database
 from tests.integration.bank.bank import Report
 
@@ -44,27 +44,27 @@ class Rush:
 
     server: str
     rounds: int
-    acknowledged: list[int]
-    allocated: list[int]
+    acknowledged_counts: list[int]
+    allocated_counts: list[int]
     lost_races: int
 
     @property
     def too_many(self) -> list[int]:
-        return [max(0, units - CAPACITY) for units in self.allocated]
+        return [max(0, units - CAPACITY) for units in self.allocated_counts]
 
 
 def rush(server: Server, database_url: str, rounds: int) -> Rush:
     """Claim until nothing is left, and count in the database what was handed out."""
     client = Client(server.url)
-    acknowledged, allocated, lost = [], [], 0
+    acknowledged_counts, allocated_counts, lost_count = [], [], 0
     engine = sa.create_engine(database_url)
     for _ in range(rounds):
         provider = make_provider(client, secrets.token_hex(8), {"VCPU": {"total": CAPACITY}})
-        granted, races = _claim_everything(server.url, provider)
-        acknowledged.append(granted)
-        lost += races
+        granted_count, races = _claim_everything(server.url, provider)
+        acknowledged_counts.append(granted_count)
+        lost_count += races
         with engine.connect() as connection:
-            allocated.append(
+            allocated_counts.append(
                 connection.scalar(
                     sa.text(
                         "SELECT coalesce(sum(a.used), 0) FROM allocations a "
@@ -75,7 +75,7 @@ def rush(server: Server, database_url: str, rounds: int) -> Rush:
                 )
             )
     engine.dispose()
-    return Rush(server.label, rounds, acknowledged, allocated, lost)
+    return Rush(server.label, rounds, acknowledged_counts, allocated_counts, lost_count)
 
 
 def _claim_everything(url: str, provider: str) -> tuple[int, int]:
@@ -91,12 +91,12 @@ def _claim_everything(url: str, provider: str) -> tuple[int, int]:
     tallies = [results.get(timeout=600) for _ in processes]
     for process in processes:
         process.join()
-    return sum(granted for granted, _ in tallies), sum(races for _, races in tallies)
+    return sum(granted_count for granted_count, _ in tallies), sum(races for _, races in tallies)
 
 
 def _claimer(url: str, provider: str, together: Barrier, results: "Queue[tuple[int, int]]") -> None:
     client = Client(url)
-    granted = races = 0
+    granted_count = races = 0
     together.wait()
     while True:
         body = {
@@ -106,13 +106,13 @@ def _claimer(url: str, provider: str, together: Barrier, results: "Queue[tuple[i
         }
         status, raw = client.send("PUT", f"/allocations/{uuid.uuid4()}", body)
         if status == 204:
-            granted += 1
+            granted_count += 1
             continue
         (error,) = json.loads(raw)["errors"]
         if "exceed the capacity" in error["detail"]:
             break
         races += 1
-    results.put((granted, races))
+    results.put((granted_count, races))
 
 
 @contextlib.contextmanager
@@ -130,7 +130,7 @@ def _both_in_peace(seed: str, quick: bool) -> tuple[list[Rush], list[tuple[str, 
     rushes: list[Rush] = []
     reports: list[tuple[str, Report]] = []
     with _short_directory() as directory, postgresql(directory / "postgresql") as database:
-        for start, driver in ((published, "psycopg2"), (ours, "psycopg")):
+        for start, driver in ((published_server, "psycopg2"), (ours, "psycopg")):
             name = start.__name__
             connection = f"postgresql+{driver}:{database}/{name}"
             plain = f"postgresql+psycopg:{database}/{name}"
@@ -155,7 +155,7 @@ def show(console: Console, seed: str, quick: bool) -> bool:
     for heading in ("server", "units handed out, by round", "too many", "lost races told clients"):
         table.add_column(heading)
     for rush in rushes:
-        handed_out = ", ".join(map(str, rush.allocated))
+        handed_out = ", ".join(map(str, rush.allocated_counts))
         too_many = ", ".join(map(str, rush.too_many))
         table.add_row(rush.server, handed_out, too_many, str(rush.lost_races))
     console.print(table)
@@ -179,13 +179,15 @@ def show(console: Console, seed: str, quick: bool) -> bool:
     for heading in ("server", "acknowledged", "per s", "faults", "unanswered", "looks", "wrong"):
         table.add_column(heading)
     for label, report in reports:
-        unanswered = sum(n for name, n in report.counts.items() if name.startswith("unanswered"))
+        unanswered_count = sum(
+            n for name, n in report.counts.items() if name.startswith("unanswered")
+        )
         table.add_row(
             label,
             str(report.acknowledged),
             f"{report.acknowledged / report.seconds:.1f}",
             str(len(report.faults)),
-            str(unanswered),
+            str(unanswered_count),
             str(report.looks),
             str(len(report.violations)),
         )

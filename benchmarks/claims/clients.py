@@ -24,7 +24,7 @@ class Outcome:
     server: str
     claims: int
     conflicts: int
-    refused: int
+    refused_count: int
     seconds: float
     cpu_seconds: float
     database_seconds: float
@@ -103,9 +103,9 @@ def claim(client: Client, allocations: dict[str, dict[str, int]]) -> tuple[int, 
 
 @dataclass(frozen=True)
 class Tally:
-    claimed: int
+    claimed_count: int
     conflicts: int
-    refused: int
+    refused_count: int
     latencies_ms: tuple[float, ...]
 
 
@@ -140,9 +140,9 @@ def run_clients(target: Target, scenario: str, workers: Sequence[Worker]) -> Out
     return Outcome(
         scenario,
         target.server.label,
-        sum(t.claimed for t in tallies),
+        sum(t.claimed_count for t in tallies),
         sum(t.conflicts for t in tallies),
-        sum(t.refused for t in tallies),
+        sum(t.refused_count for t in tallies),
         seconds,
         after[0] - before[0],
         after[1] - before[1],
@@ -154,23 +154,23 @@ def claiming(count: int, choose: Callable[[Client, int, int], dict[str, dict[str
     """A worker that claims `count` times, repeating what lost a race."""
 
     def work(client: Client, index: int) -> Tally:
-        claimed = conflicts = refused = 0
+        claimed_count = conflicts = refused_count = 0
         latencies = []
         for number in range(count):
             start = time.monotonic()
-            wanted = choose(client, index, number)
+            wanted_amounts = choose(client, index, number)
             while True:
-                status, code = claim(client, wanted)
+                status, code = claim(client, wanted_amounts)
                 if status == 204:
-                    claimed += 1
+                    claimed_count += 1
                 elif code == "placement.concurrent_update" or status >= 500:
                     conflicts += 1
                     continue
                 else:
-                    refused += 1
+                    refused_count += 1
                 break
             latencies.append(1000 * (time.monotonic() - start))
-        return Tally(claimed, conflicts, refused, tuple(latencies))
+        return Tally(claimed_count, conflicts, refused_count, tuple(latencies))
 
     return work
 
@@ -179,18 +179,18 @@ def until_full(provider: str) -> Worker:
     """A worker that claims one VCPU at a time until placement says that it is full."""
 
     def work(client: Client, _index: int) -> Tally:
-        claimed = conflicts = refused = 0
+        claimed_count = conflicts = refused_count = 0
         latencies = []
-        while refused < 3:
+        while refused_count < 3:
             start = time.monotonic()
             status, code = claim(client, {provider: {"VCPU": 1}})
             latencies.append(1000 * (time.monotonic() - start))
             if status == 204:
-                claimed += 1
+                claimed_count += 1
             elif code == "placement.concurrent_update" or status >= 500:
                 conflicts += 1
             else:
-                refused += 1
-        return Tally(claimed, conflicts, refused, tuple(latencies))
+                refused_count += 1
+        return Tally(claimed_count, conflicts, refused_count, tuple(latencies))
 
     return work

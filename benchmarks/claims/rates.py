@@ -31,7 +31,7 @@ from benchmarks.claims.clients import (
 from benchmarks.floors.table import Row as Summary
 from benchmarks.parts.client import Client
 from benchmarks.parts.postgresql import postmaster_pid, temporary_postgresql
-from benchmarks.parts.servers import create_database_of, ours, published
+from benchmarks.parts.servers import create_database_of, ours, published_server
 
 WORKERS = 2
 QUERY = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=100"
@@ -59,13 +59,13 @@ class Size:
     hosts: int
     claims: int
     capacity: int
-    reshaped: int
+    reshaped_count: int
     many_reshaped: int
     runs: int
 
 
-FULL = Size(hosts=500, claims=600, capacity=1200, reshaped=500, many_reshaped=5000, runs=5)
-QUICK = Size(hosts=10, claims=16, capacity=30, reshaped=20, many_reshaped=40, runs=3)
+FULL = Size(hosts=500, claims=600, capacity=1200, reshaped_count=500, many_reshaped=5000, runs=5)
+QUICK = Size(hosts=10, claims=16, capacity=30, reshaped_count=20, many_reshaped=40, runs=3)
 
 
 def ask_and_claim(
@@ -73,11 +73,11 @@ def ask_and_claim(
     name: str,
     clients: int,
     claims: int,
-    placed: Callable[[Worker], Worker] = lambda worker: worker,
+    place: Callable[[Worker], Worker] = lambda worker: worker,
 ) -> Outcome:
     """Candidates and a claim of one of them, by so many clients at once.
 
-    :param placed: makes a client use another server than that of the target.
+    :param place: makes a client use another server than that of the target.
     """
 
     def choose(client: Client, index: int, number: int) -> Allocations:
@@ -85,15 +85,15 @@ def ask_and_claim(
         if status != 200:
             raise RuntimeError(f"GET {QUERY}: {status} {answer[:500]!r}")
         # Reading all of it would take longer than the claim.
-        starts = [found.end() for found in _ALLOCATIONS.finditer(answer)]
+        starts = [match.end() for match in _ALLOCATIONS.finditer(answer)]
         start = starts[(index * 37 + number * 13) % len(starts)]
-        chosen, _ = _DECODER.raw_decode(answer[start : start + _LONGEST].decode())
-        return {rp: entry["resources"] for rp, entry in chosen.items()}
+        chosen_allocations, _ = _DECODER.raw_decode(answer[start : start + _LONGEST].decode())
+        return {rp: entry["resources"] for rp, entry in chosen_allocations.items()}
 
     return run_clients(
         target,
         f"{clients} client{'s' * (clients > 1)}, {name}",
-        [placed(claiming(claims // clients, choose))] * clients,
+        [place(claiming(claims // clients, choose))] * clients,
     )
 
 
@@ -115,8 +115,10 @@ def claim_alone(target: Target, name: str, nodes: list[Allocations], claims: int
 def own_disks(client: Client, hosts: int) -> list[Allocations]:
     """Every host has its own disk. Returns a claim on each."""
     stock = {"VCPU": {"total": 6400}, "MEMORY_MB": {"total": 6553600}, "DISK_GB": {"total": 100000}}
-    wanted = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
-    return [{make_provider(client, f"host-{number}", stock): wanted} for number in range(hosts)]
+    wanted_amounts = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
+    return [
+        {make_provider(client, f"host-{number}", stock): wanted_amounts} for number in range(hosts)
+    ]
 
 
 def shared_storage(client: Client, hosts: int) -> list[Allocations]:
@@ -220,9 +222,9 @@ def reshapes(target: Target, consumers: int, children: int, classes: int) -> Ite
                     "resource_provider_generation": client.must(
                         "GET", f"/resource_providers/{provider}"
                     )["generation"],
-                    "inventories": wanted,
+                    "inventories": wanted_inventories,
                 }
-                for provider, wanted in inventories.items()
+                for provider, wanted_inventories in inventories.items()
             },
             "allocations": {
                 consumer: {
@@ -255,7 +257,7 @@ def measure(size: Size) -> dict[str, list[Outcome]]:
     outcomes: dict[str, list[Outcome]] = {}
     with temporary_postgresql("benchmark-") as (cluster, directory):
         pid = postmaster_pid(directory / "postgresql")
-        for label, start in (("published", published), ("ours", ours)):
+        for label, start in (("published", published_server), ("ours", ours)):
             runs = size.runs if label == "ours" else 1
             with contextlib.ExitStack() as servers:
                 targets = {}
@@ -267,7 +269,7 @@ def measure(size: Size) -> dict[str, list[Outcome]]:
                 outcomes[label] = [
                     *claims(targets, size, runs),
                     fillings(targets[OWN], size.capacity, runs),
-                    *reshapes(targets[OWN], size.reshaped, 8, 16),
+                    *reshapes(targets[OWN], size.reshaped_count, 8, 16),
                     *reshapes(targets[OWN], size.many_reshaped, 8, 2),
                 ]
     return outcomes
@@ -276,24 +278,24 @@ def measure(size: Size) -> dict[str, list[Outcome]]:
 def verdict(theirs: Outcome, mine: Outcome, shared_against: Outcome | None) -> tuple[bool, str]:
     """Whether the row is as it should be, and what it should be."""
     if mine.scenario.startswith("reshape"):
-        wanted = ["a tenth of the CPU"]
-        held = theirs.cpu_seconds >= TENFOLD * mine.cpu_seconds
+        criteria = ["a tenth of the CPU"]
+        holds = theirs.cpu_seconds >= TENFOLD * mine.cpu_seconds
         if "x 16 classes" in mine.scenario:
-            wanted.append(f"at most {RESHAPE_SECONDS} s of it")
-            held &= mine.cpu_seconds <= RESHAPE_SECONDS
-        return held, ", ".join(wanted)
-    wanted = ["no conflict"]
-    held = mine.conflicts == 0
+            criteria.append(f"at most {RESHAPE_SECONDS} s of it")
+            holds &= mine.cpu_seconds <= RESHAPE_SECONDS
+        return holds, ", ".join(criteria)
+    criteria = ["no conflict"]
+    holds = mine.conflicts == 0
     if "no search" not in mine.scenario:
-        wanted.append(f"{TENFOLD:g}x claims/s and CPU")
-        held &= mine.rate >= TENFOLD * theirs.rate and theirs.cpu_ms >= TENFOLD * mine.cpu_ms
+        criteria.append(f"{TENFOLD:g}x claims/s and CPU")
+        holds &= mine.rate >= TENFOLD * theirs.rate and theirs.cpu_ms >= TENFOLD * mine.cpu_ms
     if shared_against:
-        wanted.append(f"{SHARED_AT_LEAST:.0%} of the rate without it")
-        held &= mine.rate >= SHARED_AT_LEAST * shared_against.rate
+        criteria.append(f"{SHARED_AT_LEAST:.0%} of the rate without it")
+        holds &= mine.rate >= SHARED_AT_LEAST * shared_against.rate
     if "until full" in mine.scenario:
-        wanted.append("exact")
-        held &= mine.note.endswith("exact")
-    return held, ", ".join(wanted)
+        criteria.append("exact")
+        holds &= mine.note.endswith("exact")
+    return holds, ", ".join(criteria)
 
 
 def show(console: Console, quick: bool) -> list[Summary]:
@@ -322,16 +324,16 @@ def show(console: Console, quick: bool) -> list[Summary]:
                 row.note,
             )
         own = mine.scenario.replace(SHARED, OWN)
-        held, wanted = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
+        holds, criteria = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
         runs = 1 if mine.scenario.startswith("reshape") else size.runs
         rows.append(
             Summary(
                 f"claims: {mine.scenario}",
                 "CPU ms",
                 mine.cpu_ms,
-                published=theirs.cpu_ms,
+                published_value=theirs.cpu_ms,
                 times=QUICK_TIMES if quick else None,
-                verdict=None if quick and _is_exact(mine) else _word(held),
+                verdict=None if quick and _is_exact(mine) else _word(holds),
                 data=f"{size.hosts} hosts",
                 runs=f"middle of {runs} of {mine.claims}, 1 published",
             )
@@ -344,7 +346,7 @@ def show(console: Console, quick: bool) -> list[Summary]:
             ratio(theirs.p95_ms, mine.p95_ms),
             ratio(theirs.cpu_ms, mine.cpu_ms),
             ratio(theirs.database_ms, mine.database_ms),
-            f"{'holds' if held else '[bold red]FAILS[/]'}: {wanted}",
+            f"{'holds' if holds else '[bold red]FAILS[/]'}: {criteria}",
         )
         table.add_section()
     console.print(table)
@@ -356,8 +358,8 @@ def _is_exact(outcome: Outcome) -> bool:
     return not outcome.conflicts and (not outcome.note or outcome.note.endswith("exact"))
 
 
-def _word(held: bool) -> str:
-    return "holds" if held else "FAILS"
+def _word(holds: bool) -> str:
+    return "holds" if holds else "FAILS"
 
 
 def ratio(larger: float, smaller: float) -> str:

@@ -48,10 +48,13 @@ def rows(*, quick: bool) -> Iterator[Row]:
 def _claims(server: Server, connection: str, directory: Path, times: int) -> Iterator[Row]:
     client = Client(server.url)
     hosts, one_host = make_hosts(client)
-    _, found = client.send("GET", QUERY)
+    _, search_answer = client.send("GET", QUERY)
     with (
         _floor(
-            connection, directory / "many", recorded_claims(connection, hosts, AMOUNTS), found
+            connection,
+            directory / "many",
+            recorded_claims(connection, hosts, AMOUNTS),
+            search_answer,
         ) as many,
         _floor(
             connection,
@@ -83,8 +86,10 @@ def _claims(server: Server, connection: str, directory: Path, times: int) -> Ite
         )
     path = f"/resource_providers/{one_host}/usages"
     # one more when it was recorded, and one at the beginning of each round
-    claimed = client.must("GET", path)["usages"]["VCPU"]
-    assert claimed == 2 + 2 * _ROUNDS * (times + 1), f"the floor claims as well: {claimed}"
+    claimed_units = client.must("GET", path)["usages"]["VCPU"]
+    assert claimed_units == 2 + 2 * _ROUNDS * (times + 1), (
+        f"the floor claims as well: {claimed_units}"
+    )
 
 
 def _by_turns(times: int, *sides: tuple[Server, Callable[[int], object]]) -> tuple[float, ...]:
@@ -102,11 +107,11 @@ def _by_turns(times: int, *sides: tuple[Server, Callable[[int], object]]) -> tup
 
 @contextlib.contextmanager
 def _floor(
-    connection: str, directory: Path, claims: list[Statements], found: bytes
+    connection: str, directory: Path, claims: list[Statements], search_answer: bytes
 ) -> Iterator[Server]:
     directory.mkdir()
     (directory / CLAIMS).write_bytes(pickle.dumps(claims))
-    (directory / SEARCH.strip("/")).write_bytes(found)
+    (directory / SEARCH.strip("/")).write_bytes(search_answer)
     with floor_server(connection, directory, directory.with_suffix(".log")) as server:
         yield server
 
@@ -116,7 +121,7 @@ def _reshape(server: Server, url: str, consumers: int) -> Iterator[Row]:
     # nobody asks for the CPU of the database
     target = Target(server, server.pid)
     mine = min(1000 * outcome.cpu_seconds for outcome in reshapes(target, consumers, 8, 16))
-    floor = min(_written(url, consumers) for _ in range(_ROUNDS))
+    floor = min(_writing_ms(url, consumers) for _ in range(_ROUNDS))
     yield Row(
         "reshape",
         "CPU ms",
@@ -128,7 +133,7 @@ def _reshape(server: Server, url: str, consumers: int) -> Iterator[Row]:
     )
 
 
-def _written(url: str, consumers: int) -> float:
+def _writing_ms(url: str, consumers: int) -> float:
     """CPU ms of parsing a body and writing what it names, a statement for each table."""
     amounts = {f"CUSTOM_RESHAPE_{number}": 1 for number in range(16)}
     body = orjson.dumps(
@@ -142,15 +147,15 @@ def _written(url: str, consumers: int) -> float:
         }
     )
     with psycopg.connect(url) as connection:
-        held = connection.execute(
+        held_rows = connection.execute(
             "SELECT resource_provider_id, consumer_id, resource_class_id, used FROM allocations "
             "WHERE consumer_id IN (SELECT consumer_id FROM allocations GROUP BY consumer_id "
             "HAVING count(*) = 16 LIMIT %s)",
             (consumers,),
         ).fetchall()
-        columns = [list(column) for column in zip(*held, strict=True)]
+        columns = [list(column) for column in zip(*held_rows, strict=True)]
         uuids = list(set(columns[1]))
-        begun = time.process_time()
+        started_at = time.process_time()
         orjson.loads(body)
         connection.execute("DELETE FROM allocations WHERE consumer_id = ANY(%s)", (uuids,))
         connection.execute(
@@ -162,4 +167,4 @@ def _written(url: str, consumers: int) -> float:
             "UPDATE consumers SET generation = generation + 1 WHERE uuid = ANY(%s)", (uuids,)
         )
         connection.rollback()
-        return 1000 * (time.process_time() - begun)
+        return 1000 * (time.process_time() - started_at)

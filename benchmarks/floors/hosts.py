@@ -78,12 +78,12 @@ def _in_a_database(
     make_schema(url)
     fill_it()
     reading = min(_reading(connect) for _ in range(3))
-    saved = directory / "saved"
-    saved.mkdir()
-    option = f"[placement_server]\nsaved_index_path = {saved}\n"
+    saved_directory = directory / "saved"
+    saved_directory.mkdir()
+    option = f"[placement_server]\nsaved_index_path = {saved_directory}\n"
     with ours(directory / "cold", url, 1, option, synchronise=False) as server:
         size = measure(server, hosts, 0.5 if hosts < 100_000 else 2.0)
-        _await(saved / "index")
+        _await(saved_directory / "index")
     with ours(directory / "warm", url, 1, option, synchronise=False) as server:
         warm = first_search(server)
     # With few hosts the parts that do not grow with them are most of it.
@@ -125,18 +125,18 @@ def _await(file: Path) -> None:
 def _reading(connect: Callable[[], Any]) -> float:
     """CPU seconds in which the driver alone reads the rows."""
     with contextlib.closing(connect()) as connection:
-        begun = time.process_time()
+        started_at = time.process_time()
         for statement in _ROWS:
             cursor = connection.cursor()
             cursor.execute(statement)
             cursor.fetchall()
-        return time.process_time() - begun
+        return time.process_time() - started_at
 
 
 def _in_memory(hosts: int) -> Iterator[Row]:
     # A process of its own: what this one needs is not the index's.
     command = [sys.executable, "-m", "benchmarks.floors.hosts", str(hosts)]
-    told = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    measurement = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     share = hosts / 1_000_000
     for name, unit, key, most, runs in (
         ("index", "GiB", "gib", 2.5 * share + 0.1, "1"),
@@ -145,22 +145,24 @@ def _in_memory(hosts: int) -> Iterator[Row]:
         ("limit=1000", "CPU ms", "many_ms", None, "median of 15"),
         ("one changed host", "CPU ms", "changed_ms", None, "best of 15"),
     ):
-        yield Row(name, unit, told[key], most=most, data=f"{hosts:,} hosts in memory", runs=runs)
+        yield Row(
+            name, unit, measurement[key], most=most, data=f"{hosts:,} hosts in memory", runs=runs
+        )
 
 
 def main() -> None:
     """Generate hosts, and print what an index of them costs."""
     hosts = int(sys.argv[1])
-    begun = time.process_time()
+    started_at = time.process_time()
     writer = IndexWriter(searches.NAMES, list(searches.flat_hosts(hosts)))
-    load = time.process_time() - begun
+    load = time.process_time() - started_at
     few, _ = searches.measure(writer.index, searches.FLAT + "&limit=10", 15)
     many, _ = searches.measure(writer.index, searches.FLAT + "&limit=1000", 15)
     changes = []
     for tree in searches.flat_hosts(15):
-        begun = time.process_time()
+        started_at = time.process_time()
         writer.apply({tree.root_id: tree})
-        changes.append(time.process_time() - begun)
+        changes.append(time.process_time() - started_at)
     print(
         json.dumps(
             {

@@ -62,11 +62,11 @@ def rows(*, quick: bool) -> Iterator[Row]:
         with ours(directory / "ours", connection, _WORKERS) as server:
             target = Target(server, pid)
             hosts, host = make_hosts(Client(server.url))
-            for title, recorded, choose in (
+            for title, claim_statements, choose in (
                 (
                     "claim: GET limit=5 and PUT",
                     recorded_claims(connection, hosts, AMOUNTS, QUERY),
-                    _found,
+                    _found_amounts,
                 ),
                 (
                     "claim on one host",
@@ -75,7 +75,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
                 ),
             ):
                 yield from _beside(
-                    title, target, f"{cluster}/ours", recorded, choose, claims, rounds
+                    title, target, f"{cluster}/ours", claim_statements, choose, claims, rounds
                 )
 
 
@@ -83,7 +83,7 @@ def _beside(
     title: str,
     target: Target,
     database: str,
-    recorded: Sequence[Statements],
+    claim_statements: Sequence[Statements],
     choose: Callable[[Client, int, int], dict[str, dict[str, int]]],
     claims: int,
     rounds: int,
@@ -95,7 +95,7 @@ def _beside(
     for _ in range(rounds):
         outcome = run_clients(target, title, [claiming(claims_per_client, choose)] * _CLIENTS)
         mine.append(_of_outcome(outcome))
-        floor.append(_pgbench(database, target.database_pid, recorded, claims_per_client))
+        floor.append(_pgbench(database, target.database_pid, claim_statements, claims_per_client))
     rate, least = max(side.rate for side in mine), max(side.rate for side in floor)
     data = f"{HOSTS} hosts, pgbench"
     runs = f"best of {rounds} of {claims_per_client * _CLIENTS}"
@@ -107,25 +107,25 @@ def _beside(
 
 
 def _of_outcome(outcome: Outcome) -> _Measured:
-    assert outcome.conflicts == outcome.refused == 0, f"there is room for all: {outcome}"
+    assert outcome.conflicts == outcome.refused_count == 0, f"there is room for all: {outcome}"
     return _Measured(outcome.rate, outcome.cpu_ms + outcome.database_ms)
 
 
-def _found(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
+def _found_amounts(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
     """Search, and take one of the hosts found."""
-    found = orjson.loads(client.send("GET", QUERY)[1])["allocation_requests"]
-    chosen = found[(index + number) % len(found)]["allocations"]
-    return {provider: entry["resources"] for provider, entry in chosen.items()}
+    candidates = orjson.loads(client.send("GET", QUERY)[1])["allocation_requests"]
+    chosen_allocations = candidates[(index + number) % len(candidates)]["allocations"]
+    return {provider: entry["resources"] for provider, entry in chosen_allocations.items()}
 
 
 def _pgbench(
-    database: str, pid: int, recorded: Sequence[Statements], claims_per_client: int
+    database: str, pid: int, claim_statements: Sequence[Statements], claims_per_client: int
 ) -> _Measured:
     """Run as many claims with pgbench, each one of those recorded, for a new consumer."""
     where = urlsplit(f"postgresql:{database}")
     with tempfile.TemporaryDirectory(prefix="scripts-") as name:
         scripts = []
-        for number, statements in enumerate(recorded):
+        for number, statements in enumerate(claim_statements):
             path = Path(name) / f"{number}.sql"
             path.write_text(_script(statements))
             scripts.append(f"--file={path}")
@@ -136,44 +136,44 @@ def _pgbench(
             *scripts,
         ]
         command += ["-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
-        before = _spent(pid)
-        done = subprocess.run(
+        before = _spent_seconds(pid)
+        result = subprocess.run(
             [*command, where.path.strip("/")], check=True, capture_output=True, text=True
         )
-        cpu = _spent(pid) - before
-    rate = _RATE.search(done.stdout)
-    assert rate is not None, done.stdout
+        cpu = _spent_seconds(pid) - before
+    rate = _RATE.search(result.stdout)
+    assert rate is not None, result.stdout
     return _Measured(float(rate[1]), 1000 * cpu / (claims_per_client * _CLIENTS))
 
 
-def _spent(pid: int) -> float:
+def _spent_seconds(pid: int) -> float:
     """CPU seconds of a database, with those of sessions that have ended."""
-    ended = psutil.Process(pid).cpu_times()
-    return cpu_seconds(pid) + ended.children_user + ended.children_system
+    times = psutil.Process(pid).cpu_times()
+    return cpu_seconds(pid) + times.children_user + times.children_system
 
 
 def _script(statements: Statements) -> str:
     """One transaction; the search knows all changes up to the client's own last claim."""
     lines = [r"\set consumer random(1, 9000000000000000000)", "BEGIN;"]
     for text, parameters in statements:
-        known = parameters[0] if text.startswith(_NEWS) else None
+        known_id = parameters[0] if text.startswith(_NEWS) else None
         if isinstance(parameters, dict):
-            literals: Any = {name: _literal(value, known) for name, value in parameters.items()}
+            literals: Any = {name: _literal(value, known_id) for name, value in parameters.items()}
         else:
-            literals = tuple(_literal(value, known) for value in parameters)
+            literals = tuple(_literal(value, known_id) for value in parameters)
         end = " \\gset" if _SETTLED in text else ";"
         lines.append(text % literals + end)
     return "\n".join([*lines, "COMMIT;"]) + "\n"
 
 
-def _literal(value: Any, known: int | None) -> str:
+def _literal(value: Any, known_id: int | None) -> str:
     """A value of a statement, or the variable in its place.
 
-    :param known: the newest change that a search knows.
+    :param known_id: the newest change that a search knows.
     """
     if value == CONSUMER:
         return ":consumer"
-    if known is not None and value == known:
+    if known_id is not None and value == known_id:
         return f":{_CHANGE}"
     if value is None:
         return "NULL"

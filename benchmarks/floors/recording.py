@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from benchmarks.claims.clients import OWNER, make_provider
 from benchmarks.parts.client import Client
-from benchmarks.reads.floor_server import CONSUMER, replaced
+from benchmarks.reads.floor_server import CONSUMER, substitute
 from placement_server.direct import DirectSession, direct
 
 _HEADERS: Final = {"OpenStack-API-Version": "placement 1.39"}
@@ -34,14 +34,14 @@ def recorded_claims(
 
     :param query: the path of a search before each claim; its statements come first.
     """
-    recorded: list[Statements] = []
+    claims: list[Statements] = []
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
     def record(
         _connection: object, _cursor: object, statement: str, parameters: Any, *_: object
     ) -> None:
-        if recorded:
-            recorded[-1].append((statement, parameters))
+        if claims:
+            claims[-1].append((statement, parameters))
 
     try:
         with direct(connection) as session:
@@ -50,16 +50,16 @@ def recorded_claims(
                 session.get(query, headers=_HEADERS).raise_for_status()
             # one before, as the first claim of an owner writes more than others
             for host in (hosts[0], *hosts):
-                recorded.append([])
+                claims.append([])
                 if query:
                     session.get(query, headers=_HEADERS).raise_for_status()
                 consumer = _claim(session, host, amounts)
-                recorded[-1] = [
-                    (text, replaced(values, consumer, CONSUMER)) for text, values in recorded[-1]
+                claims[-1] = [
+                    (text, substitute(values, consumer, CONSUMER)) for text, values in claims[-1]
                 ]
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", record)
-    return recorded[1:]
+    return claims[1:]
 
 
 def _claim(session: DirectSession, host: str, amounts: dict[str, int]) -> str:

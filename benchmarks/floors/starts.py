@@ -29,7 +29,7 @@ from benchmarks.parts.servers import (
     keeping_bytecode,
     make_schema,
     ours,
-    published,
+    published_server,
     published_venv,
     write_config,
 )
@@ -80,12 +80,14 @@ def _starts(directory: Path, runs: int) -> Iterator[Row]:
     make_schema(connection)
     starter = Starter(directory, runs)
     starter.cost(_WORKER)  # the first one leaves its bytecode
-    theirs = _published(directory / "published", runs)
+    theirs = _measure_published(directory / "published", runs)
     often, some = f"best of {runs}", f"median of {runs}"
     cpu, memory = starter.cost(_WORKER)
     floor_cpu, floor_memory = starter.others(_WORKER, _RULE)
-    yield Row("worker: import", "CPU s", cpu, floor_cpu, 1.3, published=theirs.cpu_s, runs=often)
-    yield Row("worker: import", "MiB", memory, published=theirs.import_mib, runs=some)
+    yield Row(
+        "worker: import", "CPU s", cpu, floor_cpu, 1.3, published_value=theirs.cpu_s, runs=often
+    )
+    yield Row("worker: import", "MiB", memory, published_value=theirs.import_mib, runs=some)
     yield Row("worker: the packages of others alone", "MiB", floor_memory, runs=some)
     cpu, _ = starter.cost(_ANSWER)
     yield Row("worker: import and first answer", "CPU s", cpu, floor_cpu, 1.3, runs=often)
@@ -105,9 +107,9 @@ class _Published:
     idle_mib: float
 
 
-def _published(directory: Path, runs: int) -> _Published:
+def _measure_published(directory: Path, runs: int) -> _Published:
     connection = f"sqlite:///{directory}/placement.db"
-    with published(directory, connection, _WORKERS) as server:
+    with published_server(directory, connection, _WORKERS) as server:
         idle = max(_shares(server))
     starter = Starter(directory, runs, published_venv() / "bin" / "python")
     return _Published(*starter.cost("import placement.wsgi.api"), idle)
@@ -134,7 +136,7 @@ def _workers(directory: Path, floor_cpu: float, published_mib: float) -> Iterato
         "MiB",
         share,
         most=60.0,
-        published=published_mib,
+        published_value=published_mib,
         runs=runs,
     )
     yield Row(f"{title}memory of its own", "MiB", own / 2**20, runs=runs)

@@ -25,7 +25,7 @@ class Row:
     :ivar floor: the unavoidable part, measured in the same run; None for an absolute bound.
     :ivar most: how many times the floor, or how much, the row may be; None where nothing is asked.
     :ivar least: a rate: the share of the floor that it has to reach.
-    :ivar published: the same of the published package, measured in the same run.
+    :ivar published_value: the same of the published package, measured in the same run.
     :ivar times: how many times less than the published package it has to be.
     :ivar verdict: what was found where the row is measured; by default what the bounds say.
     :ivar data: what it was measured on.
@@ -39,7 +39,7 @@ class Row:
     floor: float | None = None
     most: float | None = None
     least: float | None = None
-    published: float | None = None
+    published_value: float | None = None
     times: float | None = None
     verdict: str | None = None
     data: str = ""
@@ -53,7 +53,11 @@ class Row:
     @property
     def advantage(self) -> float | None:
         """How many times less than the published package."""
-        return None if self.published is None or not self.ours else self.published / self.ours
+        return (
+            None
+            if self.published_value is None or not self.ours
+            else self.published_value / self.ours
+        )
 
     @property
     def holds(self) -> bool:
@@ -108,7 +112,7 @@ class Row:
             self.runs,
             self.unit,
             f"{self.ours:.3g}",
-            "" if self.published is None else f"{self.published:.3g}",
+            "" if self.published_value is None else f"{self.published_value:.3g}",
             "" if self.advantage is None else f"{self.advantage:.3g} x",
             "" if self.floor is None else f"{self.floor:.3g}",
             "" if self.ratio is None else f"{self.ratio:.2f} x",

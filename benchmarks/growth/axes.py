@@ -47,10 +47,10 @@ def _least(rounds: int, actions: Mapping[int, Callable[[], float]]) -> dict[int,
 
 
 def _cpu_ms(action: Callable[[], object], times: int) -> float:
-    begun = time.process_time()
+    started_at = time.process_time()
     for _ in range(times):
         action()
-    return 1000 * (time.process_time() - begun) / times
+    return 1000 * (time.process_time() - started_at) / times
 
 
 def hosts(quick: bool) -> Axis:
@@ -74,7 +74,7 @@ def hosts(quick: bool) -> Axis:
     )
     del writers
     with tempfile.TemporaryDirectory(prefix="growth-") as name:
-        stores = {size: _filled(Path(name) / f"{size}.db", size) for size in sizes}
+        stores = {size: _filled_store(Path(name) / f"{size}.db", size) for size in sizes}
         costs["cold start from SQLite"] = _least(
             3, {size: partial(_load_ms, store) for size, store in stores.items()}
         )
@@ -91,7 +91,7 @@ def _load_ms(store: Store) -> float:
     return _cpu_ms(Feed(store).index, 1)
 
 
-def _filled(file: Path, size: int) -> Store:
+def _filled_store(file: Path, size: int) -> Store:
     store = Store.open(f"sqlite:///{file}", options=StoreOptions(sync_on_startup=True))
     store.synchronise_standard_names()
     fill_file(file, size)
@@ -175,8 +175,8 @@ def schedulers(quick: bool) -> Axis:
         roots = [root_of(number) for number in range(SCHEDULED.quick)]
         for count in counts:
             home = directory / str(count)
-            with Schedulers(server, broker, home, count).running(roots) as running:
-                rounds = [running.measure(3.0) for _ in range(3)]
+            with Schedulers(server, broker, home, count).start(roots) as started_schedulers:
+                rounds = [started_schedulers.measure(3.0) for _ in range(3)]
             own[count] = min(some.scheduler_cpu_ms / some.claims for some in rounds)
             servers[count] = min(some.server_cpu_ms / some.claims for some in rounds)
     return Axis(
@@ -201,7 +201,7 @@ def show(console: Console, quick: bool, names: Sequence[str] = ()) -> bool:
 
     Pictures of short runs are kept apart from those of the documentation.
     """
-    held = True
+    holds = True
     pictures = Path(tempfile.mkdtemp(prefix="growth-")) if quick else PICTURES
     for name in names or AXES:
         axis = AXES[name](quick)
@@ -216,21 +216,21 @@ def show(console: Console, quick: bool, names: Sequence[str] = ()) -> bool:
         console.print(table)
         console.print(f"drawn in {draw(axis, pictures)}", style="dim")
         if name == "workers":
-            held &= _gives_enough(console, axis.series["server"])
-    return held
+            holds &= _gives_enough(console, axis.series["server"])
+    return holds
 
 
 def _gives_enough(console: Console, costs: Mapping[int, float]) -> bool:
     """Print what the last of so many workers gives, by the CPU that a claim takes."""
-    held = True
+    holds = True
     for number, cost in costs.items():
         share = costs[1] / cost
-        held &= share >= WORKER
+        holds &= share >= WORKER
         verdict = "holds" if share >= WORKER else "FAILS"
         console.print(
             f"each of {number} workers gives {share:.2f} of one alone, at least {WORKER}: {verdict}"
         )
-    return held
+    return holds
 
 
 def main() -> None:

@@ -91,11 +91,11 @@ def run(console: Console, quick: bool) -> bool:
             for row in rows:
                 query = row.query.replace("&limit=1000", "")
                 search = _median(placement, f"/allocation_candidates?{query}&limit=1000", "1.0")
-                counted = _median(placement, f"/candidate_explanation?{query}", "1.0")
+                counted_ms = _median(placement, f"/candidate_explanation?{query}", "1.0")
                 closest = _median(placement, f"/candidate_explanation?{query}", "1.1")
                 ratio = closest / search
                 holds &= ratio <= BOUND
-                numbers = (f"{search:.2f}", f"{counted:.2f}", f"{closest:.2f}", f"{ratio:.1f}")
+                numbers = (f"{search:.2f}", f"{counted_ms:.2f}", f"{closest:.2f}", f"{ratio:.1f}")
                 verdict = "holds" if ratio <= BOUND else "FAILS"
                 table.add_row(title, row.why, *numbers, f"{BOUND:g}", verdict)
     console.print(table)
@@ -105,14 +105,14 @@ def run(console: Console, quick: bool) -> bool:
 def _median(placement: InProcessTransport, path: str, extensions: str) -> float:
     """Return the median of the processor time of a request, in milliseconds."""
     request = Request("GET", path, (1, 39), None, extensions=extensions)
-    measured = []
+    measurements = []
     for _ in range(_TIMES):
         began = time.thread_time()
         answer = placement.send(request)
-        measured.append(1000 * (time.thread_time() - began))
+        measurements.append(1000 * (time.thread_time() - began))
         if answer.status != 200:
             raise RuntimeError(f"{path} was answered {answer.status}: {answer.text}")
-    return statistics.median(measured[_TIMES // 4 :])
+    return statistics.median(measurements[_TIMES // 4 :])
 
 
 @contextmanager
@@ -196,5 +196,5 @@ def _write(connection: Connection, providers: list[ProviderRow]) -> None:
 
 def _ids(connection: Connection, table: Any, by_name: dict[str, int]) -> dict[int, int]:
     """Return the ids of names in the database, by their numbers in the trees."""
-    stored = {row.name: row.id for row in connection.execute(table.select())}
-    return {number: stored[name] for name, number in by_name.items() if name in stored}
+    stored_ids = {row.name: row.id for row in connection.execute(table.select())}
+    return {number: stored_ids[name] for name, number in by_name.items() if name in stored_ids}

@@ -125,8 +125,8 @@ NESTED = (
 
 def gpus(groups: int, policy: str = "isolate", limit: int = 1000) -> str:
     """A query for some GPUs one by one."""
-    wanted = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
-    return f"{wanted}&group_policy={policy}&limit={limit}"
+    resources = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
+    return f"{resources}&group_policy={policy}&limit={limit}"
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def growth(runs: int) -> None:
         trees = list(flat_hosts(count))
         start = time.process_time()
         writer = IndexWriter(NAMES, trees)
-        loaded = time.process_time() - start
+        load_seconds = time.process_time() - start
         few, _ = measure(writer.index, FLAT + "&limit=10", runs)
         many, _ = measure(writer.index, FLAT + "&limit=1000", runs)
         times = []
@@ -216,8 +216,8 @@ def growth(runs: int) -> None:
             writer.apply({tree.root_id: tree})
             times.append(time.process_time() - start)
         print(
-            f"{count:10,} | {loaded:6.2f} | {resident_mib():12.0f} | {few:11.2f} | {many:13.2f} | "
-            f"{1000 * statistics.median(times):8.3f}"
+            f"{count:10,} | {load_seconds:6.2f} | {resident_mib():12.0f} | {few:11.2f} | "
+            f"{many:13.2f} | {1000 * statistics.median(times):8.3f}"
         )
 
 
@@ -238,9 +238,9 @@ def main() -> None:
             writers[scenario.world] = build(scenario.world)
         index = writers[scenario.world].index
         milliseconds, body = measure(index, scenario.query, options.runs)
-        found = body.count(b'"mappings"')
+        found_count = body.count(b'"mappings"')
         target = "-" if scenario.target_ms is None else f"{scenario.target_ms:g}"
-        print(f"{name:48} {found:8,} {len(body) / 1000:8.0f} {milliseconds:9.2f} {target:>7}")
+        print(f"{name:48} {found_count:8,} {len(body) / 1000:8.0f} {milliseconds:9.2f} {target:>7}")
     if options.scale:
         growth(options.runs)
 

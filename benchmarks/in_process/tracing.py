@@ -48,13 +48,13 @@ def show(console: Console, quick: bool) -> bool:
         )
         hosts = _load(_connection(store, ""), HOSTS)
         asks = {
-            "read a provider": lambda asked: asked.call(
+            "read a provider": lambda connection: connection.call(
                 "GET", f"/resource_providers/{hosts[0]}", "Reading"
             ),
-            "search, limit 10": lambda asked: asked.call(
+            "search, limit 10": lambda connection: connection.call(
                 "GET", "/allocation_candidates?resources=VCPU:1&limit=10", "Searching"
             ),
-            "claim": lambda asked: _claim(asked, hosts[0]),
+            "claim": lambda connection: _claim(connection, hosts[0]),
         }
         off = _measure(store, "", asks, quick)
         again = _measure(store, "", asks, quick)

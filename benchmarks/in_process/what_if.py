@@ -82,11 +82,11 @@ def run(console: Console, quick: bool) -> bool:
             question = f"{path.partition('?')[2]}&limit={limit}"
             query = queries.parse(parse_qsl(question), _VERSION, extensions=True)
             plain = _median(partial(_ask, service, query))
-            supposed = _median(partial(_suppose, service, change, query))
-            more = supposed - plain
+            supposed_ms = _median(partial(_suppose, service, change, query))
+            more = supposed_ms - plain
             holds &= more <= BOUND
             verdict = "holds" if more <= BOUND else "FAILS"
-            numbers = (f"{plain:.2f}", f"{supposed:.2f}", f"{more:.2f}", f"{BOUND:g}")
+            numbers = (f"{plain:.2f}", f"{supposed_ms:.2f}", f"{more:.2f}", f"{BOUND:g}")
             table.add_row(f"{hosts} {name}", str(limit), *numbers, verdict)
     store.close()
     console.print(table)
@@ -106,12 +106,12 @@ def _suppose(service: CandidateService, change: Change, query: queries.Candidate
 
 def _median(work: Callable[[], None], times: int = 60) -> float:
     """Return the median of the processor time, in milliseconds."""
-    measured = []
+    measurements = []
     for _ in range(times):
         began = time.thread_time()
         work()
-        measured.append(1000 * (time.thread_time() - began))
-    return statistics.median(measured[times // 4 :])
+        measurements.append(1000 * (time.thread_time() - began))
+    return statistics.median(measurements[times // 4 :])
 
 
 def _tree(number: int, host: list[tuple[int, dict[str, int]]]) -> TreeRows:

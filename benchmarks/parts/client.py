@@ -38,12 +38,12 @@ class Client:
         """The status and the raw body of the answer."""
         payload = b"" if body is None else orjson.dumps(body)
         request = f"{method} {path}{self._head}{len(payload)}\r\n\r\n".encode() + payload
-        kept = self._socket is not None
+        is_kept = self._socket is not None
         try:
             return self._exchange(request)
         except (ConnectionResetError, BrokenPipeError):
             self._close()
-            if not kept:
+            if not is_kept:
                 raise
             # A kept connection that the server closed while it was idle.
             return self._exchange(request)
@@ -68,10 +68,10 @@ class Client:
             raise
 
     def _answer(self, connection: socket.socket) -> tuple[int, bytes]:
-        received = b""
-        while (end := received.find(b"\r\n\r\n")) < 0:
-            received += self._more(connection)
-        head, body = received[:end].lower() + b"\r\n", bytearray(received[end + 4 :])
+        received_bytes = b""
+        while (end := received_bytes.find(b"\r\n\r\n")) < 0:
+            received_bytes += self._more(connection)
+        head, body = received_bytes[:end].lower() + b"\r\n", bytearray(received_bytes[end + 4 :])
         status = int(head[9:12])
         length = int(_header(head, b"content-length") or 0)
         while len(body) < length:

@@ -56,7 +56,7 @@ class Starter:
 
         :param also: what else is unavoidable.
         """
-        listed = subprocess.run(
+        listing = subprocess.run(
             [sys.executable, "-c", f"{WITHOUT_EXTRAS}{code}\n{_LIST}"],
             env=self._environment,
             check=True,
@@ -64,17 +64,17 @@ class Starter:
             stderr=subprocess.DEVNULL,
         )
         names = self._directory / "modules"
-        names.write_bytes(listed.stdout.splitlines()[-1])
+        names.write_bytes(listing.stdout.splitlines()[-1])
         return self.cost(_OTHERS + also, str(names))
 
     def _run(self, code: str, arguments: tuple[str, ...]) -> tuple[float, float]:
         with open(os.devnull, "wb") as nowhere:
             actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), number) for number in (1, 2)]
-            told = self._directory / "resident"
-            asked = f"{WITHOUT_EXTRAS}{code}\n{_RESIDENT.format(path=str(told))}"
-            command = [self._python, "-c", asked, *arguments]
+            resident_path = self._directory / "resident"
+            whole_code = f"{WITHOUT_EXTRAS}{code}\n{_RESIDENT.format(path=str(resident_path))}"
+            command = [self._python, "-c", whole_code, *arguments]
             pid = os.posix_spawn(self._python, command, self._environment, file_actions=actions)
             _, status, usage = os.wait4(pid, 0)
         if status:
             raise RuntimeError(f"{code!r} ended with {os.waitstatus_to_exitcode(status)}")
-        return usage.ru_utime + usage.ru_stime, int(told.read_text()) / 1024
+        return usage.ru_utime + usage.ru_stime, int(resident_path.read_text()) / 1024

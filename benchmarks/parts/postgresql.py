@@ -32,14 +32,14 @@ def postgresql(directory: Path) -> Iterator[str]:
 
     A directory that exists already is that of an earlier run, whose databases are kept.
     """
-    kept = (directory / "data").exists()
+    is_kept = (directory / "data").exists()
     directory.mkdir(parents=True, exist_ok=True)
     programs = _Programs(directory)
-    if not kept:
+    if not is_kept:
         access = ("-A", "trust", "-U", "root", "--no-sync", "-E", "UTF8")
         programs.run("initdb", "-D", programs.data, *access)
-    with programs.started() as url:
-        if not kept:
+    with programs.start() as url:
+        if not is_kept:
             for name in ("published", "ours"):
                 create_database(url, name)
         yield url
@@ -66,7 +66,7 @@ def replica(cluster: str, directory: Path) -> Iterator[str]:
     copying = ("-R", "-X", "stream", "-c", "fast")
     source = f"postgresql:{cluster}/postgres"
     programs.run("pg_basebackup", "-D", programs.data, "-d", source, *copying)
-    with programs.started() as url:
+    with programs.start() as url:
         yield url
 
 
@@ -99,7 +99,7 @@ class _Programs:
         subprocess.run(command, cwd=self._directory, check=True, stdout=subprocess.DEVNULL)
 
     @contextlib.contextmanager
-    def started(self) -> Iterator[str]:
+    def start(self) -> Iterator[str]:
         port = free_port()
         options = (
             f"-c listen_addresses=127.0.0.1 -c port={port}"

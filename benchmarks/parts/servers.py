@@ -154,7 +154,7 @@ def write_config(directory: Path, connection: str) -> Path:
 
 
 @contextlib.contextmanager
-def published(
+def published_server(
     directory: Path, connection: str, workers: int, extra: str = "", *, synchronise: bool = True
 ) -> Iterator[Server]:
     """The published package under uWSGI with `workers` processes of one thread.
@@ -178,7 +178,7 @@ def published(
         # A search that generates every combination would take the machine with it.
         *("--limit-as", str(WORKER_MIB)),
     ]
-    with running("published", command, environment, port, directory / "log") as server:
+    with running_server("published", command, environment, port, directory / "log") as server:
         yield server
 
 
@@ -209,12 +209,12 @@ def ours(
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--workers", str(workers), "--threads", str(threads)),
     ]
-    with running("ours", command, dict(os.environ), port, directory / "log") as server:
+    with running_server("ours", command, dict(os.environ), port, directory / "log") as server:
         yield server
 
 
 @contextlib.contextmanager
-def running(
+def running_server(
     label: str, command: Sequence[str], environment: Mapping[str, str], port: int, log: Path
 ) -> Iterator[Server]:
     url = f"http://127.0.0.1:{port}"
@@ -235,7 +235,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         return
     everyone = family(process.pid)
     process.send_signal(signal.SIGTERM)
-    _gone, alive = psutil.wait_procs(everyone, timeout=10)
+    _ended_processes, alive = psutil.wait_procs(everyone, timeout=10)
     for survivor in alive:
         survivor.kill()
 
@@ -244,8 +244,8 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
     give_up = time.monotonic() + START_SECONDS
     while time.monotonic() < give_up:
         if process.poll() is not None:
-            said = log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{process.args!r} ended with {process.returncode}: {said}")
+            log_text = log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}: {log_text}")
         with contextlib.suppress(requests.ConnectionError, requests.Timeout):
             if requests.get(url, timeout=5).status_code == 200:
                 return

@@ -53,24 +53,24 @@ class Loader:
         aggregates: Sequence[str] = (),
     ) -> str:
         """Make a provider with everything it has; return its uuid."""
-        made = uuid_of(name)
+        provider = uuid_of(name)
         self.requests += 1
         self.client.must(
             "POST",
             "/resource_providers",
-            {"uuid": made, "name": name, "parent_provider_uuid": parent},
+            {"uuid": provider, "name": name, "parent_provider_uuid": parent},
         )
         generation = 0
         if stock:
             inventories = {rc: {"total": total} for rc, total in stock.items()}
-            self._put(made, "inventories", generation, inventories=inventories)
+            self._put(provider, "inventories", generation, inventories=inventories)
             generation += 1
         if traits:
-            self._put(made, "traits", generation, traits=list(traits))
+            self._put(provider, "traits", generation, traits=list(traits))
             generation += 1
         if aggregates:
-            self._put(made, "aggregates", generation, aggregates=list(aggregates))
-        return made
+            self._put(provider, "aggregates", generation, aggregates=list(aggregates))
+        return provider
 
 
 def flat_host(loader: Loader, number: int) -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.floors.table import Row as Summary
 from benchmarks.parts.postgresql import drop_database, postgresql
-from benchmarks.parts.servers import SCHEMES, Server, create_database_of, ours, published
+from benchmarks.parts.servers import SCHEMES, Server, create_database_of, ours, published_server
 from benchmarks.parts.worlds import WORLDS, World
 from benchmarks.reads.floors import Floored, floors
 from benchmarks.reads.measurement import TIMEOUT, Measured, Start, measure_rows
@@ -38,34 +38,38 @@ class Line:
     """A row as measured on both servers."""
 
     row: Row
-    published: Measured | None
-    mitigated: Measured | None
+    published_result: Measured | None
+    mitigated_result: Measured | None
     ours: Measured
     floor: Floored | None
 
     def pace(self) -> float | None:
         """How many times slower than where the bounds were set the published package is here."""
-        if self.row.known_ms is None or self.published is None or self.published.failed:
+        if (
+            self.row.known_ms is None
+            or self.published_result is None
+            or self.published_result.failure
+        ):
             return None
-        return self.published.cpu_ms / self.row.known_ms
+        return self.published_result.cpu_ms / self.row.known_ms
 
     def bound_ms(self, pace: float) -> float | None:
         """The strictest bound at this pace of the machine; None when the row has none."""
         bounds = [] if self.row.bound_ms is None else [self.row.bound_ms * pace]
-        theirs = self.published
-        if self.row.ratio and theirs and not theirs.failed:
+        theirs = self.published_result
+        if self.row.ratio and theirs and not theirs.failure:
             bounds.append(theirs.cpu_ms / self.row.ratio)
         return min(bounds, default=None)
 
     def mistake(self) -> str:
         """`FAILS` with what is wrong with the answer, or nothing."""
-        if self.ours.failed:
-            return f"FAILS: {self.ours.failed}"
-        theirs = self.published
-        if theirs and not theirs.failed and self.row.unlimited:
-            found = self.ours.candidates, theirs.candidates
-            if found[0] != found[1]:
-                return f"FAILS: {found[0]} candidates, not {found[1]}"
+        if self.ours.failure:
+            return f"FAILS: {self.ours.failure}"
+        theirs = self.published_result
+        if theirs and not theirs.failure and self.row.is_unlimited:
+            candidate_counts = self.ours.candidates, theirs.candidates
+            if candidate_counts[0] != candidate_counts[1]:
+                return f"FAILS: {candidate_counts[0]} candidates, not {candidate_counts[1]}"
         return ""
 
     def verdict(self, pace: float) -> str:
@@ -103,23 +107,23 @@ class Bench:
     def server(self, label: str, world: World, extra: str = "") -> Iterator[Server]:
         """One of the two servers with a data set, which is loaded when no run has done so."""
         database = world.database(label, self.quick)
-        done = self.directory / f"{database}.loaded"
-        if not done.exists():
+        done_file = self.directory / f"{database}.loaded"
+        if not done_file.exists():
             drop_database(self.cluster, database)
             create_database_of(self.cluster, label, database)
         connection = f"{SCHEMES[label]}:{self.cluster}/{database}"
         # A kept database may be that of an older version.
-        old = done.exists()
+        is_old = done_file.exists()
         with (
             tempfile.TemporaryDirectory(dir=self.directory) as name,
-            published(Path(name), connection, WORKERS, extra, synchronise=False)
+            published_server(Path(name), connection, WORKERS, extra, synchronise=False)
             if label == "published"
-            else ours(Path(name), connection, WORKERS, extra, synchronise=old) as server,
+            else ours(Path(name), connection, WORKERS, extra, synchronise=is_old) as server,
         ):
-            if not done.exists():
+            if not done_file.exists():
                 load = self._load(server, world)
-                done.write_text(json.dumps(dataclasses.asdict(load)))
-            self.loads[world, label] = Load(**json.loads(done.read_text()))
+                done_file.write_text(json.dumps(dataclasses.asdict(load)))
+            self.loads[world, label] = Load(**json.loads(done_file.read_text()))
             yield server
 
     def _load(self, server: Server, world: World) -> Load:
@@ -136,17 +140,17 @@ class Bench:
 
     def lines(self, world: World, rows: list[Row]) -> list[Line]:
         """Measure rows of one data set on both servers."""
-        asked = [row for row in rows if row.asks_published(self.quick)]
-        theirs = dict(zip(asked, self.measure("published", world, asked), strict=True))
-        wide = [row for row in rows if row.mitigated and not self.quick]
-        mitigated = dict(
+        asked_rows = [row for row in rows if row.asks_published(self.quick)]
+        theirs = dict(zip(asked_rows, self.measure("published", world, asked_rows), strict=True))
+        wide = [row for row in rows if row.is_mitigated and not self.quick]
+        mitigated_results = dict(
             zip(wide, self.measure("published", world, wide, MITIGATIONS), strict=True)
         )
         mine = self.measure("ours", world, rows)
         connection = f"{SCHEMES['ours']}:{self.cluster}/{world.database('ours', self.quick)}"
-        floored = floors(connection, rows, mine, QUICK_SECONDS if self.quick else 4.0)
+        floors_by_row = floors(connection, rows, mine, QUICK_SECONDS if self.quick else 4.0)
         return [
-            Line(row, theirs.get(row), mitigated.get(row), cost, floored.get(row))
+            Line(row, theirs.get(row), mitigated_results.get(row), cost, floors_by_row.get(row))
             for row, cost in zip(rows, mine, strict=True)
         ]
 
@@ -167,11 +171,11 @@ def run(
         # In a short run data sets may be the same.
         worlds = {world.database("", quick): world for world in reversed(WORLDS)}
         for world in reversed(worlds.values()):
-            wanted = [row for row in rows if row.world.title(quick) == world.title(quick)]
-            if wanted:
+            wanted_rows = [row for row in rows if row.world.title(quick) == world.title(quick)]
+            if wanted_rows:
                 console.print(f"{world.title(quick)} ...", style="dim")
-                lines += bench.lines(world, wanted)
-                for line in lines[-len(wanted) :]:
+                lines += bench.lines(world, wanted_rows)
+                for line in lines[-len(wanted_rows) :]:
                     console.print(
                         "  ".join(_cells(line, 1.0)[: -1 if quick else None]), style="dim"
                     )
@@ -182,23 +186,23 @@ def run(
             f"Absolute bounds times {pace:.2f}: so much slower is the published package here "
             "than where they were set (median of the rows for which that is known)."
         )
-    loaded = {line.row.world: None for line in lines}
+    loaded_worlds = {line.row.world: None for line in lines}
     return [
         *(_summary(line, quick, pace) for line in lines),
         *_at_once(lines, quick),
-        *_loads(bench, loaded),
+        *_loads(bench, loaded_worlds),
     ]
 
 
 def _summary(line: Line, quick: bool, pace: float) -> Summary:
-    theirs, mine = line.published, line.ours
-    answered = theirs is not None and not theirs.failed
+    theirs, mine = line.published_result, line.ours
+    is_answered = theirs is not None and not theirs.failure
     row = Summary(
         line.row.name,
         "CPU ms",
         mine.cpu_ms,
         floor=line.floor.ms if line.floor else None,
-        published=theirs.cpu_ms if theirs and answered else None,
+        published_value=theirs.cpu_ms if theirs and is_answered else None,
         data=line.row.world.title(quick),
         runs=f"best part of {mine.runs}" + (f", {theirs.runs} published" if theirs else ""),
     )
@@ -207,21 +211,21 @@ def _summary(line: Line, quick: bool, pace: float) -> Summary:
     floor = line.row.floor
     return dataclasses.replace(
         row,
-        times=QUICK_TIMES if answered else None,
+        times=QUICK_TIMES if is_answered else None,
         most=floor.most if floor and line.floor and not floor.needs_data else None,
     )
 
 
 def pace_of(lines: Iterable[Line]) -> float:
     """How many times slower than where the bounds were set this machine is, 1 if unknown."""
-    known = [pace for line in lines if (pace := line.pace()) is not None]
-    return statistics.median(known) if known else 1.0
+    known_paces = [pace for line in lines if (pace := line.pace()) is not None]
+    return statistics.median(known_paces) if known_paces else 1.0
 
 
-def _cpu(measured: Measured | None) -> str:
-    if measured is None:
+def _cpu(result: Measured | None) -> str:
+    if result is None:
         return "-"
-    return measured.failed or f"{measured.cpu_ms:,.2f}"
+    return result.failure or f"{result.cpu_ms:,.2f}"
 
 
 def _table(title: str, lines: list[Line], pace: float) -> Table:
@@ -257,15 +261,15 @@ def _table(title: str, lines: list[Line], pace: float) -> Table:
 
 
 def _cells(line: Line, pace: float) -> list[str]:
-    theirs, mine = line.published, line.ours
-    both = theirs and not theirs.failed
+    theirs, mine = line.published_result, line.ours
+    both = theirs and not theirs.failure
     bound = line.bound_ms(pace)
     ratio = f"{theirs.cpu_ms / mine.cpu_ms:,.0f}x" if theirs and both and mine.cpu_ms else "-"
     return [
         f"  {line.row.name}",
         f"{len(mine.body) / 1000:,.0f}",
         _cpu(theirs),
-        _cpu(line.mitigated),
+        _cpu(line.mitigated_result),
         _cpu(mine),
         f"{mine.floor_ms():.2f}" if mine.body else "-",
         f"{line.floor.ms:.2f}" if line.floor else "-",
@@ -284,15 +288,15 @@ def _cells(line: Line, pace: float) -> list[str]:
 def _at_once(lines: list[Line], quick: bool) -> Iterator[Summary]:
     """Yield what ten clients get: of the order that the CPU promises."""
     for line in lines:
-        theirs = line.published
-        if not line.row.at_once or not theirs or theirs.failed or line.ours.failed:
+        theirs = line.published_result
+        if not line.row.at_once or not theirs or theirs.failure or line.ours.failure:
             continue
         # The clients share the machine with what they measure.
         yield Summary(
             f"{line.row.name}, 10 clients at once",
             "ms",
             1000 / line.ours.at_once,
-            published=1000 / theirs.at_once,
+            published_value=1000 / theirs.at_once,
             times=theirs.cpu_ms / line.ours.cpu_ms / 3,
             data=line.row.world.title(quick),
             runs="1",
@@ -310,7 +314,7 @@ def _loads(bench: Bench, worlds: Iterable[World]) -> Iterator[Summary]:
             "a request to load it",
             "CPU ms",
             mine.cpu_ms,
-            published=theirs.cpu_ms,
+            published_value=theirs.cpu_ms,
             times=None if mine.requests < 500 else LOAD_RATIO,
             data=world.title(bench.quick),
             runs=f"mean of {mine.requests:,}",

@@ -49,7 +49,7 @@ def application(database: str, directory: Path) -> Callable[..., Iterable[bytes]
         connection = writer.raw_connection()
         cursor = connection.cursor()
         for statement, parameters in random.choice(claims):
-            cursor.execute(statement, replaced(parameters, CONSUMER, consumer))
+            cursor.execute(statement, substitute(parameters, CONSUMER, consumer))
         cursor.close()
         connection.commit()
         connection.close()
@@ -75,12 +75,12 @@ def application(database: str, directory: Path) -> Callable[..., Iterable[bytes]
     return answer
 
 
-def replaced(values: Any, old: str, new: str) -> Any:
+def substitute(values: Any, old: str, new: str) -> Any:
     """Return parameters of a statement with one text in the place of another, at any depth."""
     if isinstance(values, dict):
-        return {name: replaced(value, old, new) for name, value in values.items()}
+        return {name: substitute(value, old, new) for name, value in values.items()}
     if isinstance(values, list | tuple):
-        return type(values)(replaced(value, old, new) for value in values)
+        return type(values)(substitute(value, old, new) for value in values)
     return new if values == old else values
 
 
@@ -91,7 +91,7 @@ def main() -> None:
         threads=1,
         client_timeout=60,
         max_body_size=65_536,
-        unqueued=frozenset(),
+        unqueued_paths=frozenset(),
         metrics_path="",
     )
     HttpServer(

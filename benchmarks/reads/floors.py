@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.parts.postgresql import free_port
-from benchmarks.parts.servers import Server, running
+from benchmarks.parts.servers import Server, running_server
 from benchmarks.reads.measurement import TIMEOUT, Measured, measure
 from benchmarks.reads.rows import Row, get
 
@@ -35,36 +35,36 @@ class Floored:
 
 
 def floors(
-    database: str, rows: Sequence[Row], measured: Sequence[Measured], seconds: float
+    database: str, rows: Sequence[Row], results: Sequence[Measured], seconds: float
 ) -> dict[Row, Floored]:
     """Measure the floors of rows that have one and were answered.
 
     :param database: the URL of the one that they were asked of.
     """
-    asked = [
+    asked_rows = [
         (row, ours)
-        for row, ours in zip(rows, measured, strict=True)
-        if row.floor is not None and ours.body and not ours.failed
+        for row, ours in zip(rows, results, strict=True)
+        if row.floor is not None and ours.body and not ours.failure
     ]
     with tempfile.TemporaryDirectory(prefix="floor-") as name:
         directory = Path(name)
         bodies = directory / "bodies"
         bodies.mkdir()
-        for number, (_, ours) in enumerate(asked):
+        for number, (_, ours) in enumerate(asked_rows):
             (bodies / str(number)).write_bytes(ours.body)
-        found: dict[Row, Floored] = {}
-        if asked:
+        found_floors: dict[Row, Floored] = {}
+        if asked_rows:
             with floor_server(database, bodies, directory / "log") as server:
-                for number, (row, ours) in enumerate(asked):
+                for number, (row, ours) in enumerate(asked_rows):
                     assert row.floor is not None
                     ms = 0.0
-                    if row.floor.served:
+                    if row.floor.is_served:
                         same = Row(row.name, row.world, get(f"/{number}"))
                         ms += measure(server, same, seconds, TIMEOUT).cpu_ms
-                    if row.floor.encoded:
+                    if row.floor.is_encoded:
                         ms += ours.floor_ms()
-                    found[row] = Floored(ms, row.floor.most)
-    return found
+                    found_floors[row] = Floored(ms, row.floor.most)
+    return found_floors
 
 
 @contextlib.contextmanager
@@ -79,5 +79,5 @@ def floor_server(database: str, bodies: Path, log: Path) -> Iterator[Server]:
         str(bodies),
         str(port),
     ]
-    with running("floor", command, dict(os.environ), port, log) as server:
+    with running_server("floor", command, dict(os.environ), port, log) as server:
         yield server

@@ -161,7 +161,7 @@ def measure(server: Server, hosts: int, seconds: float) -> Size:
     few = _cpu_ms(server, client, f"{FLAT_QUERY}&limit=10", seconds)
     many = _cpu_ms(server, client, f"{FLAT_QUERY}&limit=1000", seconds)
     nothing = _cpu_ms(server, client, NOTHING, seconds)
-    changed = _changed_ms(
+    changed_ms = _changed_ms(
         server, client, list(first.answer["provider_summaries"]), f"{FLAT_QUERY}&limit=10"
     )
     resident = server.resident_mib()
@@ -174,7 +174,7 @@ def measure(server: Server, hosts: int, seconds: float) -> Size:
         few,
         many,
         nothing,
-        changed,
+        changed_ms,
     )
 
 

@@ -28,7 +28,7 @@ _SLOW = 5.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row cost on one server; with a reason in `failed` when there was no answer.
+    """What a row cost on one server; with a reason in `failure` when there was no answer.
 
     :param at_once: requests a second with ten clients, 0 when that was not measured.
     """
@@ -39,7 +39,7 @@ class Measured:
     runs: int = 0
     resident_mib: float = 0.0
     at_once: float = 0.0
-    failed: str = ""
+    failure: str = ""
 
     @property
     def candidates(self) -> int:
@@ -50,11 +50,11 @@ class Measured:
 
     def floor_ms(self) -> float:
         """What it costs to serialise this body, once everything else is known."""
-        decoded = orjson.loads(self.body)
+        decoded_body = orjson.loads(self.body)
         times = []
         for _ in range(20):
             start = time.process_time()
-            orjson.dumps(decoded)
+            orjson.dumps(decoded_body)
             times.append(time.process_time() - start)
         return 1000 * min(times)
 
@@ -69,7 +69,7 @@ def measure_rows(start: Start, rows: list[Row], seconds: float, timeout: float) 
         with start() as server:
             for row in rows[len(results) :]:
                 results.append(measure(server, row, seconds, timeout))
-                if results[-1].failed:
+                if results[-1].failure:
                     break
     return results
 
@@ -82,7 +82,7 @@ class _Asker:
         self._request = row.request()
         self._client = Client(server.url, timeout)
         self._timeout = timeout
-        self.failed = ""
+        self.failure = ""
         self.body = b""
         self.latencies: list[float] = []
 
@@ -91,36 +91,36 @@ class _Asker:
         try:
             status, self.body = self._request(self._client)
         except TimeoutError:
-            self.failed = f"none in {self._timeout:g} s"
+            self.failure = f"none in {self._timeout:g} s"
             return
         self.latencies.append(time.perf_counter() - start)
         if status != 200:
-            self.failed = f"{status} after {self.latencies[-1]:.0f} s"
+            self.failure = f"{status} after {self.latencies[-1]:.0f} s"
 
     def batch(self, seconds: float) -> float:
         """Ask for some seconds, at least once; the server's CPU seconds for one request."""
-        asked, ends = 0, time.perf_counter() + seconds
+        asked_count, ends = 0, time.perf_counter() + seconds
         before = self._server.cpu_seconds()
-        while not self.failed and (not asked or time.perf_counter() < ends):
+        while not self.failure and (not asked_count or time.perf_counter() < ends):
             self.ask()
-            asked += 1
-        return (self._server.cpu_seconds() - before) / asked
+            asked_count += 1
+        return (self._server.cpu_seconds() - before) / asked_count
 
 
 def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measured:
     """Ask for about so many seconds, after requests that are not counted."""
     asker = _Asker(server, row, timeout)
     batches = [asker.batch(0)]
-    if not asker.failed and asker.latencies[0] < max(seconds, _SLOW):
+    if not asker.failure and asker.latencies[0] < max(seconds, _SLOW):
         for _ in range(_WARM - 1):
             asker.ask()
         asker.latencies.clear()
         batches.clear()
         ends = time.perf_counter() + seconds
-        while not asker.failed and (len(batches) < _LEAST or time.perf_counter() < ends):
+        while not asker.failure and (len(batches) < _LEAST or time.perf_counter() < ends):
             batches.append(asker.batch(seconds / _BATCHES))
-    if asker.failed:
-        return Measured(failed=asker.failed)
+    if asker.failure:
+        return Measured(failure=asker.failure)
     at_once = throughput(server, row, seconds) if row.at_once else 0.0
     return Measured(
         1000 * statistics.median(asker.latencies),
@@ -143,23 +143,23 @@ def throughput(server: Server, row: Row, seconds: float) -> float:
         request(client)
         barrier.wait()
         ends = time.perf_counter() + seconds
-        answered = 0
-        while not answered or time.perf_counter() < ends:
+        answer_count = 0
+        while not answer_count or time.perf_counter() < ends:
             status, _body = request(client)
             assert status == 200
-            answered += 1
-        results.put(answered)
+            answer_count += 1
+        results.put(answer_count)
 
     processes = [context.Process(target=run) for _ in range(CLIENTS)]
-    with _running(processes):
+    with _running_processes(processes):
         barrier.wait()
         start = time.perf_counter()
-        answered = sum(results.get() for _ in processes)
-        return answered / (time.perf_counter() - start)
+        answer_count = sum(results.get() for _ in processes)
+        return answer_count / (time.perf_counter() - start)
 
 
 @contextlib.contextmanager
-def _running(processes: Sequence[multiprocessing.process.BaseProcess]) -> Iterator[None]:
+def _running_processes(processes: Sequence[multiprocessing.process.BaseProcess]) -> Iterator[None]:
     for process in processes:
         process.start()
     yield

@@ -50,15 +50,15 @@ MITIGATIONS = (
 class Floor:
     """What a row is compared with, and how many times that it may cost.
 
-    :param served: the same bytes from a WSGI function with one prepared SELECT, on the HTTP server
-        of ours.
-    :param encoded: orjson of the same answer.
+    :param is_served: the same bytes from a WSGI function with one prepared SELECT, on the HTTP
+        server of ours.
+    :param is_encoded: orjson of the same answer.
     :param needs_data: whether it says nothing with the little data of a short run.
     """
 
     most: float
-    served: bool = False
-    encoded: bool = False
+    is_served: bool = False
+    is_encoded: bool = False
     needs_data: bool = False
 
 
@@ -69,9 +69,9 @@ class Row:
     :param bound_ms: at most so many milliseconds, None for no such bound.
     :param ratio: at least so many times less than the published package, None for no such bound.
     :param known_ms: what the published package needed where the bounds were set.
-    :param published: whether the published package is asked at all.
-    :param mitigated: whether it is asked once more with its mitigations on.
-    :param unlimited: whether both must find equally many candidates.
+    :param is_published: whether the published package is asked at all.
+    :param is_mitigated: whether it is asked once more with its mitigations on.
+    :param is_unlimited: whether both must find equally many candidates.
     :param quick: whether a short run asks it.
     :param published_quick: whether a short run asks the published package, which may not answer.
     :param at_once: whether ten clients ask it at once as well.
@@ -83,9 +83,9 @@ class Row:
     bound_ms: float | None = None
     ratio: float | None = None
     known_ms: float | None = None
-    published: bool = True
-    mitigated: bool = False
-    unlimited: bool = False
+    is_published: bool = True
+    is_mitigated: bool = False
+    is_unlimited: bool = False
     at_once: bool = False
     floor: Floor | None = None
     quick: bool = True
@@ -93,7 +93,7 @@ class Row:
 
     def asks_published(self, quick: bool) -> bool:
         """Whether a run asks the published package."""
-        return self.published and (self.published_quick or not quick)
+        return self.is_published and (self.published_quick or not quick)
 
 
 def get(path: str) -> Callable[[], Request]:
@@ -106,19 +106,21 @@ def put_inventories(name: str) -> Callable[[], Request]:
 
     def factory() -> Request:
         path = f"/resource_providers/{uuid_of(name)}/inventories"
-        known: dict[str, int] = {}
+        known_values: dict[str, int] = {}
 
         def request(client: Client) -> tuple[int, bytes]:
-            if not known:
-                known["generation"] = client.must("GET", path)["resource_provider_generation"]
-            amount = 1000 + known["generation"] % 2
+            if not known_values:
+                known_values["generation"] = client.must("GET", path)[
+                    "resource_provider_generation"
+                ]
+            amount = 1000 + known_values["generation"] % 2
             body = {
-                "resource_provider_generation": known["generation"],
+                "resource_provider_generation": known_values["generation"],
                 "inventories": {"DISK_GB": {"total": amount}},
             }
             status, raw = client.send("PUT", path, body)
             if status == 200:
-                known["generation"] = json.loads(raw)["resource_provider_generation"]
+                known_values["generation"] = json.loads(raw)["resource_provider_generation"]
             return status, raw
 
         return request
@@ -127,14 +129,14 @@ def put_inventories(name: str) -> Callable[[], Request]:
 
 
 def _gpus(groups: int) -> str:
-    wanted = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
-    return f"/allocation_candidates?{wanted}&group_policy=isolate&limit=1000"
+    resources = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
+    return f"/allocation_candidates?{resources}&group_policy=isolate&limit=1000"
 
 
 def _wide(world: World) -> tuple[Row, ...]:
     return tuple(
         Row(f"{groups} groups of one GPU, isolate, limit=1000", world, get(_gpus(groups)), 15.0,
-            mitigated=True, floor=Floor(5, encoded=True) if groups == 8 else None,
+            is_mitigated=True, floor=Floor(5, is_encoded=True) if groups == 8 else None,
             quick=groups != 6 and world is not MANY_GPUS_8,
             published_quick=groups == 4 and world is GPUS_8)
         for groups in (4, 6, 8)
@@ -142,7 +144,7 @@ def _wide(world: World) -> tuple[Row, ...]:
 
 
 SEARCH = (
-    Row("no limit", FEW_FLAT, get(FLAT_QUERY), 4.0, 30, 118, unlimited=True, at_once=True),
+    Row("no limit", FEW_FLAT, get(FLAT_QUERY), 4.0, 30, 118, is_unlimited=True, at_once=True),
     Row("limit=1000", MANY_FLAT, get(f"{FLAT_QUERY}&limit=1000"), 6.0, 150, 974),
     Row(
         "limit=10",
@@ -152,7 +154,7 @@ SEARCH = (
         500,
         793,
         at_once=True,
-        floor=Floor(1.7, served=True, needs_data=True),
+        floor=Floor(1.7, is_served=True, needs_data=True),
     ),
     Row("nothing has the room", MANY_FLAT, get(NOTHING), 1.5),
     Row("nothing has the trait", MANY_FLAT, get(NO_SUCH_HOST), 1.5, quick=False),
@@ -163,16 +165,16 @@ SEARCH = (
         20.0,
         40,
         885,
-        floor=Floor(2, served=True, encoded=True, needs_data=True),
+        floor=Floor(2, is_served=True, is_encoded=True, needs_data=True),
     ),
     Row("same_subtree, limit=10", NESTED, get(f"{NESTED_QUERY}&limit=10"), 3.0, 250, 802),
     *_wide(GPUS_8),
     *_wide(GPUS_16),
-    Row("17 groups of one GPU: cannot work", GPUS_16, get(_gpus(17)), 1.0, published=False),
+    Row("17 groups of one GPU: cannot work", GPUS_16, get(_gpus(17)), 1.0, is_published=False),
     *_wide(MANY_GPUS_8),
 )
 
-_ONE_SELECT = Floor(1.5, served=True)
+_ONE_SELECT = Floor(1.5, is_served=True)
 _HOST = "nested-000000"
 _OF_HOST = f"/resource_providers/{uuid_of(_HOST)}"
 READS = (

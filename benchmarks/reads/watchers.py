@@ -85,11 +85,13 @@ def show(console: Console, quick: bool) -> bool:
         with (
             postgresql(path / "postgresql") as cluster,
             ours(path / "alone", f"postgresql+psycopg:{cluster}/ours", 1, _CONFIG) as plain,
-            ours(path / "beside", f"postgresql+psycopg:{cluster}/ours", 1, _CONFIG) as watched,
+            ours(
+                path / "beside", f"postgresql+psycopg:{cluster}/ours", 1, _CONFIG
+            ) as watched_server,
         ):
             FLAT.load(plain, quick)
             for claims in (False, True):
-                rounds = _measured((plain, watched), quick, claims)
+                rounds = _measure((plain, watched_server), quick, claims)
                 searches = sum(len(round_.beside.milliseconds) for round_ in rounds)
                 name = f"{searches} searches" + (", a claim before each" if claims else "")
                 for text, is_bound in (("median", True), ("slow", False), ("cpu", False)):
@@ -105,18 +107,18 @@ def _row(table: Table, name: str, text: str, rounds: Sequence[Round], is_bound: 
     # what makes one server slower than the other is in one round of a pair up, in the other down
     pairs = [math.sqrt(ratios[i] * ratios[i + 1]) for i in range(0, len(ratios), 2)]
     ratio = statistics.median(pairs)
-    kept = ratio <= BOUND or not is_bound
-    shown = {"median": "median", "slow": "95 of 100", "cpu": "server CPU"}[text]
+    holds = ratio <= BOUND or not is_bound
+    shown_name = {"median": "median", "slow": "95 of 100", "cpu": "server CPU"}[text]
     table.add_row(
-        f"{name}: {shown}",
+        f"{name}: {shown_name}",
         *(f"{statistics.median(alone):.2f}", f"{statistics.median(beside):.2f}", f"{ratio:.3f}"),
         f"{min(pairs):.2f} to {max(pairs):.2f}",
-        *((f"{BOUND:g}", "holds" if kept else "FAILS") if is_bound else ("", "")),
+        *((f"{BOUND:g}", "holds" if holds else "FAILS") if is_bound else ("", "")),
     )
-    return kept
+    return holds
 
 
-def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> list[Round]:
+def _measure(servers: Sequence[Server], quick: bool, claims: bool) -> list[Round]:
     """Search at both servers in turn; the requests wait at one, then at the other."""
     clients = [Client(server.url) for server in servers]
     for client in clients:
@@ -125,9 +127,9 @@ def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> list[Roun
     for number in range(2 * (_QUICK_PAIRS if quick else _PAIRS)):
         round_ = Round(Searches(), Searches())
         both = (round_.alone, round_.beside)
-        measured = both if number % 2 else both[::-1]
-        turns = list(zip(clients, measured, strict=True))
-        with _waiting(servers[number % 2]):
+        ordered_searches = both if number % 2 else both[::-1]
+        turns = list(zip(clients, ordered_searches, strict=True))
+        with _waiting_requests(servers[number % 2]):
             before = [server.cpu_seconds() for server in servers]
             ends = time.monotonic() + (_QUICK_SECONDS if quick else _SECONDS)
             while time.monotonic() < ends or len(round_.alone.milliseconds) < 2:
@@ -135,12 +137,12 @@ def _measured(servers: Sequence[Server], quick: bool, claims: bool) -> list[Roun
                 for client, searches in turns:
                     if claims:
                         _claim(client)
-                    begun = time.perf_counter()
+                    started_at = time.perf_counter()
                     client.must("GET", _QUERY)
-                    searches.milliseconds.append(1000 * (time.perf_counter() - begun))
-            for server, cpu, searches in zip(servers, before, measured, strict=True):
-                spent = server.cpu_seconds() - cpu
-                searches.cpu = 1000 * spent / len(searches.milliseconds)
+                    searches.milliseconds.append(1000 * (time.perf_counter() - started_at))
+            for server, cpu, searches in zip(servers, before, ordered_searches, strict=True):
+                spent_seconds = server.cpu_seconds() - cpu
+                searches.cpu = 1000 * spent_seconds / len(searches.milliseconds)
         rounds.append(round_)
     return rounds
 
@@ -160,7 +162,7 @@ def _claim(client: Client) -> None:
 
 
 @contextlib.contextmanager
-def _waiting(server: Server) -> Iterator[None]:
+def _waiting_requests(server: Server) -> Iterator[None]:
     """Let requests wait, each for changes of a host of its own; afterwards none waits."""
     parts = urlsplit(server.url)
     head = "".join(f"{name}: {value}\r\n" for name, value in {"Host": "x", **_EXTENDED}.items())
@@ -177,12 +179,14 @@ def _waiting(server: Server) -> Iterator[None]:
     _wait_until(server, 0)
 
 
-def _wait_until(server: Server, expected: int) -> None:
+def _wait_until(server: Server, expected_count: int) -> None:
     give_up = time.monotonic() + _PATIENCE
-    while f"{_WAITING} {expected}.0" not in (
+    while f"{_WAITING} {expected_count}.0" not in (
         metrics := requests.get(server.url + _METRICS, timeout=60).text
     ):
         if time.monotonic() > give_up:
-            shown = [line for line in metrics.splitlines() if line.startswith(_WAITING)]
-            raise RuntimeError(f"{expected} requests do not wait at a time, but {shown}")
+            shown_lines = [line for line in metrics.splitlines() if line.startswith(_WAITING)]
+            raise RuntimeError(
+                f"{expected_count} requests do not wait at a time, but {shown_lines}"
+            )
         time.sleep(0.1)

@@ -57,16 +57,16 @@ class Run:
     server_cpu_ms: float
 
     @property
-    def placed(self) -> int:
+    def placed_count(self) -> int:
         return sum(len(work.milliseconds) for work in self.works)
 
     @property
     def questions(self) -> float:
-        return sum(work.questions for work in self.works) / self.placed
+        return sum(work.questions for work in self.works) / self.placed_count
 
     @property
     def claims(self) -> float:
-        return sum(work.claims for work in self.works) / self.placed
+        return sum(work.claims for work in self.works) / self.placed_count
 
     @property
     def requests(self) -> float:
@@ -88,7 +88,7 @@ def run(console: Console, quick: bool) -> bool:
         table.add_column(f"{heading}" + (" per claim" if heading in ("GET", "requests") else ""))
     for heading in ("p95 ms", "server CPU ms"):
         table.add_column(heading)
-    held = True
+    holds = True
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
         directory = Path(name)
         directory.chmod(0o755)
@@ -96,14 +96,14 @@ def run(console: Console, quick: bool) -> bool:
             create_database(cluster, "alternatives")
             connection = f"postgresql+psycopg:{cluster}/alternatives"
             with ours(directory / "server", connection, WORKERS) as server:
-                for spread, order in ((True, "spread by instance"), (False, "in one order")):
+                for is_spread, order in ((True, "spread by instance"), (False, "in one order")):
                     plain, several = (
-                        measure(server, directory, hosts, extensions=way, spread=spread)
+                        measure(server, directory, hosts, extensions=way, is_spread=is_spread)
                         for way in ("never", "auto")
                     )
                     for label, result in (("one by one", plain), ("alternatives", several)):
                         table.add_row(f"{order}, {label}", *_cells(result))
-                    held &= several.requests <= BOUND
+                    holds &= several.requests <= BOUND
                     verdict = "holds" if several.requests <= BOUND else "FAILS"
                     table.add_row(
                         f"{plain.requests / several.requests:.2f}x fewer; {verdict}: at most "
@@ -111,22 +111,24 @@ def run(console: Console, quick: bool) -> bool:
                         end_section=True,
                     )
     console.print(table)
-    return held
+    return holds
 
 
 def _cells(result: Run) -> tuple[str, ...]:
     return (
-        str(result.placed),
+        str(result.placed_count),
         f"{result.questions:.2f}",
         f"{result.claims:.2f}",
         f"{result.requests:.2f}",
         f"{result.percentile(50):.0f}",
         f"{result.percentile(95):.0f}",
-        f"{result.server_cpu_ms / result.placed:.2f}",
+        f"{result.server_cpu_ms / result.placed_count:.2f}",
     )
 
 
-def measure(server: Server, directory: Path, hosts: int, *, extensions: str, spread: bool) -> Run:
+def measure(
+    server: Server, directory: Path, hosts: int, *, extensions: str, is_spread: bool
+) -> Run:
     """Let the schedulers fill a fleet of their own on the server."""
     client = Client(server.url)
     slot = f"CUSTOM_SLOT_{uuid.uuid4().hex[:8].upper()}"
@@ -138,7 +140,7 @@ def measure(server: Server, directory: Path, hosts: int, *, extensions: str, spr
         f"[DEFAULT]\nstate_path = {directory}/state\n"
         f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
         f"[compute_agent]\nuse_placement_extensions = {extensions}\n"
-        f"[compute_scheduler]\nspread_equal_hosts = {spread}\n"
+        f"[compute_scheduler]\nspread_equal_hosts = {is_spread}\n"
     )
     claims_per_scheduler = hosts * TAKEN_OF_TEN // 10 // SCHEDULERS
     context = multiprocessing.get_context("fork")

@@ -43,9 +43,9 @@ WORLDS: Final = (SCHEDULED, MANY_SCHEDULED)
 
 def show(console: Console, quick: bool) -> bool:
     """Measure and print; False where something that it needs is missing."""
-    for missing in (mariadb_missing(), rabbitmq_missing()):
-        if missing:
-            console.print(f"scheduling: {missing}")
+    for missing_reason in (mariadb_missing(), rabbitmq_missing()):
+        if missing_reason:
+            console.print(f"scheduling: {missing_reason}")
             return False
     seconds, counts = (2.0, (1, 2)) if quick else (5.0, (1, 2, 4))
     table = Table(
@@ -91,8 +91,8 @@ def _rows(
             for kind in KINDS
         ]
         for count in counts:
-            measured = _measured(placements, brokers, directory, count, roots, seconds)
-            for kind, rounds in measured.items():
+            rounds_by_kind = _measure(placements, brokers, directory, count, roots, seconds)
+            for kind, rounds in rounds_by_kind.items():
                 table.add_row(
                     f"{hosts:,}",
                     str(count),
@@ -104,12 +104,12 @@ def _rows(
                     f"{rounds.per_claim('server_cpu_ms'):.1f}",
                     f"{rounds.per_claim('scheduler_cpu_ms'):.1f}",
                     str(rounds.claims),
-                    str(rounds.failed),
+                    str(rounds.failed_count),
                     end_section=kind == KINDS[-1],
                 )
 
 
-def _measured(
+def _measure(
     placements: Sequence[Server],
     brokers: dict[str, RabbitMq],
     directory: Path,
@@ -118,18 +118,20 @@ def _measured(
     seconds: float,
 ) -> dict[str, Rounds]:
     with ExitStack() as stack:
-        running = [
+        started_schedulers = [
             stack.enter_context(
                 Schedulers(
                     placement,
                     brokers[placement.label],
                     directory / f"{placement.label}-{len(roots)}-{count}",
                     count,
-                ).running(roots)
+                ).start(roots)
             )
             for placement in placements
         ]
-        rounds = [[process.measure(seconds) for process in running] for _ in range(ROUNDS)]
+        rounds = [
+            [process.measure(seconds) for process in started_schedulers] for _ in range(ROUNDS)
+        ]
     return {
         placement.label: Rounds(tuple(several))
         for placement, several in zip(placements, zip(*rounds, strict=True), strict=True)
@@ -158,7 +160,7 @@ def _placement(
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        with servers.published(directory, url, WORKERS, synchronise=False) as server:
+        with servers.published_server(directory, url, WORKERS, synchronise=False) as server:
             yield server
 
 

@@ -158,8 +158,8 @@ class Result:
     """What one policy made of the day."""
 
     samples: list[Sample] = field(default_factory=list)
-    asked: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
+    asked_counts: Counter[str] = field(default_factory=Counter)
+    refused_counts: Counter[str] = field(default_factory=Counter)
     #: VCPU hours of what was refused
     lost_hours: float = 0.0
 
@@ -185,7 +185,7 @@ class Fleet:
         self.transport = InProcessTransport(build_app(conf, auth_strategy="noauth2"))
         self.capacity: dict[str, dict[str, int]] = {}
         self.host_of: dict[str, str] = {}
-        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._used_amounts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for number in range(hosts):
             self._add_host(f"host{number:03}", number % 4)
 
@@ -213,8 +213,8 @@ class Fleet:
         body: dict[str, Any] = {"resource_provider_generation": 0, "inventories": inventories}
         self._send("PUT", f"{path}/inventories", body)
         if traits:
-            named = {"resource_provider_generation": 1, "traits": list(traits)}
-            self._send("PUT", f"{path}/traits", named)
+            traits_body = {"resource_provider_generation": 1, "traits": list(traits)}
+            self._send("PUT", f"{path}/traits", traits_body)
         self.capacity[provider] = dict(totals)
         self.host_of[provider] = host
         return provider
@@ -228,9 +228,9 @@ class Fleet:
         """Add what an instance holds, or with -1 take it away."""
         for provider, amounts in allocations.items():
             for name, amount in amounts.items():
-                self._used[provider][name] += times * amount
+                self._used_amounts[provider][name] += times * amount
 
-    def sample(self, at: float, refused: int) -> Sample:
+    def sample(self, at: float, refused_count: int) -> Sample:
         """Return what is used now."""
         free = sum(self._free(cell, "VCPU") for cell in self._having("VCPU"))
         usable = LARGEST.vcpus * sum(
@@ -242,7 +242,9 @@ class Fleet:
         )
         gpus = self._having("VGPU")
         busy = {
-            self.host_of[provider] for provider, used in self._used.items() if any(used.values())
+            self.host_of[provider]
+            for provider, used_amounts in self._used_amounts.items()
+            if any(used_amounts.values())
         }
         hosts = set(self.host_of.values())
         return Sample(
@@ -250,21 +252,21 @@ class Fleet:
             self._share("VCPU"),
             1 - usable / free if free else 0.0,
             self._share("VGPU"),
-            sum(not self._used[gpu]["VGPU"] for gpu in gpus) / len(gpus),
+            sum(not self._used_amounts[gpu]["VGPU"] for gpu in gpus) / len(gpus),
             1 - len(busy) / len(hosts),
-            refused,
+            refused_count,
         )
 
     def _having(self, name: str) -> list[str]:
         return [provider for provider, totals in self.capacity.items() if name in totals]
 
     def _free(self, provider: str, name: str) -> int:
-        return self.capacity[provider][name] - self._used[provider][name]
+        return self.capacity[provider][name] - self._used_amounts[provider][name]
 
     def _share(self, name: str) -> float:
         providers = self._having(name)
         total = sum(self.capacity[provider][name] for provider in providers)
-        return sum(self._used[provider][name] for provider in providers) / total
+        return sum(self._used_amounts[provider][name] for provider in providers) / total
 
 
 def live(directory: Path, hosts: int, seed: int, multipliers: Mapping[str, float]) -> Result:
@@ -288,16 +290,16 @@ def live(directory: Path, hosts: int, seed: int, multipliers: Mapping[str, float
     for arrival in arrivals(hosts, seed):
         while next_sample <= arrival.at:
             pass_until(next_sample)
-            result.samples.append(fleet.sample(next_sample, result.refused.total()))
+            result.samples.append(fleet.sample(next_sample, result.refused_counts.total()))
             next_sample = next(samples)
         pass_until(arrival.at)
         claims = _claim(life_cycle, arrival)
-        counted = arrival.at >= 0
-        result.asked[arrival.flavor.name] += counted
+        is_counted = arrival.at >= 0
+        result.asked_counts[arrival.flavor.name] += is_counted
         if claims is None:
-            result.refused[arrival.flavor.name] += counted
+            result.refused_counts[arrival.flavor.name] += is_counted
             result.lost_hours += (
-                counted * arrival.flavor.vcpus * arrival.flavor.members * arrival.life
+                is_counted * arrival.flavor.vcpus * arrival.flavor.members * arrival.life
             )
             continue
         for instance, allocations in claims.items():
@@ -305,7 +307,7 @@ def live(directory: Path, hosts: int, seed: int, multipliers: Mapping[str, float
             heapq.heappush(ends, (arrival.at + arrival.life, next(order), instance, allocations))
     for moment in (next_sample, *samples):
         pass_until(moment)
-        result.samples.append(fleet.sample(moment, result.refused.total()))
+        result.samples.append(fleet.sample(moment, result.refused_counts.total()))
     return result
 
 
@@ -320,8 +322,8 @@ def _claim(
         try:
             claim = life_cycle.claim(spec, instance)
         except NoValidHost:
-            for claimed in claims:
-                life_cycle.delete(claimed)
+            for claimed_instance in claims:
+                life_cycle.delete(claimed_instance)
             return None
         claims[instance] = claim.allocations
         hosts.append(claim.host)

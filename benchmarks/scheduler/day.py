@@ -72,13 +72,13 @@ def _refusals(results: Mapping[str, Result]) -> Table:
     table = Table(title="Requests refused")
     for heading in ("flavor", "asked", *results):
         table.add_column(heading, justify="left" if heading == "flavor" else "right")
-    asked = next(iter(results.values())).asked
+    asked_counts = next(iter(results.values())).asked_counts
     for flavor in FLAVORS:
-        refused = (str(result.refused[flavor.name]) for result in results.values())
-        table.add_row(flavor.name, str(asked[flavor.name]), *refused)
-    totals = (str(result.refused.total()) for result in results.values())
+        refusals = (str(result.refused_counts[flavor.name]) for result in results.values())
+        table.add_row(flavor.name, str(asked_counts[flavor.name]), *refusals)
+    totals = (str(result.refused_counts.total()) for result in results.values())
     table.add_section()
-    table.add_row("all", str(asked.total()), *totals)
+    table.add_row("all", str(asked_counts.total()), *totals)
     return table
 
 

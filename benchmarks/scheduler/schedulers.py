@@ -65,12 +65,13 @@ MANY_SCHEDULED: Final = World("flat", 5000, 500, _host)
 class Round:
     """What clients got in some seconds, and what it cost.
 
-    :ivar failed: claims that ended with an error, such as that of a placement that took too long.
+    :ivar failed_count: claims that ended with an error, such as that of a placement that took too
+        long.
     :ivar retries: claims that were tried after another of the same instance was lost.
     """
 
     milliseconds: tuple[float, ...]
-    failed: int
+    failed_count: int
     seconds: float
     retries: float
     server_cpu_ms: float
@@ -106,8 +107,8 @@ class Rounds:
         return total / self.claims if self.claims else math.nan
 
     @property
-    def failed(self) -> int:
-        return sum(round_.failed for round_ in self.rounds)
+    def failed_count(self) -> int:
+        return sum(round_.failed_count for round_ in self.rounds)
 
 
 @dataclass
@@ -123,7 +124,7 @@ class Schedulers:
     _configs: list[Path] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def running(self, roots: Sequence[str]) -> Iterator["Schedulers"]:
+    def start(self, roots: Sequence[str]) -> Iterator["Schedulers"]:
         """Start them, and announce the hosts with these roots to each.
 
         The announcement lasts: what agents that announce themselves cost is not measured.
@@ -166,8 +167,8 @@ class Schedulers:
                         else:
                             latencies.append(1000 * (time.monotonic() - start))
 
-            for done in [pool.submit(work) for _ in range(CLIENTS)]:
-                done.result()
+            for future in [pool.submit(work) for _ in range(CLIENTS)]:
+                future.result()
             took = time.monotonic() - began
         retries, server, schedulers = (
             after - earlier for after, earlier in zip(self._readings(), before, strict=True)

@@ -68,8 +68,8 @@ class Recorded:
         if request.path.startswith("/allocation_candidates"):
             return self._answer(200, self.candidates)
         if request.path.startswith("/resource_providers?"):
-            nested = "HW_NUMA_ROOT" in request.path
-            return self._answer(200, '{"resource_providers": []}' if nested else self.providers)
+            is_nested = "HW_NUMA_ROOT" in request.path
+            return self._answer(200, '{"resource_providers": []}' if is_nested else self.providers)
         if request.method == "PUT":
             return self._answer(204, "")
         raise AssertionError(f"{request} has no recorded answer")
@@ -80,11 +80,11 @@ class Recorded:
 
 
 def _candidates(roots: list[str]) -> dict[str, Any]:
-    asked = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
+    amounts = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
     traits = ["COMPUTE_NODE", "OWNER_NOVA", *(f"HW_CPU_X86_FLAG{n:02}" for n in range(TRAITS - 2))]
     return {
         "allocation_requests": [
-            {"allocations": {root: {"resources": asked}}, "mappings": {"": [root]}}
+            {"allocations": {root: {"resources": amounts}}, "mappings": {"": [root]}}
             for root in roots
         ],
         "provider_summaries": {
@@ -138,15 +138,15 @@ def show(console: Console, quick: bool) -> bool:
             claim = scheduler_of(transport, Path(directory))
             claim()
             took = _median(claim)
-        parsed = _median(lambda text=text: orjson.loads(text))  # type: ignore[misc]
-        checked = _median(
+        parse_seconds = _median(lambda text=text: orjson.loads(text))  # type: ignore[misc]
+        check_seconds = _median(
             lambda text=text: response_schemas.CANDIDATES.misfit(orjson.loads(text))  # type: ignore[misc]
         )
         table.add_row(
             f"{hosts:,}",
             f"{len(text) / 1024:,.0f}",
-            f"{1000 * parsed:.1f}",
-            f"{1000 * checked:.1f}",
+            f"{1000 * parse_seconds:.1f}",
+            f"{1000 * check_seconds:.1f}",
             f"{1000 * took:.1f}",
             f"{1e6 * took / hosts:.1f}",
         )

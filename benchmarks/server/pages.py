@@ -50,10 +50,10 @@ def show(console: Console, quick: bool) -> bool:
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         with ours(directory, connection, 1, extra) as server:
-            measured = [_measured(browser, f"{server.url}{WEB_PATH}/") for _ in range(_TIMES)]
+            measurements = [_measure(browser, f"{server.url}{WEB_PATH}/") for _ in range(_TIMES)]
         browser.close()
-    size = max(size for size, _ in measured)
-    seconds = statistics.median(seconds for _, seconds in measured)
+    size = max(size for size, _ in measurements)
+    seconds = statistics.median(seconds for _, seconds in measurements)
     table = Table(title=f"The page of a fleet of {_HOSTS // scale:,} hosts")
     for heading in ("", "measured", "at most"):
         table.add_column(heading)
@@ -63,15 +63,15 @@ def show(console: Console, quick: bool) -> bool:
     return size <= _MOST_BYTES and seconds <= _MOST_SECONDS
 
 
-def _measured(browser: Any, url: str) -> tuple[int, float]:
+def _measure(browser: Any, url: str) -> tuple[int, float]:
     """The bytes that the page loads, and the seconds until the fleet is drawn."""
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     page.add_init_script(_OBSERVE)
     page.goto(url)
     page.locator(".summary", has_text="hosts:").wait_for()
-    drawn = None
-    while drawn is None:
-        drawn = page.evaluate("window.drawn ?? null")
+    drawn_at = None
+    while drawn_at is None:
+        drawn_at = page.evaluate("window.drawn ?? null")
     size = sum(page.evaluate(_LOADED))
     page.context.close()
-    return size, drawn / 1000
+    return size, drawn_at / 1000

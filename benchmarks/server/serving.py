@@ -45,8 +45,8 @@ class Load:
 
     seconds: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
-    held: set[str] = field(default_factory=set)
-    ended: set[str] = field(default_factory=set)
+    held_consumers: set[str] = field(default_factory=set)
+    ended_consumers: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Course:
     errors: Counter[str]
     stopped_in: float
     writes: int
-    lost: int
+    lost_count: int
 
 
 @contextlib.contextmanager
@@ -73,7 +73,9 @@ def cheroot(directory: Path, connection: str) -> Iterator[Server]:
     port = postgresql.free_port()
     command = [sys.executable, "-m", "benchmarks.server.cheroot_server", str(config), str(port)]
     command.append(str(THREADS))
-    with servers.running("cheroot", command, dict(os.environ), port, directory / "log") as server:
+    with servers.running_server(
+        "cheroot", command, dict(os.environ), port, directory / "log"
+    ) as server:
         yield server
 
 
@@ -111,7 +113,7 @@ class Connection:
 
     def work(self, until: threading.Event, stopping: threading.Event) -> None:
         while not until.is_set():
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             try:
                 self._one()
             except (OSError, http.client.HTTPException) as error:
@@ -119,7 +121,7 @@ class Connection:
                 if stopping.is_set():
                     return
                 self.load.errors[type(error).__name__] += 1
-            self.load.seconds.append(time.perf_counter() - begun)
+            self.load.seconds.append(time.perf_counter() - started_at)
 
     def _one(self) -> None:
         chance = self._random.random()
@@ -128,10 +130,10 @@ class Connection:
             self._ask("GET", f"/resource_providers/{host}")
         elif chance < 0.5:
             self._ask("GET", "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512&limit=10")
-        elif chance < 0.8 or not self.load.held:
+        elif chance < 0.8 or not self.load.held_consumers:
             self._claim(host)
         else:
-            self._end(self._random.choice(sorted(self.load.held)[:50]))
+            self._end(self._random.choice(sorted(self.load.held_consumers)[:50]))
 
     def _claim(self, host: str) -> None:
         consumer = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
@@ -144,12 +146,12 @@ class Connection:
             "consumer_type": "INSTANCE",
         }
         if self._ask("PUT", f"/allocations/{consumer}", body):
-            self.load.held.add(consumer)
+            self.load.held_consumers.add(consumer)
 
     def _end(self, consumer: str) -> None:
-        self.load.held.discard(consumer)
+        self.load.held_consumers.discard(consumer)
         if self._ask("DELETE", f"/allocations/{consumer}"):
-            self.load.ended.add(consumer)
+            self.load.ended_consumers.add(consumer)
 
     def _ask(self, method: str, path: str, body: object = None) -> bool:
         payload = None if body is None else json.dumps(body).encode()
@@ -170,21 +172,21 @@ def drive(server: Server, hosts: list[str], minutes: float) -> tuple[Course, lis
         for connection in connections
     ]
     resident, threads = server.resident_mib(), thread_count(server)
-    cpu, begun = server.cpu_seconds(), time.perf_counter()
+    cpu, started_at = server.cpu_seconds(), time.perf_counter()
     for worker in workers:
         worker.start()
     until.wait(60 * minutes)
-    seconds, cpu = time.perf_counter() - begun, server.cpu_seconds() - cpu
+    seconds, cpu = time.perf_counter() - started_at, server.cpu_seconds() - cpu
     resident_then, threads_then = server.resident_mib(), thread_count(server)
     loads = [connection.load for connection in connections]
     latencies = sorted(itertools.chain.from_iterable(load.seconds[:] for load in loads))
     stopping.set()
     process = psutil.Process(server.pid)
-    told = time.perf_counter()
+    stop_at = time.perf_counter()
     process.send_signal(signal.SIGTERM)
     with contextlib.suppress(psutil.TimeoutExpired):
         process.wait(60)
-    stopped_in = time.perf_counter() - told
+    stopped_in = time.perf_counter() - stop_at
     until.set()
     for worker in workers:
         worker.join()
@@ -202,7 +204,7 @@ def drive(server: Server, hosts: list[str], minutes: float) -> tuple[Course, lis
         (threads, threads_then),
         errors,
         stopped_in,
-        sum(len(load.held) + len(load.ended) for load in loads),
+        sum(len(load.held_consumers) + len(load.ended_consumers) for load in loads),
         0,
     )
     return course, loads
@@ -217,9 +219,9 @@ def lost_writes(server: Server, loads: list[Load]) -> int:
     client = Client(server.url)
     wrong = 0
     for load in loads:
-        for consumer in load.held | load.ended:
-            held = client.must("GET", f"/allocations/{consumer}")["allocations"]
-            wrong += bool(held) != (consumer in load.held)
+        for consumer in load.held_consumers | load.ended_consumers:
+            held_allocations = client.must("GET", f"/allocations/{consumer}")["allocations"]
+            wrong += bool(held_allocations) != (consumer in load.held_consumers)
     return wrong
 
 
@@ -233,8 +235,8 @@ def measure(kind: str, directory: Path, cluster: str, minutes: float) -> Course:
     with start(directory / "serve", connection) as server:
         course, loads = drive(server, hosts, minutes)
     with servers.ours(directory / "check", connection, 1) as checker:
-        lost = lost_writes(checker, loads)
-    return Course(**{**vars(course), "label": kind, "lost": lost})
+        lost_count = lost_writes(checker, loads)
+    return Course(**{**vars(course), "label": kind, "lost_count": lost_count})
 
 
 def show(console: Console, courses: list[Course]) -> None:
@@ -255,7 +257,7 @@ def show(console: Console, courses: list[Course]) -> None:
             str(dict(course.errors)) if course.errors else "0",
             f"{course.stopped_in:.1f}",
             str(course.writes),
-            str(course.lost),
+            str(course.lost_count),
         )
     console.print(table)
 
@@ -273,7 +275,7 @@ def main() -> None:
             measure(kind, Path(directory) / kind, cluster, arguments.minutes) for kind in kinds
         ]
     show(Console(width=165), courses)
-    sys.exit(1 if any(course.lost for course in courses) else 0)
+    sys.exit(1 if any(course.lost_count for course in courses) else 0)
 
 
 if __name__ == "__main__":

@@ -106,16 +106,19 @@ def _on_postgresql(cluster: str, directory: Path, claims: int) -> Iterator[Row]:
         ]
         _fill(alone)
         _fill(groups[0])
-        found = _claims(
+        outcomes = _claims(
             {"alone": Groups(alone, pid), "groups": Groups(groups[0], pid, tuple(groups[1:]))},
             claims,
         )
     title = f"PostgreSQL, {GROUPS} servers of one worker beside one of {GROUPS}: a claim"
-    yield Row(title, "CPU ms", found["groups"].cpu_ms, found["alone"].cpu_ms, 1.25)
+    yield Row(title, "CPU ms", outcomes["groups"].cpu_ms, outcomes["alone"].cpu_ms, 1.25)
     yield Row(
-        f"{title}, database", "CPU ms", found["groups"].database_ms, found["alone"].database_ms
+        f"{title}, database",
+        "CPU ms",
+        outcomes["groups"].database_ms,
+        outcomes["alone"].database_ms,
     )
-    yield Row("PostgreSQL: conflicts", "", found["groups"].conflicts, most=0)
+    yield Row("PostgreSQL: conflicts", "", outcomes["groups"].conflicts, most=0)
 
 
 def _claims_of_others(cluster: str, hosts: int) -> Iterator[Row]:
@@ -133,9 +136,9 @@ def _claims_of_others(cluster: str, hosts: int) -> Iterator[Row]:
                     str(uuid.uuid4()), {names[number]: {"VCPU": 1}}, "project", "user", None, None
                 )
                 store.write(allocations.write, [owner])
-            begun = time.process_time()
+            started_at = time.process_time()
             feed.index()
-            costs.append(1000 * (time.process_time() - begun) / together)
+            costs.append(1000 * (time.process_time() - started_at) / together)
         yield Row(
             f"{hosts:,} hosts: one of {together} claims by others, before a search",
             "CPU ms",
@@ -144,23 +147,27 @@ def _claims_of_others(cluster: str, hosts: int) -> Iterator[Row]:
     store.close()
 
 
-def _of_replica(cluster: str, copied: str) -> Iterator[Row]:
+def _of_replica(cluster: str, replica_cluster: str) -> Iterator[Row]:
     """How far it is behind, and what a search on it alone would miss."""
     with contextlib.ExitStack() as stack:
         primary = stack.enter_context(
             psycopg.connect(f"postgresql:{cluster}/ours", autocommit=True)
         )
-        copy = stack.enter_context(psycopg.connect(f"postgresql:{copied}/ours", autocommit=True))
+        copy = stack.enter_context(
+            psycopg.connect(f"postgresql:{replica_cluster}/ours", autocommit=True)
+        )
         delays = [_delay(primary, copy) for _ in range(50)]
         yield Row("replica: a change record is there after", "ms", statistics.median(delays))
         copy.execute("SELECT pg_wal_replay_pause()")
-        missing = 0
+        missing_count = 0
         for _ in range(10):
-            written = _record(primary)
-            found = copy.execute("SELECT 1 FROM changes WHERE id = %s", (written,)).fetchone()
-            missing += found is None
+            written_id = _record(primary)
+            found_row = copy.execute(
+                "SELECT 1 FROM changes WHERE id = %s", (written_id,)
+            ).fetchone()
+            missing_count += found_row is None
         copy.execute("SELECT pg_wal_replay_resume()")
-        yield Row("replica that is behind: acknowledged writes it lacks, of 10", "", missing)
+        yield Row("replica that is behind: acknowledged writes it lacks, of 10", "", missing_count)
 
 
 def _record(connection: "psycopg.Connection[Any]") -> int:
@@ -173,10 +180,10 @@ def _record(connection: "psycopg.Connection[Any]") -> int:
 
 
 def _delay(primary: "psycopg.Connection[Any]", copy: "psycopg.Connection[Any]") -> float:
-    written, begun = _record(primary), time.monotonic()
-    while not copy.execute("SELECT 1 FROM changes WHERE id = %s", (written,)).fetchone():
+    written_id, started_at = _record(primary), time.monotonic()
+    while not copy.execute("SELECT 1 FROM changes WHERE id = %s", (written_id,)).fetchone():
         pass
-    return 1000 * (time.monotonic() - begun)
+    return 1000 * (time.monotonic() - started_at)
 
 
 def _on_galera(claims: int) -> Iterator[Row]:
@@ -203,8 +210,8 @@ def _on_galera(claims: int) -> Iterator[Row]:
             ]
             _fill(servers[0])
             targets[title] = Groups(servers[0], pids[0], tuple(servers[1:]), pids[1:])
-        found = _claims(targets, claims)
-    for title, outcome in found.items():
+        outcomes = _claims(targets, claims)
+    for title, outcome in outcomes.items():
         yield Row(f"Galera of three, servers at {title}: a claim", "CPU ms", outcome.cpu_ms)
         yield Row(f"Galera of three, {title}: all nodes", "CPU ms", outcome.database_ms)
         yield Row(f"Galera of three, {title}: claims", "1/s", outcome.rate)
@@ -213,8 +220,8 @@ def _on_galera(claims: int) -> Iterator[Row]:
 
 def show(console: Console, quick: bool) -> bool:
     """Measure, and print the rows; whether their bounds hold."""
-    found = []
+    found_rows = []
     for row in rows(quick=quick):
         console.print("  ".join(filter(None, row.cells())), style="dim")
-        found.append(row)
-    return show_rows(console, "Placement on several servers", found)
+        found_rows.append(row)
+    return show_rows(console, "Placement on several servers", found_rows)

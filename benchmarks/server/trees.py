@@ -142,8 +142,8 @@ def start_plainly(meter: Meter) -> None:
         generation = 0
         for key in ("inventories", "traits", "aggregates"):
             if provider[key]:
-                named = {key: provider[key], "resource_provider_generation": generation}
-                generation = orjson.loads(meter.send("PUT", f"{path}/{key}", named)[1])[
+                body = {key: provider[key], "resource_provider_generation": generation}
+                generation = orjson.loads(meter.send("PUT", f"{path}/{key}", body)[1])[
                     "resource_provider_generation"
                 ]
 
@@ -270,10 +270,10 @@ def measure(server: Server, quick: bool) -> list[Event]:
     """Measure every event, both ways one after the other."""
     few, many = (4, 1000) if quick else (20, 4000)
     meter = Meter(server)
-    started = machine()
-    root, path = started[0]["uuid"], f"/provider_trees/{started[0]['uuid']}"
-    tag = meter.send("PUT", path, {"providers": started}, If_None_Match="*")[0]
-    reshaped = ReshapedMachine(meter)
+    providers = machine()
+    root, path = providers[0]["uuid"], f"/provider_trees/{providers[0]['uuid']}"
+    tag = meter.send("PUT", path, {"providers": providers}, If_None_Match="*")[0]
+    reshaped_machine = ReshapedMachine(meter)
     in_tree = f"/resource_providers?in_tree={root}"
     quiet = meter.cost(few * 10, lambda: void(meter.send("GET", in_tree)))
     return [
@@ -285,8 +285,8 @@ def measure(server: Server, quick: bool) -> list[Event]:
         ),
         Event(
             f"reshape with {CONSUMERS} consumers",
-            meter.cost(few, reshaped.plainly),
-            meter.cost(few, reshaped.at_once),
+            meter.cost(few, reshaped_machine.plainly),
+            meter.cost(few, reshaped_machine.at_once),
             most_ms=30.0,
         ),
         Event(

@@ -85,9 +85,9 @@ def main() -> int:
     console = Console(width=120)
     if options.read:
         return show(console, series.read(options.read, BOUNDS))
-    missing = rabbitmq_missing()
-    if missing and not options.no_bus:
-        parser.error(f"{missing}; --no-bus does without")
+    missing_reason = rabbitmq_missing()
+    if missing_reason and not options.no_bus:
+        parser.error(f"{missing_reason}; --no-bus does without")
     eighth = options.periods // 8
     plan = Plan(
         options.scale,
@@ -100,12 +100,12 @@ def main() -> int:
     )
     options.samples.write_text("")
 
-    def told(sample: Sample) -> None:
+    def on_sample(sample: Sample) -> None:
         series.append(options.samples, sample)
         print(line_of(sample), flush=True)
 
     interrupts = Interrupts()
-    failed = False
+    has_failed = False
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="year-")))
         directory.chmod(0o755)
@@ -116,20 +116,20 @@ def main() -> int:
             broker = RabbitMq(directory / "broker")
             stack.callback(broker.stop)
             broker.start()
-        fleet = Fleet(directory, database, plan, broker, told)
+        fleet = Fleet(directory, database, plan, broker, on_sample)
         try:
             interrupts.allow()
             fleet.live()
             console.print(f"placement-manage audit: {fleet.manage('audit').strip()}")
         except subprocess.CalledProcessError as error:
-            failed = True
+            has_failed = True
             console.print(f"{error}: {error.stdout}{error.stderr}")
         except (Exception, KeyboardInterrupt):  # noqa: BLE001 - what was measured before is shown
-            failed = True
+            has_failed = True
             traceback.print_exc()
         # while the processes of the last part end
         grows = show(console, fleet.year)
-    return int(failed or grows)
+    return int(has_failed or grows)
 
 
 def line_of(sample: Sample) -> str:
@@ -150,22 +150,33 @@ def show(console: Console, year: Year) -> int:
         console.print("no samples")
         return 1
     seconds = sum(sample.seconds for sample in year.samples)
-    sent = sum(sample.requests for sample in year.samples)
-    console.print(f"{year.samples[-1].time:.0%} in {seconds:.0f} s without starts: {sent} requests")
-    for name, spent in year.cpu().items():
-        console.print(f"CPU of {name}: {spent:.0f} s, {1000 * spent / sent:.2f} ms a request")
+    request_count = sum(sample.requests for sample in year.samples)
+    console.print(
+        f"{year.samples[-1].time:.0%} in {seconds:.0f} s without starts: {request_count} requests"
+    )
+    for name, cpu_seconds in year.cpu().items():
+        console.print(
+            f"CPU of {name}: {cpu_seconds:.0f} s, {1000 * cpu_seconds / request_count:.2f} ms a "
+            "request"
+        )
     table = Table(title="Warm since the last restart: mean, growth in a year, bound")
     for heading in ("value", "first", "last", "mean", "growth", "bound", ""):
         table.add_column(heading, justify="left" if heading == "value" else "right")
-    for judged in year.judged():
-        first, last = judged.points[0][1], judged.points[-1][1]
-        numbers = (first, last, judged.mean, judged.growth, judged.bound.of(judged.mean))
+    for judged_series in year.judged_series():
+        first, last = judged_series.points[0][1], judged_series.points[-1][1]
+        numbers = (
+            first,
+            last,
+            judged_series.mean,
+            judged_series.growth,
+            judged_series.bound.of(judged_series.mean),
+        )
         cells = [f"{number:,.2f}" for number in numbers]
-        table.add_row(judged.name, *cells, "holds" if judged.holds else "GROWS")
+        table.add_row(judged_series.name, *cells, "holds" if judged_series.holds else "GROWS")
     console.print(table)
-    broken = year.broken()
-    console.print(f"GROWS: {', '.join(broken)}" if broken else "nothing grows")
-    return bool(broken)
+    broken_series = year.broken_series()
+    console.print(f"GROWS: {', '.join(broken_series)}" if broken_series else "nothing grows")
+    return bool(broken_series)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def load(url: str) -> None:
         root = loader.provider(f"shaped-{number}", {"DISK_GB": 1000, "VGPU": _VGPUS})
         loader.provider(f"shaped-{number}_GPU", None, root)
         body = {"allocations": {root: {"resources": {"VGPU": 1}}}, "consumer_generation": None}
-        for held in range(_VGPUS):
-            consumer = uuid_of(f"shaped-{number}-{held}")
+        for unit in range(_VGPUS):
+            consumer = uuid_of(f"shaped-{number}-{unit}")
             loader.client.must("PUT", f"/allocations/{consumer}", body | owner(0))
 
 
@@ -60,9 +60,9 @@ class Tenant:
         self._most = most
         self._dice = random.Random(f"{seed}/{number}")
         self._number = number
-        self._held: deque[str] = deque()
+        self._held_consumers: deque[str] = deque()
         self._client: Client | None = None
-        self._done = 0
+        self._done_count = 0
 
     def connect(self, url: str) -> None:
         self._client = Client(url)
@@ -77,13 +77,15 @@ class Tenant:
         for _ in range(claims):
             if stop.is_set():
                 return
-            self._done += 1
+            self._done_count += 1
             self._claim(took)
-            if len(self._held) > self._most:
-                self._send(took, "release", "DELETE", f"/allocations/{self._held.popleft()}")
-            if self._done % MOVE_EVERY == 0:
+            if len(self._held_consumers) > self._most:
+                self._send(
+                    took, "release", "DELETE", f"/allocations/{self._held_consumers.popleft()}"
+                )
+            if self._done_count % MOVE_EVERY == 0:
                 self._move(took)
-            if self._done % SEARCH_EVERY == 0:
+            if self._done_count % SEARCH_EVERY == 0:
                 query = "resources=VCPU:1,MEMORY_MB:512&required=COMPUTE_NODE&limit=10"
                 self._send(took, "search", "GET", f"/allocation_candidates?{query}")
 
@@ -91,20 +93,20 @@ class Tenant:
         consumer = str(uuid.UUID(int=self._dice.getrandbits(128), version=4))
         body = self._body(None)
         self._send(took, "claim", "PUT", f"/allocations/{consumer}", body)
-        self._held.append(consumer)
+        self._held_consumers.append(consumer)
 
     def _move(self, took: Took) -> None:
         """Put a claim on another host, as the end of a migration does."""
-        consumer = self._dice.choice(self._held)
+        consumer = self._dice.choice(self._held_consumers)
         self._send(took, "move", "POST", "/allocations", {consumer: self._body(1)})
         # whose generation is another now
-        self._held.remove(consumer)
+        self._held_consumers.remove(consumer)
         self._send(took, "release", "DELETE", f"/allocations/{consumer}")
 
     def _body(self, generation: int | None) -> dict[str, Any]:
         host = uuid_of(f"year-{self._dice.randrange(HOSTS)}")
         resources = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
-        project = self._number * 1_000_000 + self._done // NEW_PROJECT_EVERY
+        project = self._number * 1_000_000 + self._done_count // NEW_PROJECT_EVERY
         return {
             "allocations": {host: {"resources": resources}},
             "consumer_generation": generation,
@@ -121,8 +123,8 @@ class Tenant:
 class Tenants:
     """All clients."""
 
-    def __init__(self, seed: str, held: int) -> None:
-        self._tenants = [Tenant(seed, number, held // CLIENTS) for number in range(CLIENTS)]
+    def __init__(self, seed: str, held_count: int) -> None:
+        self._tenants = [Tenant(seed, number, held_count // CLIENTS) for number in range(CLIENTS)]
 
     def connect(self, url: str) -> None:
         for tenant in self._tenants:
@@ -177,8 +179,8 @@ class Operator:
             now["inventories"].pop("VGPU", None)
         inventories[to]["inventories"]["VGPU"] = {"total": _VGPUS}
         allocations = {}
-        for held in range(_VGPUS):
-            consumer = uuid_of(f"shaped-{number}-{held}")
+        for unit in range(_VGPUS):
+            consumer = uuid_of(f"shaped-{number}-{unit}")
             now = client.must("GET", f"/allocations/{consumer}")
             now["allocations"] = {to: {"resources": {"VGPU": 1}}}
             allocations[consumer] = now

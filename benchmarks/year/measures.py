@@ -61,12 +61,12 @@ class Processes:
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far, by part."""
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         parts = {
             "driver": time.process_time(),
             "server": self.server.cpu_seconds(),
             "agent": cpu_seconds(self.agent),
-            "prune": ended.ru_utime + ended.ru_stime,
+            "prune": usage.ru_utime + usage.ru_stime,
         }
         if self.schedulers:
             parts["scheduler"] = sum(map(cpu_seconds, self.schedulers))

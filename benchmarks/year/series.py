@@ -82,7 +82,7 @@ class Year:
     bounds: Sequence[tuple[re.Pattern[str], Bound]]
     samples: list[Sample] = field(default_factory=list)
 
-    def judged(self) -> Iterator[Series]:
+    def judged_series(self) -> Iterator[Series]:
         """The series of warm processes, where they are long enough for a slope."""
         points: dict[str, list[tuple[float, float]]] = {}
         for sample in self._warm():
@@ -92,9 +92,9 @@ class Year:
             if len(late) > 2:
                 yield Series(name, self._bound_of(name), late)
 
-    def broken(self) -> list[str]:
+    def broken_series(self) -> list[str]:
         """The series that grow more than they may."""
-        return [series.name for series in self.judged() if not series.holds]
+        return [series.name for series in self.judged_series() if not series.holds]
 
     def cpu(self) -> Mapping[str, float]:
         """CPU seconds so far, by part."""

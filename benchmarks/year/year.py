@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from benchmarks.agent.simulated_agents import SimulatedAgent, Traffic
 from benchmarks.agent.soak import FAKE, Others, ask_for_pass, daemon
 from benchmarks.parts.postgresql import free_port
-from benchmarks.parts.servers import make_schema, running, write_config
+from benchmarks.parts.servers import make_schema, running_server, write_config
 from benchmarks.parts.worlds import uuid_of
 from benchmarks.scheduler.schedulers import Schedulers
 from benchmarks.year import deeds, measures, tables
@@ -44,7 +44,7 @@ class Plan:
     :ivar scale: the part of all that happens in a whole one.
     :ivar periods: samples; a restart comes after some of them.
     :ivar kept_seconds: for how long change records are kept.
-    :ivar held: claims at a time.
+    :ivar held_count: claims at a time.
     :ivar prune_every: after how many periods the database is pruned.
     :ivar naptime: seconds after which PostgreSQL's autovacuum looks again.
     """
@@ -54,7 +54,7 @@ class Plan:
     restarts: tuple[int, ...]
     kept_seconds: float
     agents: int = 50
-    held: int = 600
+    held_count: int = 600
     prune_every: int = 1
     naptime: int = 1
     seed: str = "1"
@@ -73,19 +73,19 @@ class Fleet:
         database: str,
         plan: Plan,
         broker: RabbitMq | None,
-        told: Callable[[Sample], None],
+        on_sample: Callable[[Sample], None],
     ) -> None:
         self._directory = directory
         self._plan = plan
         self._broker = broker
         self._database = database
         self._engine = sa.create_engine(database, poolclass=sa.NullPool)
-        self._told = told
+        self._on_sample = on_sample
         self._port = free_port()
         self._config = write_config(directory / "server", database)
         with self._config.open("a") as stream:
             stream.write("[placement_server]\nmetrics_path = /-/metrics\n")
-        self._tenants = deeds.Tenants(plan.seed, plan.held)
+        self._tenants = deeds.Tenants(plan.seed, plan.held_count)
         self._operator = deeds.Operator()
         self._traffic = Traffic()
         conf = agent_conf.new_config([], default_config_files=[], default_config_dirs=[])
@@ -111,13 +111,13 @@ class Fleet:
                 for period in range(start, end):
                     sample = self._period((period + 1) / self._plan.periods, season)
                     self.year.samples.append(sample)
-                    self._told(sample)
+                    self._on_sample(sample)
 
     def manage(self, *arguments: str) -> str:
         """Run placement-manage; raises CalledProcessError when it does not end with 0."""
         command = self._program("placement-manage", "--config-file", str(self._config), *arguments)
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return done.stdout
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        return result.stdout
 
     def _program(self, name: str, *arguments: str) -> list[str]:
         seconds = str(self._plan.kept_seconds)
@@ -128,7 +128,9 @@ class Fleet:
         command = self._program("placement-server", "serve", "--config-file", str(self._config))
         command += ["--host", "127.0.0.1", "--port", str(self._port)]
         command += ["--workers", str(WORKERS), "--threads", "4"]
-        server = stack.enter_context(running("ours", command, dict(os.environ), self._port, log))
+        server = stack.enter_context(
+            running_server("ours", command, dict(os.environ), self._port, log)
+        )
         if season == 0:
             deeds.load(server.url)
         self._tenants.connect(server.url)
@@ -142,7 +144,7 @@ class Fleet:
             state = self._directory / f"season-{season}"
             self._schedulers = Schedulers(server, self._broker, state, 1)
             roots = [uuid_of(f"year-{number}") for number in range(deeds.HOSTS)]
-            stack.enter_context(self._schedulers.running(roots))
+            stack.enter_context(self._schedulers.start(roots))
             pids = self._schedulers.pids
         database = tables.server_pid(self._engine)
         self._processes = Processes(server, agent.pid, pids, database)
@@ -167,9 +169,12 @@ class Fleet:
             self._schedulers.claim_and_release(plan.share(SCHEDULED))
         if round(now * plan.periods) % plan.prune_every == 0:
             self.manage("prune")
-        requests_sent = sum(map(len, took.values())) + len(self._traffic.sent)
+        requests_sent = sum(map(len, took.values())) + len(self._traffic.sent_requests)
         self._traffic.clear()
-        cpu = {name: spent - before[name] for name, spent in self._processes.cpu().items()}
+        cpu = {
+            name: spent_seconds - before[name]
+            for name, spent_seconds in self._processes.cpu().items()
+        }
         states = {"agent": self._directory / "daemon", "agents": self._directory / "agents"}
         database = measures.database(self._engine)
         values = {
@@ -198,8 +203,8 @@ class Fleet:
                 wait(work, return_when=FIRST_EXCEPTION)
             finally:
                 stop.set()
-        for done in work:
-            done.result()
+        for future in work:
+            future.result()
         return took
 
     def _make_passes(self, stop: threading.Event) -> None:
@@ -213,6 +218,6 @@ class Fleet:
                 self._others.interfere(number)
                 ask_for_pass(self._directory / "daemon")
                 continue
-            completed, _ = self._agents[agent - 1].run_pass()
-            if not completed:
+            is_completed, _ = self._agents[agent - 1].run_pass()
+            if not is_completed:
                 raise RuntimeError("a pass of an agent did not complete")

@@ -152,7 +152,7 @@ class AgentParts(NamedTuple):
     def wanted_healing(self) -> HealedKinds:
         """Return which kinds of drift are healed now."""
         ours = self.conf.compute_agent
-        return HealedKinds(orphans=ours.heal_orphans, missing=ours.heal_missing)
+        return HealedKinds(orphans=ours.heal_orphans, missing_consumers=ours.heal_missing)
 
     def reload(self) -> None:
         """Read provider config files again, and forget what is known of placement.
@@ -295,10 +295,10 @@ def check_healing(conf: cfg.ConfigOpts) -> None:
     healing_options = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
     if not healing_options:
         return
-    named = f"[compute_agent]{' and '.join(healing_options)}"
+    option_names = f"[compute_agent]{' and '.join(healing_options)}"
     if ours.instance_source == "file" and not ours.instance_file:
         raise errors.InvalidConfiguration(
-            f"{named} with instance_source = file: name the file with "
+            f"{option_names} with instance_source = file: name the file with "
             "[compute_agent]instance_file, or leave healing off."
         )
     if ours.instance_source != "agents":
@@ -311,7 +311,7 @@ def check_healing(conf: cfg.ConfigOpts) -> None:
         )
     if not conf.transport_url:
         raise errors.InvalidConfiguration(
-            f"{named} with instance_source = agents: without a message bus "
+            f"{option_names} with instance_source = agents: without a message bus "
             "([DEFAULT]transport_url) the other agents cannot be asked what they run. Set it, or "
             "set instance_source to nova or to file, or leave healing off."
         )

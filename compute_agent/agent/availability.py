@@ -94,7 +94,7 @@ class Availability:
         self._roots = roots
         self._threshold = threshold
         self._clock = clock
-        self._failed = FailedBuilds()
+        self._failed_builds = FailedBuilds()
         # builds of before a restart are not known: only what is claimed from now on counts
         self._last_failure = clock()
         self.show()
@@ -110,13 +110,13 @@ class Availability:
     @property
     def failed_builds(self) -> int:
         """Builds that failed since the last that succeeded."""
-        return len(self._failed.images)
+        return len(self._failed_builds.images)
 
-    def set_by_operator(self, enabled: bool, reason: str) -> None:
+    def set_by_operator(self, is_enabled: bool, reason: str) -> None:
         """Enable or disable, over restarts."""
-        if enabled:
-            self._failed = FailedBuilds()
-        self._change_state(ServiceState(enabled, "" if enabled else reason))
+        if is_enabled:
+            self._failed_builds = FailedBuilds()
+        self._change_state(ServiceState(is_enabled, "" if is_enabled else reason))
 
     def hypervisor_is_away(self, why: str) -> None:
         """Disable the host, if it is enabled, until the hypervisor is back."""
@@ -128,11 +128,11 @@ class Availability:
 
     def build_failed(self, instance: str, image: str, why: str) -> None:
         """Disable the host, if it is enabled, when too many builds failed in a row."""
-        self._failed.add(instance, image)
+        self._failed_builds.add(instance, image)
         self._last_failure = self._clock()
         LOG.warning("The build of instance %s failed: %s", instance, why)
-        if self._failed.speak_against_the_host(self._threshold()):
-            count = len(self._failed.images)
+        if self._failed_builds.speak_against_the_host(self._threshold()):
+            count = len(self._failed_builds.images)
             self._change_state(
                 after_cause(self.state(), f"{BUILDS}: {count} in a row, the last with: {why}")
             )
@@ -140,7 +140,9 @@ class Availability:
     def waits_for_a_build(self) -> bool:
         """Whether a build that succeeds would change anything."""
         state = self.state()
-        return bool(self._failed.images) or (state.automatic and state.reason.startswith(BUILDS))
+        return bool(self._failed_builds.images) or (
+            state.automatic and state.reason.startswith(BUILDS)
+        )
 
     def has_built(self, claims: Iterable[Claim], running_guests: Collection[str]) -> bool:
         """Whether an instance that was claimed after the last failed build runs."""
@@ -151,13 +153,13 @@ class Availability:
 
     def build_succeeded(self) -> None:
         """Forget the builds that failed, and enable the host if they had disabled it."""
-        self._failed = FailedBuilds()
+        self._failed_builds = FailedBuilds()
         self._change_state(after_cure(self.state(), BUILDS))
 
     def show(self) -> None:
         """Put the state into the status document."""
         state = self.state()
-        self._board.set_availability(enabled=state.enabled, reason=state.reason)
+        self._board.set_availability(is_enabled=state.enabled, reason=state.reason)
 
     def _change_state(self, state: ServiceState) -> None:
         if state == self.state():

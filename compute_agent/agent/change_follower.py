@@ -87,7 +87,7 @@ class ChangeFollower:
         nodes = dict(self._nodes())
         if not nodes:
             return FIRST_PAUSE
-        begun = self._clock()
+        started_at = self._clock()
         try:
             changes = self._feed.structure(self._after, set(nodes.values()), self._wait)
         except errors.ChangesPruned as error:
@@ -105,7 +105,7 @@ class ChangeFollower:
         if not self._stopping.is_set():
             for node in changed_nodes:
                 self._on_change(node)
-        answered_early = not changed_nodes and self._clock() - begun < FIRST_PAUSE
+        answered_early = not changed_nodes and self._clock() - started_at < FIRST_PAUSE
         return FIRST_PAUSE if answered_early else 0.0
 
     def _pause_without_feed(self, error: errors.PlacementError) -> float:

@@ -74,8 +74,8 @@ def answer_of(claim: Claim, tree: ProviderTree) -> dict[str, Any]:
 def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:
     """Return the members of an anti-affinity group, and how many of them a host may have."""
     group = _mapping("spec.instance_group", fields.get("instance_group") or {})
-    forced = fields.get("force_hosts") or fields.get("force_nodes")
-    if group.get("policy") != "anti-affinity" or forced:
+    forced_targets = fields.get("force_hosts") or fields.get("force_nodes")
+    if group.get("policy") != "anti-affinity" or forced_targets:
         return frozenset(), 1
     name = "spec.instance_group.members"
     members = frozenset(_uuid(name, uuid) for uuid in _list(name, group.get("members") or []))
@@ -153,5 +153,5 @@ def _uuid(where: str, value: Any) -> str:
         raise _unusable(where, value, "a UUID") from error
 
 
-def _unusable(where: str, value: Any, expected: str) -> errors.InvalidInput:
-    return errors.InvalidInput(f"{where} is {reprlib.repr(value)}, and {expected} was expected.")
+def _unusable(where: str, value: Any, expectation: str) -> errors.InvalidInput:
+    return errors.InvalidInput(f"{where} is {reprlib.repr(value)}, and {expectation} was expected.")

@@ -111,7 +111,7 @@ class AgentCommands:
             self._check_node(node)
         claims = self._claims.claims()
         here = presence(self._parts.driver, claims, time.time())
-        if here.running is None:
+        if here.running_guests is None:
             raise errors.InstancesUnknown(
                 f"{cannot_tell(self._parts.driver)}. Ask Nova or a file of instances instead "
                 "([compute_agent]instance_source), or use a driver that lists its guests."
@@ -194,7 +194,7 @@ class AgentCommands:
         if UNHEALTHY not in device.traits:
             return False
         self._parts.driver.clear_fault(device.uuid)
-        self._parts.ledger.change_faults(cleared=[device.uuid])
+        self._parts.ledger.change_faults(cleared_providers=[device.uuid])
         self._ask_for_a_pass("fault cleared", node)
         return True
 
@@ -205,11 +205,11 @@ class AgentCommands:
             *("uuid", "name", "enabled", "disabled_reason"),
             *("last_pass", "last_success", "reshape_pending"),
         )
-        nested = self._conf.compute.enable_numa_reporting_to_placement
-        running_guests = self._running()
+        is_nested = self._conf.compute.enable_numa_reporting_to_placement
+        running_guests = self._running_guests()
         common_facts = {
             "instances": None if running_guests is None else len(running_guests),
-            "layout": "nested" if nested else "flat",
+            "layout": "nested" if is_nested else "flat",
             "build_failures": self._availability.failed_builds,
         }
         return {
@@ -243,7 +243,7 @@ class AgentCommands:
             LOG.debug("Node %s is announced without its facts: %s", node, error)
         return announced_facts
 
-    def _running(self) -> frozenset[str] | None:
+    def _running_guests(self) -> frozenset[str] | None:
         """Return the instances here; None: unknown, as while the hypervisor is away."""
         try:
             guest_uuids = self._parts.driver.list_instance_uuids()
@@ -267,7 +267,7 @@ class AgentCommands:
     def dump_state(self) -> None:
         """Write what is going on to stderr."""
         details = {
-            "running passes": self._schedule.running(),
+            "running passes": self._schedule.running_nodes(),
             "seconds to the next pass": self._schedule.seconds_to_next(),
         }
         state_dump.write("compute-agent", self._parts.board.document(), details, self._conf)

@@ -53,8 +53,8 @@ class NodeList:
         error: Exception | None = None
         try:
             nodes = self._parts.setup.nodes()
-        except Exception as raised:  # noqa: BLE001 - judged below, as in a pass
-            error, nodes = raised, {}
+        except Exception as exception:  # noqa: BLE001 - judged below, as in a pass
+            error, nodes = exception, {}
         limits = self._parts.options().limits()
         turn = decisions.turn_after_outage(self._state, now, limits)
         kind = decisions.classify(error) if error else EventKind.COMPLETED
@@ -70,7 +70,7 @@ class NodeList:
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
         known_nodes = self._tracker.nodes()
         # all at once: each would be written for itself by the first pass of its node
-        self._parts.ledger.remember_providers(added=nodes.values())
+        self._parts.ledger.remember_providers(additions=nodes.values())
         for name, uuid in nodes.items():
             self._tracker.add_node(name, uuid)
         for name in known_nodes.keys() - nodes.keys():

@@ -88,7 +88,7 @@ class PassLoop:
                 for node, reasons in self._schedule.take_due():
                     LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
                     pool.submit(self._run_node, node, reasons)
-                if not self._schedule.running():
+                if not self._schedule.running_nodes():
                     self._feed()
                 wait = min(self._schedule.seconds_to_next(), self._longest_wait)
                 self._wake.wait(None if wait == NEVER else wait)

@@ -41,10 +41,10 @@ class AnswerReader(io.RawIOBase):
         :raises OutOfBounds: the time is over, or too much came.
         """
         if self._deadline is not None:
-            remaining = self._deadline - time.monotonic()
-            if remaining <= 0:
+            remaining_seconds = self._deadline - time.monotonic()
+            if remaining_seconds <= 0:
                 raise self._too_slow()
-            self._socket.settimeout(remaining)
+            self._socket.settimeout(remaining_seconds)
         try:
             count = self._arriving.readinto(buffer)
         except TimeoutError as error:
@@ -74,7 +74,7 @@ class BoundedAnswer(http.client.HTTPResponse):
     one for the answer of a proxy to CONNECT.
     """
 
-    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
-        super().__init__(sock, *arguments, **named)
+    def __init__(self, sock: socket.socket, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(sock, *arguments, **keywords)
         reader = AnswerReader(self.fp.detach(), sock, sock.gettimeout())
         self.fp = io.BufferedReader(reader, BUFFER)

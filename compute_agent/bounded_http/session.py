@@ -56,24 +56,24 @@ class BoundedResponse(requests.Response):
 class BoundedAdapter(ka_session.TCPKeepAliveAdapter):  # type: ignore[misc]
     """An adapter whose answers take no longer in all than one wait may."""
 
-    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
+    def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
         """Create the pools for direct connections."""
-        super().init_poolmanager(*arguments, **named)
+        super().init_poolmanager(*arguments, **keywords)
         _bound_pools(self.poolmanager)
 
-    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
+    def proxy_manager_for(self, proxy: str, **keywords: Any) -> Any:
         """Return the pools for connections through a proxy."""
         has_manager = proxy in self.proxy_manager
-        manager = super().proxy_manager_for(proxy, **named)
+        manager = super().proxy_manager_for(proxy, **keywords)
         if not has_manager:
             _bound_pools(manager)
         return manager
 
     def build_response(self, request: Any, answer: Any) -> BoundedResponse:
         """Build a response that keeps the parsed JSON."""
-        bounded = BoundedResponse()
-        vars(bounded).update(vars(super().build_response(request, answer)))
-        return bounded
+        bounded_response = BoundedResponse()
+        vars(bounded_response).update(vars(super().build_response(request, answer)))
+        return bounded_response
 
 
 def _bound_pools(manager: Any) -> None:
@@ -133,16 +133,18 @@ class BoundedSession(requests.Session):
         arguments |= {"stream": True, "allow_redirects": False}
         for _ in range(REDIRECTS + 1):
             # urllib3 does not take 0, which may remain after the last redirect
-            remaining = None if deadline is None else max(0.001, deadline - time.monotonic())
+            remaining_seconds = (
+                None if deadline is None else max(0.001, deadline - time.monotonic())
+            )
             try:
-                answer = super().send(request, timeout=(connect, remaining), **arguments)
+                answer = super().send(request, timeout=(connect, remaining_seconds), **arguments)
                 _judge(answer)
-            except OutOfBounds as broken:
+            except OutOfBounds as violation:
                 raise AnswerRefused(
-                    f"The answer to {request.method} {request.url} {broken}. Check what answers at "
-                    "this address.",
+                    f"The answer to {request.method} {request.url} {violation}. Check what answers "
+                    "at this address.",
                     request=request,
-                ) from broken
+                ) from violation
             self._limit_pause(answer)
             location = answer.headers.get("location", "")
             if answer.status_code not in REDIRECT_STATUSES or not location:

@@ -106,14 +106,14 @@ class ClaimBook:
         node = self._node_of(request)
         with self._tracker.hold(node), self._report.tracing():
             tree, root = self._tracker.reported_tree(node)
-            allocated = self._ensure_allocated(request, tree, root)
+            allocation = self._ensure_allocated(request, tree, root)
             try:
-                amounts = on_node(request, allocated.amounts, tree, root)
-                check_groups(request, allocated.amounts, tree)
+                amounts = on_node(request, allocation.amounts, tree, root)
+                check_groups(request, allocation.amounts, tree)
                 check_apart(request, self._staying(request, tree.get_provider_uuids(root)), node)
                 return self._assign(request, node, amounts, tree, root)
             except Exception:
-                if allocated.by_host and self._self_claim is not None:
+                if allocation.by_host and self._self_claim is not None:
                     self._self_claim.take_back(request.instance)
                 raise
 
@@ -276,21 +276,21 @@ class ClaimBook:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
-        allocated = Allocated(of_record(record))
-        if not allocated.amounts and self._self_claim is not None:
-            allocated = self._self_claim.allocate(request, tree, root)
-        if not allocated.amounts:
+        allocation = Allocated(of_record(record))
+        if not allocation.amounts and self._self_claim is not None:
+            allocation = self._self_claim.allocate(request, tree, root)
+        if not allocation.amounts:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "
                 "host is told. Schedule the instance again."
             )
-        if not allocated.amounts.keys() & set(tree.get_provider_uuids(root)):
+        if not allocation.amounts.keys() & set(tree.get_provider_uuids(root)):
             raise errors.ComputeResourcesUnavailable(
                 f"{consumer} holds nothing of node {tree.data(root).name} in placement, only "
-                f"resources of other hosts: {', '.join(sorted(allocated.amounts))}. Schedule the "
+                f"resources of other hosts: {', '.join(sorted(allocation.amounts))}. Schedule the "
                 "instance again."
             )
-        return allocated
+        return allocation
 
     def _staying(self, request: ClaimRequest, own: Collection[str]) -> list[str]:
         """Return the instances of this host that the claiming one must be kept apart from.

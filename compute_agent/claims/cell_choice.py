@@ -70,11 +70,11 @@ def choose_cells(
     """
     if not use.cells:
         return ()  # the driver knows of no cells
-    allocated: Counter[str] = Counter()
+    allocated_amounts: Counter[str] = Counter()
     for classes in amounts.values():
-        allocated.update(classes)
+        allocated_amounts.update(classes)
     sizes = {size for cell in use.cells for size in cell.pages_mib}
-    needs = guest_needs(request.instance, request.spec, allocated, sizes)
+    needs = guest_needs(request.instance, request.spec, allocated_amounts, sizes)
     cell_of = cell_providers(tree, root)
     if cell_of:
         return _cells_of_nested_layout(request, needs, amounts, tree, cell_of, use, policy)
@@ -105,7 +105,7 @@ def _flat(
     request: ClaimRequest, needs: GuestNeeds, free: Sequence[FreeCell], policy: CellPolicy
 ) -> tuple[ClaimedCell, ...]:
     whole = needs.nodes[0]
-    if not needs.names_nodes and not whole.pinned:
+    if not needs.names_nodes and not whole.pinned_count:
         return ()
     cells = numa_fit.fit(needs, free, policy.networks, packing=policy.packing)
     if cells is None and not needs.names_nodes:
@@ -137,12 +137,14 @@ def _cells_of_nested_layout(
             )
             for cell in given_cells
         )
-    bound = {
+    bound_cells = {
         int(match[1]): cell_of[uuids[0]]
         for group, uuids in request.providers_of.items()
         if (match := _GUEST_NODE.fullmatch(group)) and uuids and uuids[0] in cell_of
     }
-    cells = numa_fit.fit(needs, given_cells, policy.networks, packing=policy.packing, bound=bound)
+    cells = numa_fit.fit(
+        needs, given_cells, policy.networks, packing=policy.packing, bound_cells=bound_cells
+    )
     if cells is None:
         _refuse(request, needs, given_cells, policy)
     return cells
@@ -191,7 +193,7 @@ def _refuse(
 
     :raises ComputeResourcesUnavailable: always, with what is in the way.
     """
-    anywhere = needs._replace(physnets=frozenset(), tunneled=False)
+    anywhere = needs._replace(physnets=frozenset(), needs_tunnel=False)
     away = numa_fit.fit(anywhere, cells, policy.networks) is not None
     reason = (
         "its networks are near other cells ([neutron]physnets)"

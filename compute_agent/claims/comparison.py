@@ -39,8 +39,8 @@ def differences(
         and only what was claimed is compared.
     """
     units = units_of(tree, root)
-    described = {uuid: devices for uuid, devices in guests.items() if devices is not None}
-    seen_units = holdings({}, described, units)
+    described_guests = {uuid: devices for uuid, devices in guests.items() if devices is not None}
+    seen_units = holdings({}, described_guests, units)
     claim_of = {claim.consumer: claim for claim in claims}
     differences: dict[str, str] = {}
     for instance in sorted(guests):
@@ -52,11 +52,11 @@ def differences(
         if not held_amounts:
             continue  # that is another kind of drift
         sentences = list(_beyond(tree, claim_of.get(instance), held_amounts))
-        if instance in described:
+        if instance in described_guests:
             sentences += _other_units(
                 tree, units, seen_units.get(instance, frozenset()), held_amounts
             )
-            sentences += _other_cells(tree, root, described[instance], held_amounts)
+            sentences += _other_cells(tree, root, described_guests[instance], held_amounts)
         if sentences:
             differences[instance] = "; ".join(dict.fromkeys(sentences))
     return differences
@@ -81,10 +81,12 @@ def _other_units(
     visible_places = {
         (unit.provider_uuid, unit.resource_class) for unit in units if is_visible(unit)
     }
-    counted = {resource_class for classes in held_amounts.values() for resource_class in classes}
+    counted_classes = {
+        resource_class for classes in held_amounts.values() for resource_class in classes
+    }
     has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen_units)
     for uuid, resource_class in sorted(visible_places):
-        if resource_class in COUNTED_BY_SOME and resource_class not in counted:
+        if resource_class in COUNTED_BY_SOME and resource_class not in counted_classes:
             continue
         holds = held_amounts.get(uuid, {}).get(resource_class, 0)
         if has[uuid, resource_class] != holds:

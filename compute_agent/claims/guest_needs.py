@@ -18,36 +18,38 @@ READ_FIELDS = ("flavor", "image", "is_bfv", "numa_topology", "requested_networks
 def guest_needs(
     instance: str,
     spec: Mapping[str, Any],
-    allocated: Mapping[str, int],
+    allocated_amounts: Mapping[str, int],
     page_sizes: Collection[int],
 ) -> GuestNeeds:
     """Return the NUMA nodes of a guest.
 
     :param spec: the request specification; without a flavor the guest is one node of what was
         allocated, which may lie on several cells.
-    :param allocated: amounts of ``VCPU``, ``PCPU`` and ``MEMORY_MB`` on this host.
+    :param allocated_amounts: amounts of ``VCPU``, ``PCPU`` and ``MEMORY_MB`` on this host.
     :param page_sizes: sizes in KiB of the huge pages of the host.
     :raises InvalidInput: the flavor cannot be read.
     :raises ComputeResourcesUnavailable: it needs other CPUs than were allocated.
     """
     whole = NodeNeed(
-        allocated.get("VCPU", 0), allocated.get("PCPU", 0), allocated.get("MEMORY_MB", 0)
+        allocated_amounts.get("VCPU", 0),
+        allocated_amounts.get("PCPU", 0),
+        allocated_amounts.get("MEMORY_MB", 0),
     )
     if not spec.get("flavor"):
         return GuestNeeds((whole,))
-    read, numa = _read(instance, spec, page_sizes)
-    networks = read.requested_networks
+    request_spec, numa = _read(instance, spec, page_sizes)
+    networks = request_spec.requested_networks
     physnets = frozenset(network.physnet for network in networks if network.physnet)
-    tunneled = any(network.tunneled for network in networks)
+    needs_tunnel = any(network.is_tunneled for network in networks)
     if not numa.names_nodes:
-        return GuestNeeds((whole,), physnets=physnets, tunneled=tunneled)
+        return GuestNeeds((whole,), physnets=physnets, needs_tunnel=needs_tunnel)
     sizes = _sizes(numa)
     nodes = [NodeNeed(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
     return GuestNeeds(
         _as_allocated(instance, nodes, whole),
         names_nodes=True,
         physnets=physnets,
-        tunneled=tunneled,
+        needs_tunnel=needs_tunnel,
     )
 
 
@@ -61,12 +63,16 @@ def _read(
     from compute_agent.request.guest_numa import guest_numa
     from compute_agent.request.spec_reader import read_spec
 
-    said = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
+    read_fields = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
     known_traits = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(page_sizes)]
     try:
-        read = read_spec({**said, "project_id": "-", "user_id": "-"})
-        shared, pinned = flavor_settings.pinned_cpus(read, read.flavor.vcpus)
-        return read, guest_numa(read, shared, pinned, read.flavor.memory_mb, known_traits)
+        request_spec = read_spec({**read_fields, "project_id": "-", "user_id": "-"})
+        shared_count, pinned_count = flavor_settings.pinned_cpus(
+            request_spec, request_spec.flavor.vcpus
+        )
+        return request_spec, guest_numa(
+            request_spec, shared_count, pinned_count, request_spec.flavor.memory_mb, known_traits
+        )
     except SchedulerError as error:
         raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
 
@@ -82,15 +88,15 @@ def _as_allocated(
 
     A flavor may name PCPU outright, and a host without dedicated CPUs may have given VCPU.
     """
-    shared, pinned = sum(n.vcpus for n in nodes), sum(n.pinned for n in nodes)
-    if (shared, pinned) == (whole.vcpus, whole.pinned):
+    shared_count, pinned_count = sum(n.vcpus for n in nodes), sum(n.pinned_count for n in nodes)
+    if (shared_count, pinned_count) == (whole.vcpus, whole.pinned_count):
         return tuple(nodes)
-    if (0, shared + pinned) == (whole.vcpus, whole.pinned):
-        return tuple(n._replace(vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes)
-    if (shared + pinned, 0) == (whole.vcpus, whole.pinned):
-        return tuple(n._replace(vcpus=n.vcpus + n.pinned, pinned=0) for n in nodes)
+    if (0, shared_count + pinned_count) == (whole.vcpus, whole.pinned_count):
+        return tuple(n._replace(vcpus=0, pinned_count=n.vcpus + n.pinned_count) for n in nodes)
+    if (shared_count + pinned_count, 0) == (whole.vcpus, whole.pinned_count):
+        return tuple(n._replace(vcpus=n.vcpus + n.pinned_count, pinned_count=0) for n in nodes)
     raise errors.ComputeResourcesUnavailable(
-        f"The NUMA nodes of {instance} have {shared} shared and {pinned} pinned CPUs, and "
-        f"{whole.vcpus} VCPU and {whole.pinned} PCPU are allocated for it on this host. Schedule "
-        "the instance again."
+        f"The NUMA nodes of {instance} have {shared_count} shared and {pinned_count} pinned CPUs, "
+        f"and {whole.vcpus} VCPU and {whole.pinned_count} PCPU are allocated for it on this host. "
+        "Schedule the instance again."
     )

@@ -21,18 +21,18 @@ BUILDING_SECONDS = 3600.0
 class Presence(NamedTuple):
     """Consumers that are known to be here.
 
-    :ivar running: instances that the driver lists; None: it cannot tell.
+    :ivar running_guests: instances that the driver lists; None: it cannot tell.
     :ivar claimed_consumers: consumers of claims. Where the driver lists what runs, only those that
         may still be being built.
     """
 
-    running: frozenset[str] | None
+    running_guests: frozenset[str] | None
     claimed_consumers: frozenset[str]
 
     @property
     def known_consumers(self) -> frozenset[str]:
-        """All of them, which is not all there is where `running` is None."""
-        return self.claimed_consumers | (self.running or frozenset())
+        """All of them, which is not all there is where `running_guests` is None."""
+        return self.claimed_consumers | (self.running_guests or frozenset())
 
 
 def presence(driver: ComputeDriver, claims: Iterable[Claim], now: float) -> Presence:

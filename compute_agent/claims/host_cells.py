@@ -60,19 +60,19 @@ def cells_of(facts: Mapping[str, Any]) -> tuple[HostCell, ...]:
 
 def free_cells(
     cells: Iterable[HostCell],
-    used: Iterable[ClaimedCell],
+    used_cells: Iterable[ClaimedCell],
     taken_cpus: Collection[int],
     ratios: Mapping[str, float],
 ) -> tuple[FreeCell, ...]:
     """Return what is free of each cell.
 
-    :param used: what guests have of them.
+    :param used_cells: what guests have of them.
     :param taken_cpus: dedicated CPUs that are in use.
     :param ratios: overcommit by class, ``VCPU`` and ``MEMORY_MB``; huge pages know none.
     """
     vcpus: Counter[int] = Counter()
     memory: Counter[tuple[int, int | None]] = Counter()
-    for use in used:
+    for use in used_cells:
         vcpus[use.cell] += use.vcpus
         memory[use.cell, use.page_size_kib] += use.memory_mib
     return tuple(
@@ -91,8 +91,8 @@ def free_cells(
 
 def cells_of_guest(devices: InstanceDevices, cells: Iterable[HostCell]) -> tuple[ClaimedCell, ...]:
     """Return what a running guest is seen to have of the cells; empty where it floats over all."""
-    pinned = frozenset(devices.pinned_cpus)
-    own = {cell.id: pinned.intersection(cell.dedicated_cpus) for cell in cells}
+    pinned_cpus = frozenset(devices.pinned_cpus)
+    own = {cell.id: pinned_cpus.intersection(cell.dedicated_cpus) for cell in cells}
     return tuple(
         ClaimedCell(
             use.cell,

@@ -115,17 +115,19 @@ def needs_of(request: ClaimRequest) -> Mapping[str, int]:
     from compute_agent.request.flavor import RequestOptions, request_of
     from compute_agent.request.spec_reader import read_spec
 
-    said = {name: request.spec[name] for name in FLAVOR_FIELDS if name in request.spec}
+    flavor_fields = {name: request.spec[name] for name in FLAVOR_FIELDS if name in request.spec}
     owner = {"project_id": request.project or "-", "user_id": request.user or "-"}
     try:
-        asked = request_of(read_spec({**said, **owner}), RequestOptions(devices_are_filtered=True))
+        candidate_request = request_of(
+            read_spec({**flavor_fields, **owner}), RequestOptions(devices_are_filtered=True)
+        )
     except SchedulerError as error:
         raise errors.InvalidInput(
             f"The flavor of {request.instance}, which came without an allocation, cannot be read: "
             f"{error}"
         ) from error
     needs: Counter[str] = Counter()
-    for group in asked.groups.values():
+    for group in candidate_request.groups.values():
         needs.update(group.resources)
     return needs
 

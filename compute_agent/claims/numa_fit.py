@@ -22,7 +22,7 @@ class NodeNeed(NamedTuple):
     """
 
     vcpus: int
-    pinned: int
+    pinned_count: int
     memory_mib: int
     page_sizes: frozenset[int] = frozenset()
 
@@ -36,24 +36,24 @@ class GuestNeeds(NamedTuple):
     nodes: tuple[NodeNeed, ...]
     names_nodes: bool = False
     physnets: frozenset[str] = frozenset()
-    tunneled: bool = False
+    needs_tunnel: bool = False
 
 
 class HostNetworks(NamedTuple):
     """The cells that are near the networks of this host."""
 
     physnets: Mapping[str, frozenset[int]] = MappingProxyType({})
-    tunneled: frozenset[int] = frozenset()
+    tunnel_cells: frozenset[int] = frozenset()
 
     def near(self, cell: int) -> dict[str, object]:
         """Return the networks that a cell is near, as they are announced."""
         physnets = sorted(name for name, cells in self.physnets.items() if cell in cells)
-        return {"physnets": physnets, "tunneled": cell in self.tunneled}
+        return {"physnets": physnets, "tunneled": cell in self.tunnel_cells}
 
     def are_near(self, cells: Collection[int], needs: GuestNeeds) -> bool:
         """Whether a guest on `cells` is near each of its networks that is near some cell."""
         near_cells = [self.physnets.get(name, frozenset()) for name in needs.physnets]
-        near_cells += [self.tunneled] if needs.tunneled else []
+        near_cells += [self.tunnel_cells] if needs.needs_tunnel else []
         return all(not near or not near.isdisjoint(cells) for near in near_cells)
 
 
@@ -63,16 +63,18 @@ def fit(
     networks: HostNetworks,
     *,
     packing: bool = False,
-    bound: Mapping[int, int] | None = None,
+    bound_cells: Mapping[int, int] | None = None,
 ) -> tuple[ClaimedCell, ...] | None:
     """Return a cell for each node, in the order of the nodes; None: they do not fit.
 
     :param packing: cells with the least room first, instead of those with the most.
-    :param bound: node to the id of the cell that it must be on.
+    :param bound_cells: node to the id of the cell that it must be on.
     """
-    ordered = sorted(cells, key=lambda cell: (_room(cell) if packing else _less(cell), cell.id))
-    for cells_of_nodes in _assignments(needs.nodes, ordered, bound or {}):
-        if networks.are_near([claimed.cell for claimed in cells_of_nodes], needs):
+    ordered_cells = sorted(
+        cells, key=lambda cell: (_room(cell) if packing else _less(cell), cell.id)
+    )
+    for cells_of_nodes in _assignments(needs.nodes, ordered_cells, bound_cells or {}):
+        if networks.are_near([claimed_cell.cell for claimed_cell in cells_of_nodes], needs):
             return cells_of_nodes
     return None
 
@@ -83,7 +85,7 @@ def spread(node: NodeNeed, cells: Sequence[FreeCell]) -> tuple[ClaimedCell, ...]
     Its other CPUs float and its memory is anywhere, so only what is pinned counts. Empty: there
     are not as many CPUs.
     """
-    remaining_cpus, chosen_cells = node.pinned, []
+    remaining_cpus, chosen_cells = node.pinned_count, []
     for cell in sorted(cells, key=lambda cell: (-len(cell.pinnable), cell.id)):
         if own := cell.pinnable[:remaining_cpus]:
             chosen_cells.append(ClaimedCell(cell.id, pinned_cpus=own))
@@ -100,43 +102,45 @@ def shortage(node: NodeNeed, cells: Sequence[FreeCell]) -> str:
         for cell in cells
     )
     return (
-        f"{node.vcpus} shared and {node.pinned} pinned CPUs with {node.memory_mib} MiB{pages} are "
-        f"wanted on one cell; free are {has or 'no cells'}"
+        f"{node.vcpus} shared and {node.pinned_count} pinned CPUs with {node.memory_mib} "
+        f"MiB{pages} are wanted on one cell; free are {has or 'no cells'}"
     )
 
 
 def _assignments(
     nodes: Sequence[NodeNeed],
     cells: Sequence[FreeCell],
-    bound: Mapping[int, int],
+    bound_cells: Mapping[int, int],
     number: int = 0,
 ) -> Iterator[tuple[ClaimedCell, ...]]:
     if number == len(nodes):
         yield ()
         return
     for index, cell in enumerate(cells):
-        if bound.get(number, cell.id) != cell.id:
+        if bound_cells.get(number, cell.id) != cell.id:
             continue
         claimed_cell = _place(nodes[number], cell)
         if claimed_cell is None:
             continue
         later = cells[index + 1 :]
         # of nodes that are alike one order is as good as any other
-        others = later if _alike(nodes, number, bound) else [*cells[:index], *later]
-        for rest in _assignments(nodes, others, bound, number + 1):
+        others = later if _alike(nodes, number, bound_cells) else [*cells[:index], *later]
+        for rest in _assignments(nodes, others, bound_cells, number + 1):
             yield (claimed_cell, *rest)
 
 
-def _alike(nodes: Sequence[NodeNeed], number: int, bound: Mapping[int, int]) -> bool:
+def _alike(nodes: Sequence[NodeNeed], number: int, bound_cells: Mapping[int, int]) -> bool:
     """Whether a node and the next one may change places."""
     pair = nodes[number : number + 2]
-    return len(pair) == 2 and pair[0] == pair[1] and not bound.keys() & {number, number + 1}
+    return len(pair) == 2 and pair[0] == pair[1] and not bound_cells.keys() & {number, number + 1}
 
 
 def _place(node: NodeNeed, cell: FreeCell) -> ClaimedCell | None:
     """Return the node on the cell, None where the cell has no room for it."""
     # two vCPUs of one guest never share a CPU for long: there must be as many, overcommit or not
-    if node.vcpus > min(cell.vcpus, len(cell.shared_cpus)) or node.pinned > len(cell.pinnable):
+    if node.vcpus > min(cell.vcpus, len(cell.shared_cpus)) or node.pinned_count > len(
+        cell.pinnable
+    ):
         return None
     size: int | None = None
     if node.page_sizes:
@@ -149,7 +153,7 @@ def _place(node: NodeNeed, cell: FreeCell) -> ClaimedCell | None:
         cell.id,
         vcpus=node.vcpus,
         shared_cpus=cell.shared_cpus if node.vcpus else (),
-        pinned_cpus=cell.pinnable[: node.pinned],
+        pinned_cpus=cell.pinnable[: node.pinned_count],
         memory_mib=node.memory_mib,
         page_size_kib=size,
     )

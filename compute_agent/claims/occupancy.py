@@ -45,12 +45,12 @@ def used_cells(
     :param but: a consumer that is left out.
     """
     others = [claim for claim in claims if claim.consumer != but]
-    used = [cell for claim in others for cell in claim.cells]
+    claimed_cells = [cell for claim in others for cell in claim.cells]
     claimed_guests = {but, *(claim.instance for claim in others if claim.cells)}
     for guest, devices in sorted(guests.items()):
         if guest not in claimed_guests:
-            used += cells_of_guest(devices, cells)
-    return used
+            claimed_cells += cells_of_guest(devices, cells)
+    return claimed_cells
 
 
 def preferred_units(
@@ -62,5 +62,5 @@ def preferred_units(
     cpus = {str(cpu) for cell in cells for cpu in cell.pinned_cpus}
     if not cpus:
         return own
-    pinned = {unit for unit in units if unit.resource_class == PCPU and unit.name in cpus}
-    return frozenset(pinned).union(unit for unit in own if unit.resource_class != PCPU)
+    pinned_units = {unit for unit in units if unit.resource_class == PCPU and unit.name in cpus}
+    return frozenset(pinned_units).union(unit for unit in own if unit.resource_class != PCPU)

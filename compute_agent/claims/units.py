@@ -31,7 +31,7 @@ def units_of(tree: ProviderTree, root_uuid: str) -> frozenset[AssignedUnit]:
 
 
 def holdings(
-    claimed: Mapping[str, Iterable[AssignedUnit]],
+    claimed_units: Mapping[str, Iterable[AssignedUnit]],
     guests: Mapping[str, InstanceDevices],
     units: Iterable[AssignedUnit],
 ) -> dict[str, frozenset[AssignedUnit]]:
@@ -41,18 +41,18 @@ def holdings(
     it is seen to have, instead of the other. A mediated device does not show which place it took:
     it counts as one that its guest was given, or else as any that is free.
 
-    :param claimed: by instance.
+    :param claimed_units: by instance.
     :param guests: what the instances that run here have.
     :param units: every unit of the node.
     """
-    ordered = sorted(units, key=_by_number)
-    held_units = {instance: set(given_units) for instance, given_units in claimed.items()}
+    ordered_units = sorted(units, key=_by_number)
+    held_units = {instance: set(given_units) for instance, given_units in claimed_units.items()}
     for instance, devices in guests.items():
         cpus = {str(cpu) for cpu in devices.pinned_cpus}
         others = {*map(str, devices.pci_addresses), *devices.pmem}
         seen_units = {
             unit
-            for unit in ordered
+            for unit in ordered_units
             if unit.name in (cpus if unit.resource_class == PCPU else others)
         }
         given_units = held_units.setdefault(instance, set())
@@ -61,7 +61,7 @@ def holdings(
     taken_units = {unit for given_units in held_units.values() for unit in given_units}
     for instance, devices in sorted(guests.items()):
         for parent, amount in sorted(Counter(str(mdev.parent) for mdev in devices.mdevs).items()):
-            places = [unit for unit in ordered if unit.name.partition("/")[0] == parent]
+            places = [unit for unit in ordered_units if unit.name.partition("/")[0] == parent]
             missing_count = amount - sum(unit in held_units[instance] for unit in places)
             more = [unit for unit in places if unit not in taken_units][: max(missing_count, 0)]
             held_units[instance].update(more)
@@ -96,12 +96,12 @@ def choose_units(
     amounts: Amounts,
     units: frozenset[AssignedUnit],
     taken_units: frozenset[AssignedUnit],
-    preferred: frozenset[AssignedUnit] = frozenset(),
+    preferred_units: frozenset[AssignedUnit] = frozenset(),
 ) -> tuple[tuple[AssignedUnit, ...], tuple[str, ...]]:
     """Choose units for amounts by provider and class, in the order of their numbers.
 
     :param taken_units: held by others.
-    :param preferred: what the consumer has already, chosen first.
+    :param preferred_units: what the consumer has already, chosen first.
     :returns: the units, and one sentence for each class of which too few are free.
     """
     found_units: list[AssignedUnit] = []
@@ -113,7 +113,8 @@ def choose_units(
         if not there:
             continue
         free = sorted(
-            set(there) - taken_units, key=lambda unit: (unit not in preferred, _by_number(unit))
+            set(there) - taken_units,
+            key=lambda unit: (unit not in preferred_units, _by_number(unit)),
         )
         if len(free) < amount:
             short.append(

@@ -36,8 +36,8 @@ def new_console() -> Console:
     class NamesShown(Console):
         """A console whose only orders to the terminal are its own."""
 
-        def render(self, *arguments: Any, **named: Any) -> Iterator[Segment]:
-            for segment in super().render(*arguments, **named):
+        def render(self, *arguments: Any, **keywords: Any) -> Iterator[Segment]:
+            for segment in super().render(*arguments, **keywords):
                 if segment.control is None and _ORDER.search(segment.text):
                     yield Segment(printable(segment.text), segment.style)
                 else:
@@ -52,9 +52,9 @@ def print_paged(part: RenderableType) -> None:
     if not sys.stdout.isatty():
         console.print(part)
         return
-    with console.capture() as captured:
+    with console.capture() as capture:
         console.print(part)
-    text = captured.get()
+    text = capture.get()
     pager = shlex.split(os.environ.get("PAGER", "less"))
     if text.count("\n") < console.height or not pager or shutil.which(pager[0]) is None:
         sys.stdout.write(text)

@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
 def run(
     program: str,
     namespace: argparse.Namespace,
-    failed: Failed,
+    failure_status: Failed,
     *,
     reader_may_leave: bool = False,
 ) -> int:
@@ -47,19 +47,21 @@ def run(
         return INTERRUPTED
     except BrokenPipeError as error:
         if not reader_may_leave:
-            return end(program, namespace, failed, error)
+            return end(program, namespace, failure_status, error)
         # the reader of the output has seen enough; Python would complain again when it flushes
         sys.stdout = None
         return FINE
     except Exception as error:  # noqa: BLE001 - the last line of defence of a command
-        return end(program, namespace, failed, error)
+        return end(program, namespace, failure_status, error)
 
 
-def end(program: str, namespace: argparse.Namespace, failed: Failed, error: Exception) -> int:
+def end(
+    program: str, namespace: argparse.Namespace, failure_status: Failed, error: Exception
+) -> int:
     """Print an error in one sentence, or with traceback if it is a defect; return its status."""
     if isinstance(error, errors.ComputeAgentError):
         print(f"{program} {namespace.command}: {error}", file=sys.stderr)
-        return int(failed(namespace, error))
+        return int(failure_status(namespace, error))
     import traceback
 
     traceback.print_exception(error)

@@ -19,11 +19,11 @@ class ProgressBars:
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
 
-    def update(self, what: str, done: int, total: int) -> None:
+    def update(self, what: str, done_count: int, total: int) -> None:
         """Show how much of a task is done."""
         if what not in self._bars:
             self._bars[what] = self._progress.add_task(what)
-        self._progress.update(self._bars[what], completed=done, total=total)
+        self._progress.update(self._bars[what], completed=done_count, total=total)
 
     def show(self, text: str) -> None:
         """Show a task of unknown length."""
@@ -32,8 +32,8 @@ class ProgressBars:
     def wait(self, seconds: float) -> None:
         """Wait, and show the remaining time."""
         what = "waiting before the second look"
-        for elapsed in range(int(seconds)):
-            self.update(what, elapsed, int(seconds))
+        for elapsed_seconds in range(int(seconds)):
+            self.update(what, elapsed_seconds, int(seconds))
             threading.Event().wait(1.0)
         threading.Event().wait(seconds - int(seconds))
 
@@ -44,7 +44,7 @@ def progress_bars() -> Iterator[ProgressBars]:
     from rich.console import Console
     from rich.progress import Progress
 
-    watched = sys.stderr.isatty()
-    console = Console(file=sys.stderr, quiet=not watched)
-    with Progress(console=console, transient=True, disable=not watched) as progress:
+    is_watched = sys.stderr.isatty()
+    console = Console(file=sys.stderr, quiet=not is_watched)
+    with Progress(console=console, transient=True, disable=not is_watched) as progress:
         yield ProgressBars(progress)

@@ -105,8 +105,8 @@ class Screen:
         if len(lines) > height:
             shown_lines = lines[: height - 1]
             lines = [*shown_lines, f"... {len(lines) - len(shown_lines)} more lines"]
-        drawn = "".join(f"{line}{_TO_END_OF_LINE}\n" for line in lines)
-        sys.stdout.write(_HOME + drawn + _TO_END_OF_SCREEN)
+        screen_text = "".join(f"{line}{_TO_END_OF_LINE}\n" for line in lines)
+        sys.stdout.write(_HOME + screen_text + _TO_END_OF_SCREEN)
 
     def is_left(self, seconds: float) -> bool:
         """Wait so many seconds; return at once with True when q is pressed or the reader left."""

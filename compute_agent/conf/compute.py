@@ -145,14 +145,14 @@ def opts() -> list[cfg.Opt]:
 
 def provider_config_location(conf: cfg.ConfigOpts) -> Path:
     """Return the directory of provider config files on this machine."""
-    configured: str = conf.compute.provider_config_location
+    configured_path: str = conf.compute.provider_config_location
     if (
-        configured == PROVIDER_CONFIG_LOCATION
-        and not os.path.isdir(configured)
+        configured_path == PROVIDER_CONFIG_LOCATION
+        and not os.path.isdir(configured_path)
         and os.path.isdir(NOVA_PROVIDER_CONFIG_LOCATION)
     ):
         return Path(NOVA_PROVIDER_CONFIG_LOCATION)
-    return Path(configured)
+    return Path(configured_path)
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

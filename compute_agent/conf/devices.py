@@ -61,18 +61,18 @@ def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
     """Register group mdev_<type> for every enabled type; the old group vgpu_<type> is read too."""
     for mdev_type in conf.devices.enabled_mdev_types:
         group = mdev_group(mdev_type)
-        old = f"vgpu_{mdev_type}"
+        old_group = f"vgpu_{mdev_type}"
         for opt in mdev_opts:
-            renamed = type(opt)(
+            renamed_option = type(opt)(
                 opt.name,
                 **{
                     **({"min": 1} if opt.name == "max_instances" else {}),
                     "default": opt.default,
                     "help": opt.help,
-                    "deprecated_group": old,
+                    "deprecated_group": old_group,
                 },
             )
-            conf.register_opt(renamed, group=group)
+            conf.register_opt(renamed_option, group=group)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

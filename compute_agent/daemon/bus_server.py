@@ -76,19 +76,21 @@ class BusServer:
         """Send a message to itself; return whether the broker takes it in time."""
         # one that hangs is waited for further, or a broker that hangs would cost a thread a call
         if self._waking is None or not self._waking[0].is_alive():
-            woken = threading.Event()
-            thread = threading.Thread(target=self._wake, args=(woken,), name="wake", daemon=True)
-            self._waking = thread, woken
+            wake_event = threading.Event()
+            thread = threading.Thread(
+                target=self._wake, args=(wake_event,), name="wake", daemon=True
+            )
+            self._waking = thread, wake_event
             thread.start()
-        thread, woken = self._waking
+        thread, wake_event = self._waking
         thread.join(BROKER_SECONDS)
-        return woken.is_set()
+        return wake_event.is_set()
 
     def _leave(self) -> None:
         self._server.stop()
         self._server.wait()
 
-    def _wake(self, woken: threading.Event) -> None:
+    def _wake(self, wake_event: threading.Event) -> None:
         try:
             self._to_itself.cast({}, "wake")
         except Exception as error:  # noqa: BLE001 - also those of the libraries below
@@ -96,7 +98,7 @@ class BusServer:
                 "The broker accepts no message, so the connection to it is abandoned: %s", error
             )
         else:
-            woken.set()
+            wake_event.set()
 
 
 def check_broker(bus: Any, topic: str) -> None:

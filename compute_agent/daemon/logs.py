@@ -74,16 +74,16 @@ class BusConditions:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._is_away = False
-        self._logged: dict[object, float] = {}
+        self._logged_at: dict[object, float] = {}
 
     def pass_on(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged; each is judged once, for all handlers."""
         if not record.name.startswith(message_bus.LIBRARIES) or record.levelno <= logging.DEBUG:
             return True
-        judged: bool | None = getattr(record, "is_passed_on", None)
-        if judged is None:
-            judged = record.is_passed_on = self._judge(record)
-        return judged
+        judgement: bool | None = getattr(record, "is_passed_on", None)
+        if judgement is None:
+            judgement = record.is_passed_on = self._judge(record)
+        return judgement
 
     def _judge(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -104,9 +104,9 @@ class BusConditions:
 
     def _is_due(self, condition: object, *, anyway: bool = False) -> bool:
         now = self._clock()
-        is_due = anyway or now - self._logged.get(condition, -PERIOD_SECONDS) >= PERIOD_SECONDS
+        is_due = anyway or now - self._logged_at.get(condition, -PERIOD_SECONDS) >= PERIOD_SECONDS
         if is_due:
-            if len(self._logged) >= CONDITIONS_KEPT:
-                self._logged.clear()
-            self._logged[condition] = now
+            if len(self._logged_at) >= CONDITIONS_KEPT:
+                self._logged_at.clear()
+            self._logged_at[condition] = now
         return is_due

@@ -37,8 +37,8 @@ def use_threads() -> None:
     extras.require("bus", "A message bus", "oslo_messaging", "oslo_service")
     # what is below it imports eventlet where that is installed, which nobody here uses and which
     # costs every host 18 MiB; for an entry of None an import fails as if it were not there
-    hidden = "eventlet" not in sys.modules
-    if hidden:
+    is_hidden = "eventlet" not in sys.modules
+    if is_hidden:
         sys.modules["eventlet"] = None  # type: ignore[assignment]
     try:
         from oslo_service import backend
@@ -46,7 +46,7 @@ def use_threads() -> None:
         backend.init_backend(backend.BackendType.THREADING)
         import oslo_messaging  # noqa: F401 - with what is below it, while eventlet is hidden
     finally:
-        if hidden:
+        if is_hidden:
             del sys.modules["eventlet"]
 
 

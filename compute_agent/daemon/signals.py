@@ -53,8 +53,8 @@ def _nothing(_number: int, _frame: object) -> None:
 
 
 def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:
-    while received := reader.recv(64):
-        for number in received:
+    while signal_bytes := reader.recv(64):
+        for number in signal_bytes:
             handler = handlers.get(signal.Signals(number))
             if handler is None:
                 continue

@@ -94,8 +94,8 @@ def _span(
         texts = {key: value for key, value in carrier.items() if isinstance(value, str)}
         context = TraceContextTextMapPropagator().extract(texts)
     named_attributes = {name.replace("__", "."): value for name, value in attributes.items()}
-    with tracer.start_as_current_span(name, context, SpanKind[kind], named_attributes) as opened:
-        yield opened
+    with tracer.start_as_current_span(name, context, SpanKind[kind], named_attributes) as span:
+        yield span
 
 
 def context_to_send() -> dict[str, str]:

@@ -105,7 +105,7 @@ class BoundedCalls:
         self._timeout = timeout
         self._one_at_a_time = one_at_a_time
         self._condition = threading.Condition()
-        self._running: dict[_Call, None] = {}
+        self._running_calls: dict[_Call, None] = {}
         self._idle: list[SimpleQueue[_Call]] = []
         self.on_return: Callable[[str], None] = _nothing
         """Called, in any thread, when a call that was given up has returned: ask again."""
@@ -147,7 +147,7 @@ class BoundedCalls:
         with self._condition:
             return tuple(
                 call.as_of_now()
-                for call in self._running
+                for call in self._running_calls
                 if call.given_up or now - call.began >= NOTICEABLE
             )
 
@@ -155,7 +155,7 @@ class BoundedCalls:
         """Give calls up that hang noticeably, from now on: the process is to end."""
         with self._condition:
             self._timeout = min(self._timeout, NOTICEABLE)
-            for call in self._running:
+            for call in self._running_calls:
                 _wake(call)
             self._condition.notify_all()
 
@@ -166,16 +166,16 @@ class BoundedCalls:
         """Hand the call to a thread, when it is its turn."""
         with self._condition:
             while True:
-                hung_call = next((other for other in self._running if other.given_up), None)
+                hung_call = next((other for other in self._running_calls if other.given_up), None)
                 if hung_call is not None:
                     raise CallHangs(str(hung_call.as_of_now()))
-                if not (self._one_at_a_time and self._running):
+                if not (self._one_at_a_time and self._running_calls):
                     break
                 remaining_seconds = call.began + self._limit(timeout) - time.monotonic()
                 if remaining_seconds <= 0.0:
-                    raise CallHangs(str(next(iter(self._running)).as_of_now()))
+                    raise CallHangs(str(next(iter(self._running_calls)).as_of_now()))
                 self._condition.wait(remaining_seconds)
-            self._running[call] = None
+            self._running_calls[call] = None
             call.step(call.name)
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
@@ -193,11 +193,11 @@ class BoundedCalls:
         with self._condition:
             if call.given_up:
                 raise CallHangs(str(call.as_of_now()))
-            return call not in self._running
+            return call not in self._running_calls
 
     def _give_up(self, call: _Call) -> None:
         with self._condition:
-            if call in self._running and not call.given_up:
+            if call in self._running_calls and not call.given_up:
                 call.given_up = True
                 LOG.error("%s; it is not waited for any longer.", call.as_of_now())
                 self._condition.notify_all()
@@ -228,7 +228,7 @@ class BoundedCalls:
 
     def _end(self, call: _Call, inbox: SimpleQueue[_Call]) -> None:
         with self._condition:
-            del self._running[call]
+            del self._running_calls[call]
             self._idle.append(inbox)
             if call.given_up:
                 # nobody takes them, and they may hold what only this thread should let go

@@ -116,8 +116,8 @@ class CephPool:
         try:
             size = int(stats["max_avail"]) + int(stats["stored"])
         except (ValueError, KeyError, TypeError) as error:
-            expected = f"numbers max_avail and stored of pool {self.name}"
-            raise FactMalformed(output, json.dumps(stats), expected) from error
+            expectation = f"numbers max_avail and stored of pool {self.name}"
+            raise FactMalformed(output, json.dumps(stats), expectation) from error
         return DiskStore(f"pool {self.name}", size)
 
 

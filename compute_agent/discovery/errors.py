@@ -36,13 +36,13 @@ class FactMissing(FactUnreadable):
 
 
 class FactMalformed(DiscoveryError):
-    """`path` holds `text` where `expected` was."""
+    """`path` holds `text` where `expectation` was."""
 
-    def __init__(self, path: str, text: str, expected: str) -> None:
-        super().__init__(f"{path} holds {text[:80]!r}, expected {expected}")
+    def __init__(self, path: str, text: str, expectation: str) -> None:
+        super().__init__(f"{path} holds {text[:80]!r}, expected {expectation}")
         self.path = path
         self.text = text
-        self.expected = expected
+        self.expectation = expectation
 
 
 class CallHangs(DiscoveryError):

@@ -79,7 +79,7 @@ class HardwareEvents:
         self._on_change = on_change
         self._source = source
         self._quiet = quiet
-        self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
+        self._wake_source, self._wake = os.pipe2(os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="uevents", daemon=True)
 
     def start(self) -> None:
@@ -92,19 +92,19 @@ class HardwareEvents:
         self._thread.join()
         self._source.close()
         os.close(self._wake)
-        os.close(self._woken)
+        os.close(self._wake_source)
 
     def _run(self) -> None:
         report_bursts(self._next, self._on_change, self._quiet)
 
     def _next(self, timeout: float | None) -> str | None:
         """Return an event in words, empty after `timeout` seconds without one, None to end."""
-        sources: list[socket.socket | int] = [self._source, self._woken]
+        sources: list[socket.socket | int] = [self._source, self._wake_source]
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             remaining_seconds = None if until is None else max(0.0, until - time.monotonic())
             ready, _, _ = select.select(sources, [], [], remaining_seconds)
-            if self._woken in ready:
+            if self._wake_source in ready:
                 return None
             if not ready:
                 return ""

@@ -81,7 +81,7 @@ class DriftAudit:
     _last: Drift = field(default_factory=Drift)
     _differences: Mapping[str, str] = field(default_factory=dict)
 
-    def due(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether it is time for an audit."""
         interval = self.interval()
         return interval > 0 and now - self.started_at >= interval
@@ -93,7 +93,7 @@ class DriftAudit:
         holders: Mapping[str, Iterable[str]],
         *,
         claiming_consumers: Collection[str] = (),
-        unfounded: Collection[str] = (),
+        unfounded_consumers: Collection[str] = (),
         strangers: Mapping[str, ConsumerNature] = MappingProxyType({}),
         differences: Mapping[str, str] = MappingProxyType({}),
         all_run_here: bool = True,
@@ -102,8 +102,8 @@ class DriftAudit:
 
         :param running_guests: uuids of the instances that the driver lists; None: it does not know.
         :param claiming_consumers: consumers that count as being here by their claims.
-        :param unfounded: where the driver does not know: instances that were claimed here, and for
-            which no consumer holds it.
+        :param unfounded_consumers: where the driver does not know: instances that were claimed
+            here, and for which no consumer holds it.
         :param holders: provider uuid to the consumers that hold something of it.
         :param strangers: what is known of consumers that do not run here. The age of one that is
             not among them is the time for which it has been seen.
@@ -115,7 +115,7 @@ class DriftAudit:
         if running_guests is None:
             self._first_seen = {}
             drift = Drift(
-                missing_consumers=frozenset(unfounded),
+                missing_consumers=frozenset(unfounded_consumers),
                 differing_consumers=frozenset(differences),
                 orphans_unknown=True,
             )
@@ -235,20 +235,20 @@ class Auditor:
         audit = self._audits.setdefault(
             name, DriftAudit(name, self._interval, self._grace, self._started_at)
         )
-        if not audit.due(self._clock()):
+        if not audit.is_due(self._clock()):
             return
         try:
             with self._report.tracing():
                 holders = self._holders(uuid)
                 here = presence(self._driver, self._book.claims(), time.time())
-                unlisted = here.running is None
-                strangers = {} if unlisted else self._strangers(holders, here.known_consumers)
+                is_unlisted = here.running_guests is None
+                strangers = {} if is_unlisted else self._strangers(holders, here.known_consumers)
                 differences = self._book.differences(name, holders)
                 self._book.forget_stale(name)
                 # a migration is not an instance, and its instance has a claim of its own
-                unfounded = [
+                unfounded_consumers = [
                     claim.instance
-                    for claim in (self._book.claims_without_guest(name) if unlisted else ())
+                    for claim in (self._book.claims_without_guest(name) if is_unlisted else ())
                     if claim.consumer == claim.instance
                 ]
         except Exception as error:  # noqa: BLE001 - only an operator waits for a comparison
@@ -258,10 +258,10 @@ class Auditor:
         with self._lock:
             drift = audit.run(
                 self._clock(),
-                here.running,
+                here.running_guests,
                 holders,
                 claiming_consumers=here.claimed_consumers,
-                unfounded=unfounded,
+                unfounded_consumers=unfounded_consumers,
                 strangers=strangers,
                 differences=differences,
                 all_run_here=not self._driver.several_nodes,

@@ -76,8 +76,8 @@ def _some(names: Sequence[str]) -> str:
 def _by_agents(consumer: Consumer, listing: Listing, directory: ProviderDirectory) -> Judgement:
     own = {directory.root(uuid) for uuid in consumer.resources if not directory.is_shared(uuid)}
     # one that holds shared resources only could run anywhere
-    concerned = own or listing.silent
-    if silent := concerned & listing.silent:
+    concerned_roots = own or listing.silent
+    if silent := concerned_roots & listing.silent:
         return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))
     if not listing.roots:
         return Judgement(Verdict.UNKNOWN, "no agent answers at all")

@@ -62,7 +62,7 @@ class HealedKinds(NamedTuple):
     """Which kinds of drift are healed, at the moment."""
 
     orphans: bool = False
-    missing: bool = False
+    missing_consumers: bool = False
 
 
 class _Work(NamedTuple):
@@ -75,37 +75,37 @@ class DriftHealing:
     """Heals in a thread that lives as long as there is something to do. Safe for threads.
 
     :param remedies: opens what heals; it is closed when all that was found has been treated.
-    :param wanted: asked for every finding, since an operator may switch healing on and off.
+    :param healed_kinds: asked for every finding, since an operator may switch healing on and off.
     :param on_healed: called with node, root and the consumers about which there is agreement now.
     """
 
     def __init__(
         self,
         remedies: Callable[[], AbstractContextManager[Remedies]],
-        wanted: Callable[[], HealedKinds],
+        healed_kinds: Callable[[], HealedKinds],
         on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None,
     ) -> None:
         self._remedies = remedies
-        self._healed_kinds = wanted
+        self._healed_kinds = healed_kinds
         self._on_healed = on_healed
         self._condition = threading.Condition()
-        self._waiting: dict[str, _Work] = {}
+        self._waiting_work: dict[str, _Work] = {}
         self._thread: threading.Thread | None = None
-        self._said: dict[tuple[str, str], str] = {}
+        self._logged_texts: dict[tuple[str, str], str] = {}
 
     def take_over(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
-        enabled = self._healed_kinds()
+        enabled_kinds = self._healed_kinds()
         work = _Work(
             root,
-            drift.orphans if enabled.orphans else frozenset(),
-            drift.missing_consumers if enabled.missing else frozenset(),
+            drift.orphans if enabled_kinds.orphans else frozenset(),
+            drift.missing_consumers if enabled_kinds.missing_consumers else frozenset(),
         )
         with self._condition:
-            self._waiting.pop(node, None)
+            self._waiting_work.pop(node, None)
             if not work.orphans and not work.missing_consumers:
                 return
-            self._waiting[node] = work
+            self._waiting_work[node] = work
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="healing", daemon=True)
                 self._thread.start()
@@ -126,28 +126,28 @@ class DriftHealing:
             self._say("What audits found", "", "")
         finally:
             with self._condition:
-                self._waiting.clear()
+                self._waiting_work.clear()
                 self._thread = None
                 self._condition.notify_all()
 
     def _next(self) -> tuple[str, _Work] | None:
         with self._condition:
-            if not self._waiting:
+            if not self._waiting_work:
                 return None
-            return self._waiting.popitem()
+            return self._waiting_work.popitem()
 
     def _treat(self, node: str, work: _Work, remedies: Remedies) -> None:
-        healed: set[str] = set()
+        healed_consumers: set[str] = set()
         if work.orphans:
-            healed |= self._apply_remedy(
+            healed_consumers |= self._apply_remedy(
                 node, "orphans", remedies.delete_gone, work.root, work.orphans
             )
         if work.missing_consumers:
-            healed |= self._apply_remedy(
+            healed_consumers |= self._apply_remedy(
                 node, "instances", remedies.allocate, node, work.missing_consumers
             )
-        if healed:
-            self._on_healed(node, work.root, frozenset(healed))
+        if healed_consumers:
+            self._on_healed(node, work.root, frozenset(healed_consumers))
 
     def _apply_remedy(
         self,
@@ -158,24 +158,24 @@ class DriftHealing:
         consumers: frozenset[str],
     ) -> set[str]:
         """Apply one remedy; the consumers that are healed."""
-        healed: set[str] = set()
+        healed_consumers: set[str] = set()
         try:
-            for treated in remedy(where, consumers):
-                self._tell(node, treated)
-                if treated.end is End.HEALED:
-                    healed.add(treated.consumer)
+            for treatment in remedy(where, consumers):
+                self._tell(node, treatment)
+                if treatment.end is End.HEALED:
+                    healed_consumers.add(treatment.consumer)
         except Exception as error:  # noqa: BLE001 - the other kind is treated anyway
             self._log_failure(f"Node {node}: {what}", error)
         else:
             self._say(f"Node {node}: {what}", "", "")
-        return healed
+        return healed_consumers
 
-    def _tell(self, node: str, treated: Treated) -> None:
-        if treated.end is End.HEALED:
-            self._said.pop((node, treated.consumer), None)
-        elif not self._say(node, treated.consumer, treated.detail):
+    def _tell(self, node: str, treatment: Treated) -> None:
+        if treatment.end is End.HEALED:
+            self._logged_texts.pop((node, treatment.consumer), None)
+        elif not self._say(node, treatment.consumer, treatment.detail):
             return
-        LOG.log(treated.end.value, "Node %s: %s %s", node, treated.consumer, treated.detail)
+        LOG.log(treatment.end.value, "Node %s: %s %s", node, treatment.consumer, treatment.detail)
 
     def _log_failure(self, what: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
@@ -189,7 +189,7 @@ class DriftHealing:
 
     def _say(self, where: str, about: str, text: str) -> bool:
         """Whether this was not said last; a trouble that lasts is logged once."""
-        before = self._said.pop((where, about), "")
+        before = self._logged_texts.pop((where, about), "")
         if text:
-            self._said[where, about] = text
+            self._logged_texts[where, about] = text
         return text != before

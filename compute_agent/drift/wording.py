@@ -17,10 +17,12 @@ def resources(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))
 
 
-def allocations(held: Amounts, name_of: Callable[[str], str] = lambda uuid: uuid) -> str:
+def allocations(held_amounts: Amounts, name_of: Callable[[str], str] = lambda uuid: uuid) -> str:
     """Return amounts by provider: ``1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0``.
 
     :param name_of: the name of the provider of a uuid.
     """
-    parts = [f"{resources(amounts)} of {name_of(uuid)}" for uuid, amounts in sorted(held.items())]
+    parts = [
+        f"{resources(amounts)} of {name_of(uuid)}" for uuid, amounts in sorted(held_amounts.items())
+    ]
     return "; ".join(parts) or "nothing"

@@ -72,7 +72,7 @@ class AggregateSync:
         *,
         prune: bool,
         dry_run: bool,
-        progress: Progress = lambda _what, _done, _total: None,
+        progress: Progress = lambda _what, _done_count, _total: None,
     ) -> None:
         self._report = report
         self._aggregates = aggregates
@@ -93,7 +93,9 @@ class AggregateSync:
         by_name = {provider.name: provider.uuid for provider in directory.providers.values()}
         aggregates_of: dict[str, set[str]] = {}
         hosts = {}
-        for host in sorted({host for listed in self._aggregates for host in listed.hosts}):
+        for host in sorted(
+            {host for listed_aggregate in self._aggregates for host in listed_aggregate.hosts}
+        ):
             try:
                 hosts[host] = self._root(host, directory, by_name)
             except _Unusable as unusable:
@@ -150,7 +152,7 @@ class AggregateSync:
         Providers that are not hosts stay: sharing providers have to be in aggregates.
         """
         leaving: dict[str, set[str]] = {}
-        for aggregate in sorted(self._aggregates, key=lambda listed: listed.uuid):
+        for aggregate in sorted(self._aggregates, key=lambda entry: entry.uuid):
             for uuid in provider_directory.members_of(self._report.placement, aggregate.uuid):
                 if uuid in directory.hosts and aggregate.uuid not in wanted_members.get(uuid, ()):
                     leaving.setdefault(uuid, set()).add(aggregate.uuid)

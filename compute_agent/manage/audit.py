@@ -71,10 +71,10 @@ class AuditResult:
 class _Look:
     directory: ProviderDirectory
     listing: Listing
-    judged: tuple[tuple[Consumer, Judgement], ...]
+    judgements: tuple[tuple[Consumer, Judgement], ...]
 
     def having(self, verdict: Verdict) -> list[Consumer]:
-        return [consumer for consumer, judgement in self.judged if judgement.verdict is verdict]
+        return [consumer for consumer, judgement in self.judgements if judgement.verdict is verdict]
 
 
 class Audit:
@@ -118,7 +118,7 @@ class Audit:
         result.unjudged_consumers = [
             Suspect(consumer, judgement.reason)
             for look in looks
-            for consumer, judgement in look.judged
+            for consumer, judgement in look.judgements
             if judgement.verdict is Verdict.UNKNOWN
         ]
         result.findings = list(self._findings(directory, holders, first.listing))
@@ -143,14 +143,14 @@ class Audit:
         suspects = self._consumers.read(
             uuid for uuid in uuids if uuid not in listing.known_consumers
         )
-        judged = tuple(
+        judgements = tuple(
             (
                 suspect,
                 self._confirm(suspect, judge(suspect, listing, directory, self._options.min_age)),
             )
             for suspect in suspects
         )
-        return _Look(directory, listing, judged)
+        return _Look(directory, listing, judgements)
 
     def _confirm(self, consumer: Consumer, judgement: Judgement) -> Judgement:
         """Check an orphan by itself, since a list may lack an instance that exists."""

@@ -144,7 +144,7 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
         topology.present_cpus,
         power_management=options.cpu_power_management,
     )
-    sets = {"shared": cpus.shared, "dedicated": cpus.dedicated}
+    sets = {"shared": cpus.shared_cpus, "dedicated": cpus.dedicated_cpus}
     description = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
     yield from _cpu_sets(parts.conf, topology, options, description)
     layout = lay_out(node, topology, options)
@@ -164,7 +164,7 @@ def _cpu_sets(
     """Check the CPUs for guests for missing ones; missing dedicated ones were refused before."""
     old_name = bool(conf.vcpu_pin_set)
     option = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
-    named_cpus, present = options.cpu_sets.shared or frozenset(), set(topology.present_cpus)
+    named_cpus, present = options.cpu_sets.shared_cpus or frozenset(), set(topology.present_cpus)
     if not description:
         text = f"none of the CPUs {format_cpu_set(named_cpus)} for guests exists"
         every = Setting(*option, format_cpu_set(topology.online_cpus))
@@ -204,9 +204,9 @@ def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
         offered_types.update(kind.id for kind in gpu.vgpu_types)
         offered_types.update(kind.id for kind in gpu.mdev_types)
         offered_types.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
-    enabled = [kind.type_id for kind in options.gpu.mdev_types]
-    usable = ",".join(type_id for type_id in enabled if type_id in offered_types)
-    for type_id in enabled:
+    enabled_types = [kind.type_id for kind in options.gpu.mdev_types]
+    usable = ",".join(type_id for type_id in enabled_types if type_id in offered_types)
+    for type_id in enabled_types:
         if type_id not in offered_types:
             text = (
                 f"{type_id} is enabled, which no GPU here offers; they offer "
@@ -219,7 +219,7 @@ def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
 def _unmanaged_devices(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:
     """Check that devices which nobody binds for a guest are bound to a driver that passes them."""
     for provider in layout.providers:
-        for address in sorted(provider.unmanaged):
+        for address in sorted(provider.unmanaged_units):
             names = machine.sys.names(f"{pci.DEVICES}/{address}")
             if not names or pci.can_be_passed(machine, address):
                 continue

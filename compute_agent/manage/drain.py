@@ -118,8 +118,8 @@ class SupposedHosts:
         text = urlencode(query)
         answer = self._ask(self._changes, {"candidates": f"{text}&limit=1"})
         if not answer["allocation_requests"]:
-            explained = self._ask(self._changes, {"explanation": text})
-            return None, str(explained["sentences"][0])
+            explanation = self._ask(self._changes, {"explanation": text})
+            return None, str(explanation["sentences"][0])
         [request] = answer["allocation_requests"]
         self._changes.append({"claim": request})
         return _host_of(answer["provider_summaries"], request), ""
@@ -241,20 +241,20 @@ def moves(
     roots: Collection[str],
     holders: Iterable[Holder],
     name_of: Callable[[str], str],
-    added: Parameters = (),
+    added_parameters: Parameters = (),
 ) -> Iterator[ConsumerMove]:
     """Iterate over the moves of some consumers, the largest first, each placed before the next.
 
     :param roots: of the hosts that are drained.
     :param name_of: returns the name of a root provider.
-    :param added: parameters of every query.
+    :param added_parameters: parameters of every query.
     """
     names: dict[str, str] = {}
     for holder in sorted(
         holders, key=lambda holder: (_size(holder.held_amounts), holder.consumer), reverse=True
     ):
         root, reason = (
-            fleet.place(_enabled_only([*query_for(holder.held_amounts, roots), *added]))
+            fleet.place(_enabled_only([*query_for(holder.held_amounts, roots), *added_parameters]))
             if holder.moves
             else (None, _MOVE_UNDER_WAY)
         )
@@ -274,10 +274,10 @@ def query_for(holding: Amounts, roots: Collection[str]) -> list[tuple[str, str]]
     at_roots = _sums({provider: holding[provider] for provider in holding if provider in roots})
     if at_roots:
         query.append(("resources", _text(at_roots)))
-    nested = [provider for provider in holding if provider not in roots]
-    for number, provider in enumerate(nested, 1):
+    nested_providers = [provider for provider in holding if provider not in roots]
+    for number, provider in enumerate(nested_providers, 1):
         query.append((f"resources_{number}", _text(holding[provider])))
-    if len(nested) > 1:
+    if len(nested_providers) > 1:
         query.append(("group_policy", "none"))
     return query
 

@@ -86,7 +86,7 @@ def trees(
     placement: PlacementApi,
     roots: Sequence[str],
     *,
-    progress: Callable[[int, int], None] = lambda _done, _all: None,
+    progress: Callable[[int, int], None] = lambda _done_count, _all: None,
 ) -> Iterator[tuple[ProviderLines, ...]]:
     """Iterate over trees, in the order of their roots, each with its root first.
 
@@ -170,9 +170,9 @@ def would_change(
     :param node: what its agent announces; None where it is not heard.
     :raises PlacementError: placement cannot be read.
     """
-    shown = COMPUTE_STATUS_DISABLED not in placement.providers.traits(*root).content
-    if shown != is_enabled or node is None:
-        return shown != is_enabled
+    is_shown_enabled = COMPUTE_STATUS_DISABLED not in placement.providers.traits(*root).content
+    if is_shown_enabled != is_enabled or node is None:
+        return is_shown_enabled != is_enabled
     if is_enabled:
         # to be enabled by an operator also forgets the builds that failed
         return not node.get("enabled", True) or bool(node.get("build_failures"))
@@ -223,9 +223,9 @@ def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> 
 
 
 def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[str]:
-    broken = [provider.name for provider in tree if UNHEALTHY in provider.traits]
-    if broken:
-        yield f"{count_of(len(broken), 'broken device')}: {', '.join(broken)}"
+    broken_devices = [provider.name for provider in tree if UNHEALTHY in provider.traits]
+    if broken_devices:
+        yield f"{count_of(len(broken_devices), 'broken device')}: {', '.join(broken_devices)}"
     over = [
         f"{resource_class} of {provider.name} by {-line.free}"
         for provider in tree

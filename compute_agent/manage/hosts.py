@@ -57,13 +57,13 @@ def delete_host(
     report: ReportClient,
     name: str,
     *,
-    evacuated: bool,
+    is_evacuated: bool,
     dry_run: bool,
     running_agent: Callable[[str], str | None] = lambda _root: None,
 ) -> HostFacts:
     """Delete the host's tree, leaf first; return what was, or would be, deleted.
 
-    :param evacuated: release what consumers still hold here. A consumer that holds nothing
+    :param is_evacuated: release what consumers still hold here. A consumer that holds nothing
         elsewhere is refused: it was not evacuated.
     :param running_agent: returns the evidence that an agent reports the root of this uuid, if any.
     :raises CommandRefused: the host is unknown, consumers hold something here, or its agent runs.
@@ -72,7 +72,7 @@ def delete_host(
     members = tree.get_provider_uuids(root)
     allocations = report.get_allocations_for_provider_tree(root)
     names = tuple(tree.data(uuid).name for uuid in members)
-    _check_evacuated(name, members, allocations, evacuated=evacuated)
+    _check_evacuated(name, members, allocations, is_evacuated=is_evacuated)
     if why := running_agent(root):
         raise CommandRefused(
             f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
@@ -96,10 +96,10 @@ def _check_evacuated(
     members: Collection[str],
     allocations: Mapping[str, Mapping[str, Any]],
     *,
-    evacuated: bool,
+    is_evacuated: bool,
 ) -> None:
     """Refuse to release a consumer that nobody says was evacuated, or that holds nothing else."""
-    if allocations and not evacuated:
+    if allocations and not is_evacuated:
         raise CommandRefused(
             f"{_holders(allocations)} resources of host {name!r}: "
             f"{first_few(allocations)}. Move or delete them first, or add --evacuated if they run "
@@ -123,10 +123,10 @@ def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:
         try:
             report.placement.allocations.remove_provider_tree(consumer, root)
         except errors.PlacementError as error:
-            released = ", ".join(consumers[:released_count]) or "none"
+            released_consumers = ", ".join(consumers[:released_count]) or "none"
             raise errors.AllocationUpdateFailed(
-                f"{error}. Consumers released from this host: {released}. No provider was "
-                "deleted; repeat the command.",
+                f"{error}. Consumers released from this host: {released_consumers}. No provider "
+                "was deleted; repeat the command.",
                 status=error.status,
             ) from error
 

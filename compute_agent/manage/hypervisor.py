@@ -75,8 +75,8 @@ def why_unreachable(uri: str, error: str) -> str:
         path = there[0]
         if not os.access(path, os.W_OK, effective_ids=True):
             return f"{error} {_no_permission(path)}"
-    except PermissionError as denied:
-        return f"{error} {_user()} may not look into {Path(denied.filename or '/').parent}"
+    except PermissionError as denial:
+        return f"{error} {_user()} may not look into {Path(denial.filename or '/').parent}"
     if "authentication" in error or "polkit" in error:
         return (
             f"{error} The daemon asks polkit, which does not let {_user()} manage guests: add a "
@@ -219,7 +219,7 @@ def _guests(driver: LibvirtDriver) -> Iterator[Diagnosis]:
     for uuid, reason in sorted(reading.unread_guests.items()):
         text = f"guest {uuid} cannot be understood ({reason}): look at it with virsh dumpxml {uuid}"
         yield Diagnosis(Level.WARNING, "guests", text)
-    running_count = sum(guest.running for guest in reading.guests.values())
+    running_count = sum(guest.is_running for guest in reading.guests.values())
     yield Diagnosis(Level.FINE, "guests", f"{len(reading.guests)} known, {running_count} running")
 
 

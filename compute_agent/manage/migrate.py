@@ -85,7 +85,7 @@ class _Migration:
     uuid: str
     dry_run: bool
     operations: tuple[str, ...] = ()
-    reshaped: bool = False
+    is_reshaped: bool = False
     consumers: int = 0
 
     def result(self, retries: Retries) -> NodeResult:
@@ -99,7 +99,7 @@ class _Migration:
             self.name,
             self.uuid,
             self.operations,
-            self.reshaped,
+            self.is_reshaped,
             self.consumers,
             round(time.monotonic() - began, 3),
             failure,
@@ -115,7 +115,7 @@ class _Migration:
             if not isinstance(operation, KeepProvider)
         ]
         self.operations = tuple(describe(operation) for operation in planned_transfers)
-        self.reshaped = proposal.allocations is not None
+        self.is_reshaped = proposal.allocations is not None
         if proposal.allocations is not None:
             before = proposal.original_allocations or {}
             self.consumers = sum(

@@ -76,18 +76,18 @@ class Service:
         :raises ServiceUnusable: a page cannot be read.
         """
         target = f"{path}?{urlencode(query)}"
-        visited = set()
-        while target not in visited:
-            visited.add(target)
+        visited_targets = set()
+        while target not in visited_targets:
+            visited_targets.add(target)
             body = self._object("GET", target, doing)
             entries = self._objects(body.get(key), key, doing)
             links = self._objects(body.get(f"{key}_links", []), f"{key}_links", doing)
             yield from entries
-            following = [str(link.get("href")) for link in links if link.get("rel") == "next"]
-            if not following:
+            next_links = [str(link.get("href")) for link in links if link.get("rel") == "next"]
+            if not next_links:
                 return
             # the link may name a host that cannot be reached from here: only its query is used
-            target = f"{path}?{following[0].partition('?')[2]}"
+            target = f"{path}?{next_links[0].partition('?')[2]}"
 
     def _objects(self, answer: Any, key: str, doing: str) -> list[dict[str, Any]]:
         if isinstance(answer, list) and all(isinstance(entry, dict) for entry in answer):

@@ -211,8 +211,8 @@ class Candidates:
         doing, path = f"Reading the usage of project {project}", f"/usages?{urlencode(query)}"
         kind = errors.UsageRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
-        typed = version >= CONSUMER_TYPE
-        shape = response_schemas.TYPED_USAGES if typed else response_schemas.USAGES
+        is_typed = version >= CONSUMER_TYPE
+        shape = response_schemas.TYPED_USAGES if is_typed else response_schemas.USAGES
         body = self._connection.get(path, doing, shape, kind, version=version)
         usages: dict[str, Any] = body["usages"]
         return usages

@@ -91,7 +91,7 @@ class Tally:
     global_request_id: str
     requests: int = 0
     writes: int = 0
-    failed: int = 0
+    failed_count: int = 0
     by_call: collections.Counter[str] = field(default_factory=collections.Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -99,7 +99,7 @@ class Tally:
         with self._lock:
             self.requests += 1
             self.writes += method in WRITES
-            self.failed += status is None or status >= 400
+            self.failed_count += status is None or status >= 400
             self.by_call[f"{method} {_shape(path)}"] += 1
 
 
@@ -322,9 +322,9 @@ class Connection:
         """Return what placement offers; asked once, and again after it could not be reached."""
         # a thread let in by stepping aside would wait here for the thread that stepped aside
         with self._discovering, stepping_aside(nullcontext):
-            offered = self._versions or self._discover()
-            self._versions = offered
-        return offered
+            offered_versions = self._versions or self._discover()
+            self._versions = offered_versions
+        return offered_versions
 
     def ask_again(self) -> OfferedVersions:
         """Ask placement again what it offers, and once only: the question is whether it answers.
@@ -334,8 +334,8 @@ class Connection:
         """
         self._versions = None
         with self._discovering:
-            offered = self._versions = self._discover(repeat=False)
-        return offered
+            offered_versions = self._versions = self._discover(repeat=False)
+        return offered_versions
 
     def forget_versions(self) -> None:
         """Ask again what placement offers before it matters: another one answers by now."""
@@ -357,7 +357,7 @@ class Connection:
         response = self._exchange(request, doing, repeat=repeat)
         try:
             document = response.json["versions"][0]
-            offered = OfferedVersions(
+            offered_versions = OfferedVersions(
                 parse_version(document["min_version"]),
                 parse_version(document["max_version"]),
                 next(
@@ -373,13 +373,13 @@ class Connection:
             responses.raise_malformed(
                 response, errors.PlacementError, doing, "GET", "/", "a version document"
             )
-        if offered.maximum < BASE:
+        if offered_versions.maximum < BASE:
             raise errors.PlacementTooOld(
-                f"placement offers microversions {version_text(offered.minimum)} to "
-                f"{version_text(offered.maximum)}, at least {version_text(BASE)} is needed: "
-                "upgrade placement first"
+                f"placement offers microversions {version_text(offered_versions.minimum)} to "
+                f"{version_text(offered_versions.maximum)}, at least {version_text(BASE)} is "
+                "needed: upgrade placement first"
             )
-        return offered
+        return offered_versions
 
 
 def _is_unknown(path: str, response: Response) -> bool:

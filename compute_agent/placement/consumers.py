@@ -56,7 +56,7 @@ class Consumers:
         transport: Transport,
         *,
         connections: int = 4,
-        progress: Progress = lambda _what, _done, _total: None,
+        progress: Progress = lambda _what, _done_count, _total: None,
         clock: Callable[[], float] = time.time,
         retries: Retries | None = None,
     ) -> None:
@@ -92,8 +92,8 @@ class Consumers:
         """
         # asked once here and not by every thread
         self.placement.connection.versions()
-        read = self._all("reading consumers", [partial(self._read_one, uuid) for uuid in uuids])
-        return [consumer for consumer in read if consumer is not None]
+        answers = self._all("reading consumers", [partial(self._read_one, uuid) for uuid in uuids])
+        return [consumer for consumer in answers if consumer is not None]
 
     def last_written(self, provider: str) -> float | None:
         """Return the seconds since a provider was last written; None where it is not reported."""

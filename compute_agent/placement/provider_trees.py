@@ -135,8 +135,8 @@ def _tree_in(
     # a proxy that compresses answers makes it a weak one
     etag = response.headers.get("etag", "").removeprefix("W/")
     if not etag.startswith('"') or all(p["uuid"] != uuid for p in body["providers"]):
-        expected = f"the tree of {uuid} with its ETag"
-        responses.raise_malformed(response, kind, doing, method, path, expected)
+        expectation = f"the tree of {uuid} with its ETag"
+        responses.raise_malformed(response, kind, doing, method, path, expectation)
     return WholeTree(etag, body["providers"], body.get("allocations", {}))
 
 

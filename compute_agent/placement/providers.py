@@ -141,17 +141,17 @@ class Providers:
             try:
                 response = self._connection.call("POST", path, doing, json=body)
             except errors.PlacementUnavailable:
-                existing = self.get(uuid)
-                if existing is None:
+                existing_provider = self.get(uuid)
+                if existing_provider is None:
                     raise
-                return self._adopt(existing, name, parent_uuid, doing)
+                return self._adopt(existing_provider, name, parent_uuid, doing)
             if response.status == 409:
-                existing = self.get(uuid)
-                if existing is None:
+                existing_provider = self.get(uuid)
+                if existing_provider is None:
                     failure = responses.failure(kind, doing, "POST", path, response)
                     self._name_holder(failure, name)
                     raise failure
-                return self._adopt(existing, name, parent_uuid, doing)
+                return self._adopt(existing_provider, name, parent_uuid, doing)
             if response.status == 400 and NO_PARENT in responses.explanation(response):
                 raise responses.failure(
                     errors.ResourceProviderNotFound, doing, "POST", path, response
@@ -239,8 +239,8 @@ class Providers:
         """Return those of ``names`` that placement knows."""
         known_names: set[str] = set()
         for some in _batches(sorted(names), self._max_listed):
-            quoted = ",".join(quote(name, safe="") for name in some)
-            path, doing = f"/traits?name=in:{quoted}", "Asking which traits exist"
+            quoted_names = ",".join(quote(name, safe="") for name in some)
+            path, doing = f"/traits?name=in:{quoted_names}", "Asking which traits exist"
             kind = errors.TraitRetrievalFailed
             known_names.update(
                 self._connection.get(path, doing, response_schemas.TRAITS, kind)["traits"]

@@ -35,7 +35,7 @@ RECORD: Final = object_of(
         "allocation_ratio": NUMBER,
     },
     # what is not known here would be lost when the inventory is written again
-    closed=True,
+    is_closed=True,
 )
 _AT_GENERATION = {"resource_provider_generation": WHOLE}
 _HELD = {"resources": AMOUNTS}

@@ -178,16 +178,16 @@ def body_of(
 
 
 def raise_malformed(
-    response: Response, kind: type[E], doing: str, method: str, path: str, expected: str
+    response: Response, kind: type[E], doing: str, method: str, path: str, expectation: str
 ) -> NoReturn:
     """Raise for an answer with a good status and no body, or another one.
 
-    :param expected: what it should have been.
+    :param expectation: what it should have been.
     :raises kind: always.
     """
     raise kind(
         f"{doing} failed: {method} {path} was answered {response.status} with something that is "
-        f"not {expected}: {response.text[:SHOWN]!r}. Check that this is the URL of placement.",
+        f"not {expectation}: {response.text[:SHOWN]!r}. Check that this is the URL of placement.",
         status=response.status,
         detail=response.text[:SHOWN],
         request_id=response.request_id,

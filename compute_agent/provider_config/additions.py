@@ -82,7 +82,7 @@ def merge(
     configs: ProviderConfigs,
     tree: ProviderTree,
     *,
-    remembered: Mapping[str, Mapping[str, Sequence[str]]],
+    remembered_additions: Mapping[str, Mapping[str, Sequence[str]]],
     base: ProviderTree | None = None,
     held_amounts: HeldAmounts | None = None,
 ) -> MergeResult:
@@ -90,22 +90,22 @@ def merge(
 
     To be called after the driver and after the traits that the agent sets itself.
 
-    :param remembered: the additions of earlier merges. Those of providers that are not in the tree
-        are carried over.
+    :param remembered_additions: the additions of earlier merges. Those of providers that are not in
+        the tree are carried over.
     :param base: the tree as placement has it; gives back a class that must stay.
     :param held_amounts: amounts that consumers hold; called only for classes that left the
         files. `None`: unknown, placement itself refuses to drop what is in use.
     """
-    assigned, absent, problems = _assign(configs, tree)
+    assigned_configs, absent, problems = _assign(configs, tree)
     additions: Additions = {
         uuid: {kind: sorted(names) for kind, names in kinds.items()}
-        for uuid, kinds in remembered.items()
+        for uuid, kinds in remembered_additions.items()
         if not tree.exists(uuid)
     }
     kept_sentences: list[str] = []
     for uuid in tree.get_provider_uuids():
-        config = assigned.get(uuid)
-        before = remembered.get(uuid, {})
+        config = assigned_configs.get(uuid)
+        before = remembered_additions.get(uuid, {})
         if config is None and not before:
             continue
         earlier_classes = frozenset(before.get("inventories", ()))
@@ -157,7 +157,7 @@ def _assign(
     configs: ProviderConfigs, tree: ProviderTree
 ) -> tuple[dict[str, ProviderConfig], list[str], list[errors.InvalidConfiguration]]:
     """Assign each entry to its provider of the tree."""
-    assigned: dict[str, ProviderConfig] = {}
+    assigned_configs: dict[str, ProviderConfig] = {}
     absent: list[str] = []
     problems: list[errors.InvalidConfiguration] = []
     for config in configs.providers:
@@ -166,8 +166,8 @@ def _assign(
         provider = _provider_of(tree, config)
         if provider is None:
             absent.append(config.identification)
-        elif provider.uuid in assigned:
-            other = assigned[provider.uuid]
+        elif provider.uuid in assigned_configs:
+            other = assigned_configs[provider.uuid]
             problems.append(
                 errors.ProviderConfigConflict(
                     f"{other.source_file} and {config.source_file} both have an entry for provider "
@@ -176,14 +176,14 @@ def _assign(
                 )
             )
         else:
-            assigned[provider.uuid] = config
+            assigned_configs[provider.uuid] = config
     for config in configs.providers:
         if config.uuid == EVERY_COMPUTE_NODE:
             for root in tree.roots:
                 if COMPUTE_NODE in root.traits:
                     # an entry for this very node replaces the one for every node
-                    assigned.setdefault(root.uuid, config)
-    return assigned, absent, problems
+                    assigned_configs.setdefault(root.uuid, config)
+    return assigned_configs, absent, problems
 
 
 def _provider_of(tree: ProviderTree, config: ProviderConfig) -> ProviderData | None:

@@ -40,11 +40,11 @@ def _is_whole(value: Any) -> bool:
 
 
 def _amount(least: int) -> Check:
-    expected = f"a whole number from {least} to {_MAX}"
+    expectation = f"a whole number from {least} to {_MAX}"
 
     def check(value: Any) -> str | None:
         fits = _is_whole(value) and least <= value <= _MAX
-        return None if fits else is_not(value, expected)
+        return None if fits else is_not(value, expectation)
 
     return check
 
@@ -72,7 +72,7 @@ _IDENTIFIED: Final = object_of(
         "uuid": text_like(rf"{re.escape(EVERY_COMPUTE_NODE)}|{_UUID}", "a uuid or $COMPUTE_NODE"),
         "name": text_like(r"(?s:.{1,200})", "1 to 200 characters"),
     },
-    closed=True,
+    is_closed=True,
 )
 _RECORD: Final = object_of(
     {"total": _amount(1)},
@@ -83,7 +83,7 @@ _RECORD: Final = object_of(
         "step_size": _amount(1),
         "allocation_ratio": _ratio,
     },
-    closed=True,
+    is_closed=True,
 )
 _SOURCE_FILE: Final = {"__source_file": _refuse_reserved}
 _PROVIDER: Final = object_of(

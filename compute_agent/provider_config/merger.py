@@ -88,7 +88,7 @@ class ProviderConfigMerger:
         result = provider_config.merge(
             self._configs,
             tree,
-            remembered=self._ledger.additions(),
+            remembered_additions=self._ledger.additions(),
             base=base,
             held_amounts=self._amounts_of,
         )
@@ -99,19 +99,19 @@ class ProviderConfigMerger:
 
     def before_flush(self, merge_result: Merged) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""
-        remembered = self._ledger.additions()
-        union: Additions = dict(remembered)
+        remembered_additions = self._ledger.additions()
+        union: Additions = dict(remembered_additions)
         for uuid, kinds in (merge_result.additions or {}).items():
             union[uuid] = {
-                kind: sorted({*remembered.get(uuid, {}).get(kind, ()), *names})
+                kind: sorted({*remembered_additions.get(uuid, {}).get(kind, ()), *names})
                 for kind, names in kinds.items()
             }
         self._ledger.remember_additions(union)
 
-    def after_flush(self, merged: Merged) -> None:
+    def after_flush(self, merge_result: Merged) -> None:
         """Remember what is there now, and forget what was taken back."""
-        others = {u: k for u, k in self._ledger.additions().items() if u not in merged.uuids}
-        self._ledger.remember_additions({**others, **(merged.additions or {})})
+        others = {u: k for u, k in self._ledger.additions().items() if u not in merge_result.uuids}
+        self._ledger.remember_additions({**others, **(merge_result.additions or {})})
 
     def _announce(self, root_uuid: str, result: provider_config.MergeResult) -> None:
         with self._mutex:

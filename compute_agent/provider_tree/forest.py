@@ -34,10 +34,10 @@ class ProviderForest:
 
     def snapshot(self) -> Self:
         """Return an independent copy with the same content; O(providers), records are shared."""
-        copied = type(self)()
+        forest_copy = type(self)()
         with self._lock:
-            copied._take(self)
-        return copied
+            forest_copy._take(self)
+        return forest_copy
 
     def take_content_of(self, other: Self) -> None:
         """Take over the content of the other, which stays what it is."""
@@ -80,10 +80,10 @@ class ProviderForest:
             provider = self._find(root)
             if provider.parent_uuid is not None:
                 raise ValueError(f"provider {provider.name} ({provider.uuid}) is not a root")
-            copied = type(self)()
+            forest_copy = type(self)()
             for uuid in self._walk(provider.uuid):
-                copied._insert(self._by_uuid[uuid])
-            return copied
+                forest_copy._insert(self._by_uuid[uuid])
+            return forest_copy
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -115,15 +115,15 @@ def complete_inventory(
     :raises ValueError: as :func:`complete_record`, naming the class.
     """
     stored = stored or {}
-    completed: dict[str, FrozenRecord] = {}
+    completed_records: dict[str, FrozenRecord] = {}
     for resource_class, record in inventory.items():
         try:
-            completed[resource_class] = complete_record(
+            completed_records[resource_class] = complete_record(
                 record, stored.get(resource_class), operator_keys=operator_keys
             )
         except ValueError as exc:
             raise ValueError(f"inventory of {resource_class}: {exc}") from exc
-    return FrozenRecord(completed)
+    return FrozenRecord(completed_records)
 
 
 def equal_records(first: InventoryRecord, second: InventoryRecord) -> bool:

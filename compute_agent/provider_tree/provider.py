@@ -111,9 +111,9 @@ def parents_first(
     if missing_parents:
         raise ValueError(f"parents that are not known: {', '.join(sorted(missing_parents))}")
     children: dict[str | None, list[ProviderData]] = {}
-    new = [provider for uuid, provider in providers.items() if uuid not in known_uuids]
-    new.sort(key=lambda provider: (provider.name, provider.uuid))
-    for provider in (*(p for u, p in providers.items() if u in known_uuids), *new):
+    new_providers = [provider for uuid, provider in providers.items() if uuid not in known_uuids]
+    new_providers.sort(key=lambda provider: (provider.name, provider.uuid))
+    for provider in (*(p for u, p in providers.items() if u in known_uuids), *new_providers):
         children.setdefault(provider.parent_uuid, []).append(provider)
     yielded_count = 0
     next_providers = list(reversed(children.get(None, [])))

@@ -60,11 +60,11 @@ class ProviderTree(ProviderForest):
 
     def subtree(self, root: str) -> Self:
         with self._lock:
-            copied = super().subtree(root)
-            copied._stale = {
-                u: aspects for u, aspects in self._stale.items() if u in copied._by_uuid
+            tree_copy = super().subtree(root)
+            tree_copy._stale = {
+                u: aspects for u, aspects in self._stale.items() if u in tree_copy._by_uuid
             }
-            return copied
+            return tree_copy
 
     def remove(self, name_or_uuid: str) -> None:
         """Remove a provider and all its descendants."""
@@ -102,8 +102,10 @@ class ProviderTree(ProviderForest):
     ) -> bool:
         """Return whether ``inventory``, completed, differs from what the provider has."""
         stored_inventory = self.data(name_or_uuid).inventory
-        completed = complete_inventory(inventory, stored_inventory, operator_keys=operator_keys)
-        return not equal_inventories(completed, stored_inventory)
+        completed_inventory = complete_inventory(
+            inventory, stored_inventory, operator_keys=operator_keys
+        )
+        return not equal_inventories(completed_inventory, stored_inventory)
 
     def update_inventory(
         self,
@@ -122,11 +124,11 @@ class ProviderTree(ProviderForest):
         """
         with self._lock:
             provider = self._find(name_or_uuid)
-            completed = complete_inventory(
+            completed_inventory = complete_inventory(
                 inventory, provider.inventory, operator_keys=operator_keys
             )
-            has_changed = not equal_inventories(completed, provider.inventory)
-            return self._store(provider, has_changed, generation, inventory=completed)
+            has_changed = not equal_inventories(completed_inventory, provider.inventory)
+            return self._store(provider, has_changed, generation, inventory=completed_inventory)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         return self.data(name_or_uuid).traits != frozenset(traits)
@@ -214,23 +216,23 @@ class ProviderTree(ProviderForest):
         :raises ValueError: a parent is neither in the input nor here (all such are named),
             parents form a loop, or a name occurs twice.  Nothing has changed then.
         """
-        incoming = {canonical(record["uuid"]): record for record in providers}
+        incoming_records = {canonical(record["uuid"]): record for record in providers}
         with self._lock:
             known_providers = {uuid: self._by_uuid[uuid] for uuid in self.get_provider_uuids()}
             if complete_tree_of is not None and complete_tree_of in self._by_uuid:
                 for uuid in self._walk(complete_tree_of):
-                    if uuid not in incoming:
+                    if uuid not in incoming_records:
                         del known_providers[uuid]
             merged_tree = ProviderTree()
             merged_tree._stale = {
                 u: aspects for u, aspects in self._stale.items() if u in known_providers
             }
-            for uuid, record in incoming.items():
-                old = known_providers.get(uuid)
-                if old is None or old.generation != record["generation"]:
+            for uuid, record in incoming_records.items():
+                known_provider = known_providers.get(uuid)
+                if known_provider is None or known_provider.generation != record["generation"]:
                     merged_tree._stale[uuid] = frozenset(ASPECTS)
                 known_providers[uuid] = replace(
-                    old or ProviderData(uuid, record["name"]),
+                    known_provider or ProviderData(uuid, record["name"]),
                     name=record["name"],
                     generation=record["generation"],
                     parent_uuid=record.get("parent_provider_uuid"),

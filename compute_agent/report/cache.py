@@ -90,26 +90,26 @@ class TreeCache:
         self.etag = etag
 
 
-def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any]) -> None:
+def take_in(tree: ProviderTree, uuid: str, aspect: str, answer: AtGeneration[Any]) -> None:
     """Store one aspect of a provider as it was read.
 
     When the generation moved since the other aspects were read, those are stale; when this answer
     is older than the generation in the tree, it is stale.
     """
     earlier = tree.data(uuid).generation
-    generation = read.generation if earlier is None else max(earlier, read.generation)
+    generation = answer.generation if earlier is None else max(earlier, answer.generation)
     match aspect:
         case "inventories":
-            tree.update_inventory(uuid, read.content, generation, operator_keys=())
+            tree.update_inventory(uuid, answer.content, generation, operator_keys=())
         case "aggregates":
-            tree.update_aggregates(uuid, read.content, generation)
+            tree.update_aggregates(uuid, answer.content, generation)
         case "traits":
-            tree.update_traits(uuid, read.content, generation)
+            tree.update_traits(uuid, answer.content, generation)
         case _:
             raise ValueError(f"no aspect {aspect}")
-    if earlier is not None and read.generation > earlier:
+    if earlier is not None and answer.generation > earlier:
         tree.mark_stale(uuid)
-    if read.generation == generation:
+    if answer.generation == generation:
         tree.mark_fresh(uuid, [aspect])
 
 
@@ -144,7 +144,7 @@ class CacheFile:
         self._clock = clock
         self._lock = threading.Lock()
         self._written_at: float | None = None
-        self._pending = False
+        self._is_pending = False
 
     def load(self) -> dict[str, TreeCache]:
         """Return the trees by root uuid, empty when the file is missing or cannot be used."""
@@ -186,10 +186,10 @@ class CacheFile:
             if not now and len(caches) > FEW_TREES and self._written_at is not None:
                 since = self._clock.monotonic() - self._written_at
                 if since < MANY_TREES_INTERVAL:
-                    self._pending = True
+                    self._is_pending = True
                     return
             self._written_at = self._clock.monotonic()
-            self._pending = False
+            self._is_pending = False
             trees = {cache.root_uuid: _with_etag(cache) for cache in caches}
             document = {
                 "format": FORMAT,
@@ -215,9 +215,9 @@ class CacheFile:
                 )
 
     @property
-    def pending(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether something was left unwritten for later."""
-        return self._pending
+        return self._is_pending
 
 
 def _with_etag(cache: TreeCache) -> tuple[list[dict[str, Any]], str | None]:

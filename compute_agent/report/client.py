@@ -80,7 +80,7 @@ class ReportClient:
         )
         self._writer = TreeWriter(self.placement, self.names, self._reader, self._workers, retries)
         self._caches = TreeCaches(cache_path, retries.clock)
-        self._created: set[str] = set()
+        self._created_uuids: set[str] = set()
         self._kept_providers = KeptProviders()
 
     def connect(self) -> OfferedVersions:
@@ -162,12 +162,12 @@ class ReportClient:
             return tree
         cache = self._caches.of(root_uuid)
         with cache.lock:
-            created = self.placement.providers.create(root_uuid, name, None)
-            cache.tree.new_root(name, root_uuid, created.generation)
+            creation = self.placement.providers.create(root_uuid, name, None)
+            cache.tree.new_root(name, root_uuid, creation.generation)
             cache.dirty = True
-            if not created.content:
+            if not creation.content:
                 self._reader.read(cache)
-        self._created.add(root_uuid)
+        self._created_uuids.add(root_uuid)
         self._caches.save_if_changed()
         return cache.tree.snapshot()
 
@@ -181,32 +181,32 @@ class ReportClient:
         is_known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
         return cache.tree.snapshot() if is_known and self._writer.replaces_trees else None
 
-    def newer_tree(self, believed: ProviderTree, root_uuid: str) -> ProviderTree | None:
+    def newer_tree(self, believed_tree: ProviderTree, root_uuid: str) -> ProviderTree | None:
         """Return the tree that placement has if it is not the believed one, None if it is."""
-        name = believed.data(root_uuid).name
+        name = believed_tree.data(root_uuid).name
         tree = self.get_provider_tree_and_ensure_root(root_uuid, name)
-        return tree if diff(believed, tree) else None
+        return tree if diff(believed_tree, tree) else None
 
     def plan(
         self,
         base: ProviderTree,
-        new: ProviderTree,
+        new_tree: ProviderTree,
         allocations: Mapping[str, Mapping[str, Any]] | None = None,
         *,
-        owned: Callable[[str], bool] | None = None,
+        is_ours: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Operation]:
         """Return the operations of :meth:`update_from_provider_tree`; no request."""
 
         def is_owned(provider: ProviderData) -> bool:
-            if owned is not None:
-                return owned(provider.uuid)
-            return OWNER_NOVA in provider.traits or provider.uuid in self._created
+            if is_ours is not None:
+                return is_ours(provider.uuid)
+            return OWNER_NOVA in provider.traits or provider.uuid in self._created_uuids
 
         return plan(
             base,
-            new,
-            owned=is_owned,
+            new_tree,
+            is_owned=is_owned,
             allocations=allocations,
             original_allocations=original_allocations,
             bulk=self._bulk_inventories and self._writer.may_reshape,
@@ -217,30 +217,30 @@ class ReportClient:
     def update_from_provider_tree(
         self,
         base: ProviderTree,
-        new: ProviderTree,
+        new_tree: ProviderTree,
         allocations: Mapping[str, Mapping[str, Any]] | None = None,
         *,
-        owned: Callable[[str], bool] | None = None,
+        is_ours: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> FlushReport:
-        """Update placement from ``base`` to ``new``; without a difference no request.
+        """Update placement from ``base`` to ``new_tree``; without a difference no request.
 
         :param base: the tree as it was read for this pass.
         :param allocations: given for a reshape: consumer uuid -> record as it shall be.
-        :param owned: whether a provider may be deleted (by uuid); by default one that has the owner
-            trait or was created by this process.
+        :param is_ours: whether a provider may be deleted (by uuid); by default one that has the
+            owner trait or was created by this process.
         :param original_allocations: the allocations as they were read. Without them, consumers are
             part of the reshape when they hold a class whose inventory changes; with them those
             whose record differs.
         :raises errors.PlacementError: see :meth:`Flush.run`.
         """
         operations = self.plan(
-            base, new, allocations, owned=owned, original_allocations=original_allocations
+            base, new_tree, allocations, is_ours=is_ours, original_allocations=original_allocations
         )
         operations = [*missing_roots(base), *operations]
         if not operations:
             return FlushReport()
-        cache = self._caches.of(self._root_of(base, new))
+        cache = self._caches.of(self._root_of(base, new_tree))
         with cache.lock:
             if not cache.is_known:
                 cache.tree, cache.is_known = base.snapshot(), True
@@ -248,7 +248,7 @@ class ReportClient:
             try:
                 self._writer.write(cache, operations, report)
             finally:
-                self._created.update(report.created_uuids)
+                self._created_uuids.update(report.created_uuids)
                 self._kept_providers.log(report)
                 self._caches.save_if_changed()
         return report
@@ -371,9 +371,9 @@ class ReportClient:
         remove_tree(self.placement, root_uuid, with_allocations=cascade)
         self.drop_cache(root_uuid)
 
-    def _root_of(self, base: ProviderTree, new: ProviderTree) -> str:
+    def _root_of(self, base: ProviderTree, new_tree: ProviderTree) -> str:
         """Return the node's own root: the other roots of the two trees are sharing providers."""
-        roots = [*new.roots, *base.roots]
+        roots = [*new_tree.roots, *base.roots]
         for root in roots:
             if root.uuid in self._caches and SHARING_TRAIT not in root.traits:
                 return root.uuid

@@ -15,24 +15,26 @@ def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:
     unless it gains a class that another such one loses: then it is written twice, first only
     shrunk.
     """
-    shrinking, mixed, growing = [], [], []
+    shrinking_changes, mixed_changes, growing_changes = [], [], []
     for change in changes:
         if not gains(change):
-            shrinking.append(change)
+            shrinking_changes.append(change)
         elif not loses(change):
-            growing.append(change)
+            growing_changes.append(change)
         else:
-            mixed.append(change)
-    plain = []
-    for change in mixed:
-        lost_elsewhere = set().union(*(loses(other) for other in mixed if other is not change))
+            mixed_changes.append(change)
+    plain_changes = []
+    for change in mixed_changes:
+        lost_elsewhere = set().union(
+            *(loses(other) for other in mixed_changes if other is not change)
+        )
         if gains(change) & lost_elsewhere:
             between = _only_shrunk(change)
-            shrinking.append(SetInventory(change.uuid, change.name, change.before, between))
-            growing.append(SetInventory(change.uuid, change.name, between, change.after))
+            shrinking_changes.append(SetInventory(change.uuid, change.name, change.before, between))
+            growing_changes.append(SetInventory(change.uuid, change.name, between, change.after))
         else:
-            plain.append(change)
-    return [*shrinking, *plain, *growing]
+            plain_changes.append(change)
+    return [*shrinking_changes, *plain_changes, *growing_changes]
 
 
 def gains(change: SetInventory) -> set[str]:

@@ -55,7 +55,7 @@ def plan(
     base: ProviderTree,
     wanted_tree: ProviderTree,
     *,
-    owned: Callable[[ProviderData], bool] = lambda _provider: True,
+    is_owned: Callable[[ProviderData], bool] = lambda _provider: True,
     allocations: Mapping[str, Mapping[str, Any]] | None = None,
     original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     bulk: bool = False,
@@ -64,7 +64,7 @@ def plan(
 ) -> list[Operation]:
     """Return the operations from ``base`` to ``wanted_tree``, in order; empty without a difference.
 
-    :param owned: whether a provider of ``base`` may be deleted by this agent.
+    :param is_owned: whether a provider of ``base`` may be deleted by this agent.
     :param allocations: consumer uuid -> record, as they shall be; with them, inventories and
         allocations change together in one reshape.
     :param original_allocations: as they were; with them only consumers that differ are part of the
@@ -73,10 +73,10 @@ def plan(
     :param known_traits, known_classes: names that need not be ensured.
     """
     changes = diff(base, wanted_tree)
-    owners = {d.uuid: owned(base.data(d.uuid)) for d in changes.delete}
+    owners = {d.uuid: is_owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
     new_uuids = {operation.uuid for operation in changes.create}
-    emptied = _emptied(base, deletions)
+    emptied_inventories = _emptied_inventories(base, deletions)
     restricted_uuids = {t.uuid for t in changes.traits if _restricts(t)}
     operations: list[Operation] = [
         *_names(changes, known_traits, known_classes),
@@ -87,14 +87,14 @@ def plan(
         *(t for t in changes.traits if t.uuid in new_uuids),
         *(t for t in changes.traits if t.uuid not in new_uuids and t.uuid in restricted_uuids),
     ]
-    if allocations is not None and (changes.inventories or emptied):
-        moving_inventories = (*changes.inventories, *emptied)
+    if allocations is not None and (changes.inventories or emptied_inventories):
+        moving_inventories = (*changes.inventories, *emptied_inventories)
         involved_consumers = _involved_consumers(
             moving_inventories, allocations, original_allocations, base, wanted_tree
         )
         operations.append(Reshape(moving_inventories, involved_consumers))
     else:
-        operations += _inventories(changes.inventories, emptied, bulk=bulk)
+        operations += _inventories(changes.inventories, emptied_inventories, bulk=bulk)
     operations += [
         *(a for a in changes.aggregates if a.uuid not in new_uuids),
         *(t for t in changes.traits if t.uuid not in new_uuids | restricted_uuids),
@@ -137,7 +137,9 @@ def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Operatio
     yield from changes.delete
 
 
-def _emptied(base: ProviderTree, deletions: Sequence[DeleteProvider]) -> list[SetInventory]:
+def _emptied_inventories(
+    base: ProviderTree, deletions: Sequence[DeleteProvider]
+) -> list[SetInventory]:
     """Return the removals of inventory from providers to delete, children first."""
     return [
         SetInventory(d.uuid, d.name, inventory, FrozenRecord())
@@ -185,7 +187,7 @@ def _interim_name(provider: ProviderData) -> str:
 def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
     names = {rename.uuid: rename.after for rename in changes.rename}
     parents = {reparent.uuid: reparent.after for reparent in changes.reparent}
-    interim = {put.uuid: put.name for put in _freed_names(base, changes)}
+    interim = {operation.uuid: operation.name for operation in _freed_names(base, changes)}
     # The new tree's order has parents first, so that no provider moves below its own descendant.
     for uuid in dict.fromkeys((*parents, *names)):
         was = base.data(uuid)
@@ -207,11 +209,11 @@ def _restricts(change: SetTraits) -> bool:
 
 
 def _inventories(
-    changes: Sequence[SetInventory], emptied: Sequence[SetInventory], *, bulk: bool
+    changes: Sequence[SetInventory], emptied_inventories: Sequence[SetInventory], *, bulk: bool
 ) -> list[Operation]:
     growing = set().union(*(gains(change) for change in changes))
     # A provider to be deleted is emptied first only where its capacity appears elsewhere.
-    all_changes = [*changes, *(e for e in emptied if growing.intersection(e.before))]
+    all_changes = [*changes, *(e for e in emptied_inventories if growing.intersection(e.before))]
     if bulk and len(all_changes) >= BULK_FROM:
         return [SetInventories(tuple(all_changes))]
     return list(order_inventories(all_changes))

@@ -51,7 +51,7 @@ class TreeCaches:
 
     def close(self) -> None:
         """Write what was left unwritten for later."""
-        if self._file is not None and self._file.pending:
+        if self._file is not None and self._file.is_pending:
             self._save(now=True)
 
     def _save(self, *, now: bool = False) -> None:

@@ -19,10 +19,10 @@ def remove_tree(placement: PlacementApi, root_uuid: str, *, with_allocations: bo
     tree.populate_from_iterable(providers_by_uuid.values())
     if not tree.exists(root_uuid):
         return
-    doomed = [tree.data(uuid) for uuid in reversed(tree.get_provider_uuids(root_uuid))]
+    doomed_providers = [tree.data(uuid) for uuid in reversed(tree.get_provider_uuids(root_uuid))]
     if with_allocations:
-        for provider in doomed:
+        for provider in doomed_providers:
             for consumer in placement.providers.allocations(provider.uuid, provider.name):
                 placement.allocations.delete_allocation(consumer, force=True)
-    for provider in doomed:
+    for provider in doomed_providers:
         placement.providers.delete(provider.uuid, provider.name)

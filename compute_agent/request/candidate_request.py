@@ -134,11 +134,11 @@ class CandidateRequest:
         The aggregates bind the unsuffixed group, or every group when that has no resources: the
         clause would be lost otherwise.
         """
-        bound = [UNSUFFIXED]
+        bound_suffixes = [UNSUFFIXED]
         if not self.group(UNSUFFIXED).resources:
-            bound = sorted(name for name, group in self.groups.items() if group.resources)
+            bound_suffixes = sorted(name for name, group in self.groups.items() if group.resources)
         request = self
-        for suffix in bound:
+        for suffix in bound_suffixes:
             group = self.group(suffix)
             group = replace(
                 group,
@@ -151,21 +151,21 @@ class CandidateRequest:
             request, root_member_of=frozenset(), root_forbidden_aggregates=nothing, isolate=nothing
         )
 
-    def parameters(self, *, extended: bool = False) -> list[tuple[str, str]]:
+    def parameters(self, *, is_extended: bool = False) -> list[tuple[str, str]]:
         """Return the query parameters of ``GET /allocation_candidates``, sorted, unquoted.
 
-        :param extended: use the extended API; otherwise the request must be `plain`.
+        :param is_extended: use the extended API; otherwise the request must be `plain`.
         """
-        return list(self._pairs(extended=extended))
+        return list(self._pairs(is_extended=is_extended))
 
-    def query(self, *, extended: bool = False) -> str:
+    def query(self, *, is_extended: bool = False) -> str:
         """Return the query string of ``GET /allocation_candidates``."""
-        return urlencode(self.parameters(extended=extended), safe=":,!")
+        return urlencode(self.parameters(is_extended=is_extended), safe=":,!")
 
-    def _pairs(self, *, extended: bool) -> Iterator[tuple[str, str]]:
+    def _pairs(self, *, is_extended: bool) -> Iterator[tuple[str, str]]:
         if self.limit is not None:
             yield "limit", str(self.limit)
-        isolate = self.isolate if extended and self.group_policy == "none" else frozenset()
+        isolate = self.isolate if is_extended and self.group_policy == "none" else frozenset()
         if isolate:
             yield "isolate", ",".join(sorted(isolate))
         elif sum(1 for suffix in self.groups if suffix != UNSUFFIXED) > 1:
@@ -177,14 +177,14 @@ class CandidateRequest:
         root = [*sorted(self.root_required), *(f"!{name}" for name in sorted(self.root_forbidden))]
         if root:
             yield "root_required", ",".join(root)
-        yield from (("same_subtree", value) for value in self._subtrees(extended=extended))
+        yield from (("same_subtree", value) for value in self._subtrees(is_extended=is_extended))
         for suffix in sorted(self.groups):
             yield from _group_pairs(suffix, self.groups[suffix])
 
-    def _subtrees(self, *, extended: bool) -> list[str]:
+    def _subtrees(self, *, is_extended: bool) -> list[str]:
         subtree_texts = {",".join(sorted(suffixes)) for suffixes in self.same_subtree}
         for together, others in self.apart:
-            if extended:
+            if is_extended:
                 subtree_texts.add(
                     ",".join([*sorted(together), *(f"!{name}" for name in sorted(others))])
                 )
@@ -219,20 +219,20 @@ def with_host_traits_on_root(request: CandidateRequest) -> CandidateRequest:
     and stays where it is.
     """
     group = request.group(UNSUFFIXED)
-    required = {
+    required_traits = {
         name
         for traits in group.required
         for name in traits
         if len(traits) == 1 and name.startswith(HOST_TRAIT_PREFIXES)
     }
-    forbidden = {name for name in group.forbidden if name.startswith(HOST_TRAIT_PREFIXES)}
-    stripped = replace(
+    forbidden_traits = {name for name in group.forbidden if name.startswith(HOST_TRAIT_PREFIXES)}
+    stripped_group = replace(
         group,
-        required=group.required - {frozenset((name,)) for name in required},
-        forbidden=group.forbidden - forbidden,
+        required=group.required - {frozenset((name,)) for name in required_traits},
+        forbidden=group.forbidden - forbidden_traits,
     )
     return replace(
-        request.with_group(UNSUFFIXED, stripped),
-        root_required=request.root_required | required,
-        root_forbidden=request.root_forbidden | forbidden,
+        request.with_group(UNSUFFIXED, stripped_group),
+        root_required=request.root_required | required_traits,
+        root_forbidden=request.root_forbidden | forbidden_traits,
     )

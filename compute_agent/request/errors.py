@@ -17,14 +17,14 @@ class SchedulerError(ComputeAgentError):
 class InvalidRequest(SchedulerError):
     """A request that no placement could answer; the message names field, value and expectation."""
 
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"{shown_name(field)} is {shown(value)}: expected {expected}.")
+    def __init__(self, field: str, value: object, expectation: str) -> None:
+        super().__init__(f"{shown_name(field)} is {shown_value(value)}: expected {expectation}.")
         self.field = field
         self.value = value
-        self.expected = expected
+        self.expectation = expectation
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """Return a value of a request for a message: on one line, and no longer than of use."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
@@ -33,4 +33,4 @@ def shown(value: object) -> str:
 def shown_name(name: object) -> str:
     """Return a name that a request gives: as it is, if it is like one."""
     text = str(name)
-    return text if text.isprintable() and len(text) <= _LONGEST else shown(text)
+    return text if text.isprintable() and len(text) <= _LONGEST else shown_value(text)

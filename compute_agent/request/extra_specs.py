@@ -37,11 +37,13 @@ class WrittenGroups:
     """Request that extra specs make, and the classes that they mention with amount 0."""
 
     request: CandidateRequest = field(default_factory=CandidateRequest)
-    zeroed: frozenset[str] = frozenset()
+    zeroed_classes: frozenset[str] = frozenset()
 
     def mentions(self, *resource_classes: str) -> bool:
         """Return whether any of the classes occurs in any group, even with amount 0."""
-        return any(name in self.zeroed or self.request.total(name) for name in resource_classes)
+        return any(
+            name in self.zeroed_classes or self.request.total(name) for name in resource_classes
+        )
 
 
 def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
@@ -50,7 +52,7 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
     :raises InvalidRequest: an amount, trait value, uuid, suffix list or policy that cannot be used.
     """
     groups: dict[str, RequestGroup] = {}
-    zeroed: set[str] = set()
+    zeroed_classes: set[str] = set()
     request = CandidateRequest()
     subtrees: set[frozenset[str]] = set()
     apart: set[Apart] = set()
@@ -61,7 +63,7 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
             if kind == "resources":
                 resources = {resource_class(key, name): amount(key, value)}
                 if resources[name] == 0:
-                    zeroed.add(name)
+                    zeroed_classes.add(name)
                     continue
                 groups[suffix] = group.adding(resources)
             else:
@@ -80,8 +82,10 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
                 else:
                     subtrees.add(together)
         elif key == "root_required":
-            required, forbidden = root_traits(key, value)
-            request = replace(request, root_required=required, root_forbidden=forbidden)
+            required_traits, forbidden_traits = root_traits(key, value)
+            request = replace(
+                request, root_required=required_traits, root_forbidden=forbidden_traits
+            )
         elif key == "group_policy":
             request = replace(request, group_policy=group_policy(key, value))
     nonempty_groups = {suffix: group for suffix, group in groups.items() if not group.empty}
@@ -92,7 +96,7 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
             same_subtree=frozenset(subtrees),
             apart=frozenset(apart),
         ),
-        frozenset(zeroed),
+        frozenset(zeroed_classes),
     )
 
 
@@ -182,36 +186,36 @@ def group_policy(field_name: str, value: str) -> str:
 
 def root_traits(field_name: str, value: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the required and the forbidden traits of ``A,!B``."""
-    required: set[str] = set()
-    forbidden: set[str] = set()
+    required_traits: set[str] = set()
+    forbidden_traits: set[str] = set()
     for item in value.split(","):
         name = item.strip()
         if name.startswith("!"):
-            forbidden.add(trait(field_name, name[1:]))
+            forbidden_traits.add(trait(field_name, name[1:]))
         else:
-            required.add(trait(field_name, name))
-    if contradictory_traits := required & forbidden:
+            required_traits.add(trait(field_name, name))
+    if contradictory_traits := required_traits & forbidden_traits:
         raise InvalidRequest(
             field_name, value, f"{min(contradictory_traits)} either required or forbidden"
         )
-    return frozenset(required), frozenset(forbidden)
+    return frozenset(required_traits), frozenset(forbidden_traits)
 
 
 def with_member_of(group: RequestGroup, field_name: str, value: str) -> RequestGroup:
     """Return `group` with another clause on aggregates: ``in:U,V`` or ``U``, or one with ``!``."""
     text = value.strip()
-    negated = text.startswith("!")
+    is_negated = text.startswith("!")
     uuids_text = text.removeprefix("!").removeprefix("in:")
     uuids = frozenset(uuid_text(field_name, item) for item in uuids_text.split(","))
-    if negated:
+    if is_negated:
         return replace(group, forbidden_aggregates=group.forbidden_aggregates | uuids)
     return replace(group, member_of=group.member_of | {uuids})
 
 
 def _with_trait(group: RequestGroup, key: str, name: str, value: str) -> RequestGroup:
-    checked = trait(key, name)
+    checked_trait = trait(key, name)
     if value == "required":
-        return group.requiring(checked)
+        return group.requiring(checked_trait)
     if value == "forbidden":
-        return group.forbidding(checked)
+        return group.forbidding(checked_trait)
     raise InvalidRequest(key, value, "required or forbidden")

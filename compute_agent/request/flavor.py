@@ -35,7 +35,7 @@ class PciAlias:
     resource_class: str
     traits: frozenset[str] = frozenset()
     numa_policy: str = "legacy"
-    forbidden: frozenset[str] = frozenset()
+    forbidden_traits: frozenset[str] = frozenset()
     device_types: frozenset[str] = frozenset(("PCI", "VF"))
 
 
@@ -60,14 +60,14 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     written_groups = extra_specs.read(spec.flavor.extra_specs)
     request = replace(written_groups.request, limit=options.limit)
     sizes = _sizes(spec, written_groups)
-    group = _join_groups(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed))
+    group = _join_groups(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed_group))
     request = request.with_group(
         UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
     )
     request = flavor_settings.apply(spec, request)
-    for index, requested in enumerate(spec.requested_groups):
-        suffix = requested.requester_id or f"_requested_{index}"
-        request = _with_new_group(request, suffix, _group_of(requested))
+    for index, requested_group in enumerate(spec.requested_groups):
+        suffix = requested_group.requester_id or f"_requested_{index}"
+        request = _with_new_group(request, suffix, _group_of(requested_group))
     for suffix, group in _device_groups(spec, options):
         request = _with_new_group(request, suffix, group)
     request = replace(
@@ -81,28 +81,28 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     return request
 
 
-def _sizes(spec: RequestSpec, written: extra_specs.WrittenGroups) -> dict[str, int]:
+def _sizes(spec: RequestSpec, written_groups: extra_specs.WrittenGroups) -> dict[str, int]:
     """Return the flavor's own sizes, each unless a group names its class already."""
     flavor = spec.flavor
     sizes: dict[str, int] = {}
-    if not written.mentions("VCPU", "PCPU"):
+    if not written_groups.mentions("VCPU", "PCPU"):
         sizes["VCPU"], sizes["PCPU"] = flavor_settings.pinned_cpus(spec, flavor.vcpus)
-    if not written.mentions("MEMORY_MB"):
+    if not written_groups.mentions("MEMORY_MB"):
         sizes["MEMORY_MB"] = flavor.memory_mb
-    if not written.mentions("DISK_GB"):
+    if not written_groups.mentions("DISK_GB"):
         root = 0 if spec.is_bfv else flavor.root_gb
         sizes["DISK_GB"] = root + flavor.ephemeral_gb + math.ceil(flavor.swap / 1024)
     return {name: amount for name, amount in sizes.items() if amount}
 
 
-def _group_of(requested: RequestedGroup) -> RequestGroup:
+def _group_of(requested_group: RequestedGroup) -> RequestGroup:
     return RequestGroup(
-        resources={name: amount for name, amount in requested.resources.items() if amount},
-        required=requested.required_traits,
-        forbidden=requested.forbidden_traits,
-        member_of=requested.aggregates,
-        forbidden_aggregates=requested.forbidden_aggregates,
-        in_tree=requested.in_tree,
+        resources={name: amount for name, amount in requested_group.resources.items() if amount},
+        required=requested_group.required_traits,
+        forbidden=requested_group.forbidden_traits,
+        member_of=requested_group.aggregates,
+        forbidden_aggregates=requested_group.forbidden_aggregates,
+        in_tree=requested_group.in_tree,
     )
 
 
@@ -144,7 +144,7 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
                 "is not enabled",
             )
         alias = alias_named(request.alias_name, aliases)
-        group = RequestGroup({alias.resource_class: 1}, forbidden=alias.forbidden)
+        group = RequestGroup({alias.resource_class: 1}, forbidden=alias.forbidden_traits)
         group = group.requiring(*alias.traits)
         groups += [(suffix, group) for suffix in _suffixes_of(request)]
     return groups

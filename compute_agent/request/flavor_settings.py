@@ -147,12 +147,12 @@ def pinned_cpus(spec: RequestSpec, vcpus: int) -> tuple[int, int]:
         mask = spec.setting("hw:cpu_dedicated_mask")
         if mask is None:
             raise InvalidRequest("hw:cpu_dedicated_mask", None, "the pinned CPUs, as 0-1 or ^0")
-        pinned = len(cpu_mask("hw:cpu_dedicated_mask", mask, vcpus))
-        if not 0 < pinned < vcpus:
+        pinned_count = len(cpu_mask("hw:cpu_dedicated_mask", mask, vcpus))
+        if not 0 < pinned_count < vcpus:
             raise InvalidRequest(
                 "hw:cpu_dedicated_mask", mask, f"some, not all and not none of {vcpus} CPUs"
             )
-        return vcpus - pinned, pinned
+        return vcpus - pinned_count, pinned_count
     return vcpus, 0
 
 

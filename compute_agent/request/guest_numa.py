@@ -71,8 +71,8 @@ def guest_numa(
             "hw:numa_nodes", text, f"a number from 1 to {vcpu + pcpu}, the CPUs of the guest"
         )
     memory = _memory_shares(spec, count, memory_mb)
-    shared_counts, pinned = _cpu_shares(spec, count, vcpu, pcpu)
-    nodes = tuple(map(GuestNode, shared_counts, pinned, memory))
+    shared_counts, pinned_counts = _cpu_shares(spec, count, vcpu, pcpu)
+    nodes = tuple(map(GuestNode, shared_counts, pinned_counts, memory))
     return GuestNuma(nodes, True, pages)
 
 
@@ -87,11 +87,11 @@ def _as_given(
     cells = spec.guest_cells
     cpus = sum(cell.shared_cpus + cell.pinned_cpus for cell in cells)
     memory = sum(cell.memory_mb for cell in cells)
-    pinned = [cell.pinned_cpus for cell in cells]
+    pinned_counts = [cell.pinned_cpus for cell in cells]
     shared_counts = [cell.shared_cpus for cell in cells]
-    if pcpu and not any(pinned):
+    if pcpu and not any(pinned_counts):
         # a policy of the flavor pins what the topology leaves open
-        pinned, shared_counts = shared_counts, [0] * len(cells)
+        pinned_counts, shared_counts = shared_counts, [0] * len(cells)
     spare = vcpu + pcpu - cpus
     if spare not in (0, 1) or memory != memory_mb or sum(shared_counts) != vcpu:
         raise InvalidRequest(
@@ -100,8 +100,8 @@ def _as_given(
             f"the {vcpu + pcpu} CPUs and {memory_mb} MiB of the flavor",
         )
     # a CPU for the emulator's own threads goes with the first node
-    pinned[0] += spare
-    nodes = tuple(map(GuestNode, shared_counts, pinned, (cell.memory_mb for cell in cells)))
+    pinned_counts[0] += spare
+    nodes = tuple(map(GuestNode, shared_counts, pinned_counts, (cell.memory_mb for cell in cells)))
     sizes = {cell.page_size for cell in cells if cell.page_size > _SMALL_PAGE}
     traits = frozenset(f"{PAGE_SIZE_PREFIX}{size}" for size in sizes)
     return GuestNuma(nodes, True, pages or traits)
@@ -144,11 +144,11 @@ def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[li
         pinned_cpus = flavor_settings.cpu_mask("hw:cpu_dedicated_mask", mask, vcpus)
     else:
         pinned_cpus = frozenset(range(vcpus)) if pcpu else frozenset()
-    pinned = [len(cpus & pinned_cpus) for cpus in sets]
+    pinned_counts = [len(cpus & pinned_cpus) for cpus in sets]
     shared_counts = [len(cpus - pinned_cpus) for cpus in sets]
     # a CPU for the emulator's own threads goes with the first node
-    pinned[0] += pcpu - sum(pinned)
-    return shared_counts, pinned
+    pinned_counts[0] += pcpu - sum(pinned_counts)
+    return shared_counts, pinned_counts
 
 
 def _equal(total: int, count: int) -> list[int]:

@@ -88,13 +88,13 @@ class PciRequest:
 class RequestedNetwork:
     """A network or port of the request.
 
-    ``physnet`` and ``tunneled``: how it leaves the host, for guests that must be near.
+    ``physnet`` and ``is_tunneled``: how it leaves the host, for guests that must be near.
     """
 
     physnet_aggregates: frozenset[str] = frozenset()
     remote_managed: bool = False
     physnet: str = ""
-    tunneled: bool = False
+    is_tunneled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class RequestSpec:
     force_nodes: frozenset[str] = frozenset()
     retried_hosts: frozenset[str] = frozenset()
     instance_group: InstanceGroup | None = None
-    unsuffixed: RequestedGroup = RequestedGroup()
+    unsuffixed_group: RequestedGroup = RequestedGroup()
     guest_cells: tuple[GuestCell, ...] = ()
     requested_groups: tuple[RequestedGroup, ...] = ()
     pci_requests: tuple[PciRequest, ...] = ()

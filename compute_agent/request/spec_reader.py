@@ -46,9 +46,9 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
     :raises InvalidRequest: a field has the wrong type or an impossible value.
     """
     fields = Fields(body)
-    for required in ("project_id", "user_id"):
-        if not fields.text(required):
-            raise InvalidRequest(required, body.get(required), "an id")
+    for required_field in ("project_id", "user_id"):
+        if not fields.text(required_field):
+            raise InvalidRequest(required_field, body.get(required_field), "an id")
     groups = [_requested_group(group) for group in fields.objects("requested_resources")]
     level = fields.fields("request_level_params")
     subtrees = {
@@ -124,9 +124,11 @@ def _cell(fields: Fields) -> str:
 
 
 def _guest_cell(fields: Fields) -> GuestCell:
-    pinned = fields.texts("pcpuset")
-    shared = fields.texts("cpuset") - pinned
-    return GuestCell(len(shared), len(pinned), fields.number("memory"), fields.number("pagesize"))
+    pinned_cpus = fields.texts("pcpuset")
+    shared_cpus = fields.texts("cpuset") - pinned_cpus
+    return GuestCell(
+        len(shared_cpus), len(pinned_cpus), fields.number("memory"), fields.number("pagesize")
+    )
 
 
 def _retried_hosts(fields: Fields) -> frozenset[str]:

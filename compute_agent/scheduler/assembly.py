@@ -125,7 +125,7 @@ def parts_of(
     explainer = Explainer(
         client,
         search,
-        enabled=conf.compute_scheduler.explain_no_valid_host,
+        is_enabled=conf.compute_scheduler.explain_no_valid_host,
         # many callers wait for a service, one operator for a command
         effort=IN_PASSING if serving else THOROUGH,
     )
@@ -314,16 +314,16 @@ def _alias(body: dict[str, Any]) -> PciAlias:
     names = body.get("traits", "")
     trait_names = names.split(",") if isinstance(names, str) else names
     traits = {_normalise_name(name, os_traits.get_traits()) for name in trait_names if name.strip()}
-    forbidden = set[str]()
+    forbidden_traits = set[str]()
     migratable = body.get("live_migratable")
     if migratable is not None:
         is_migratable = strutils.bool_from_string(migratable, strict=True)
-        (traits if is_migratable else forbidden).add(HW_PCI_LIVE_MIGRATABLE)
+        (traits if is_migratable else forbidden_traits).add(HW_PCI_LIVE_MIGRATABLE)
     return PciAlias(
         _normalise_name(str(resource_class), os_resource_classes.STANDARDS),
         frozenset(traits),
         _one_of(body, "numa_policy", _NUMA_POLICIES, "legacy"),
-        frozenset(forbidden),
+        frozenset(forbidden_traits),
         _DEVICE_TYPES[_one_of(body, "device_type", _DEVICE_TYPES, "")],
     )
 

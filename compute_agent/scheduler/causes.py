@@ -173,7 +173,8 @@ class Causes:
         elif self.filters and not self.filters[-1].hosts_left:
             last = self.filters[-1]
             example = "".join(
-                f", such as {rejected.host} ({rejected.reason})" for rejected in last.rejected[:1]
+                f", such as {rejected_host.host} ({rejected_host.reason})"
+                for rejected_host in last.rejected[:1]
             )
             text = f"{last.name} dropped the last {last.hosts_before} host(s){example}."
         else:

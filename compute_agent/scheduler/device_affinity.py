@@ -88,9 +88,9 @@ def bindings(
 
     :param unlike: groups of nodes of which more is asked than of their equals.
     """
-    related = [*request.same_subtree, *(together for together, _others in request.apart)]
+    related_suffixes = [*request.same_subtree, *(together for together, _others in request.apart)]
     placed_suffixes = set().union(
-        *(names for names in related if any(map(GUEST_CELL_SUFFIX.fullmatch, names)))
+        *(names for names in related_suffixes if any(map(GUEST_CELL_SUFFIX.fullmatch, names)))
     )
     named_suffixes = placed_suffixes.union(unlike, *(others for _together, others in request.apart))
     alike: dict[object, list[str]] = {}
@@ -184,7 +184,7 @@ def _without_names(
         (
             *(node.vcpu, node.pcpu, node.memory_mb),
             index if f"_NUMA{index}" in names else -1,
-            *(sum(bound == index for bound in part.values()) for part in parts),
+            *(sum(node_index == index for node_index in part.values()) for part in parts),
         )
         for index, node in enumerate(nodes)
     ]

@@ -90,9 +90,9 @@ class HostState:
             aggregate.metadata[key] for aggregate in self.aggregates if key in aggregate.metadata
         )
 
-    def using(self, candidate: Candidate, *, claimed: int = 0) -> HostState:
+    def using(self, candidate: Candidate, *, claimed_count: int = 0) -> HostState:
         """Return this host with a candidate's amounts used, and the candidates that still fit."""
-        if not claimed and self.providers.keys().isdisjoint(candidate.allocations):
+        if not claimed_count and self.providers.keys().isdisjoint(candidate.allocations):
             return self
         providers = dict(self.providers)
         for uuid, resources in candidate.allocations.items():
@@ -104,7 +104,7 @@ class HostState:
             candidates=tuple(
                 candidate for candidate in self.candidates if fits(candidate, providers)
             ),
-            claimed_here=self.claimed_here + claimed,
+            claimed_here=self.claimed_here + claimed_count,
         )
 
 
@@ -125,13 +125,13 @@ def merge(answers: Iterable[AllocationCandidates]) -> AllocationCandidates:
         return replace(offering[0], returned_count=sum(answer.returned_count for answer in answers))
     providers: dict[str, ProviderSummary] = {}
     candidates: dict[tuple[object, ...], Candidate] = {}
-    returned = 0
+    returned_count = 0
     for answer in answers:
         providers.update(answer.providers)
-        returned += answer.returned_count
+        returned_count += answer.returned_count
         for candidate in answer.candidates:
             candidates.setdefault(_identity(candidate), candidate)
-    return AllocationCandidates(tuple(candidates.values()), providers, returned)
+    return AllocationCandidates(tuple(candidates.values()), providers, returned_count)
 
 
 def by_root(answer: AllocationCandidates) -> dict[str, tuple[Candidate, ...]]:

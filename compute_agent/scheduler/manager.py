@@ -245,7 +245,7 @@ class Scheduler:
             offer = offers[answer.position]
             others = self._crowding(members, instance, offer, claims)
             if not others:
-                place = self._won(instance, offer, lost_claims, held_claims)
+                place = self._record_win(instance, offer, lost_claims, held_claims)
                 return place, _with_claim(hosts, place)
             self._lost_to_the_group(offer, others, lost_claims)
             claim_order.leave_out(offer[0])
@@ -293,11 +293,11 @@ class Scheduler:
         if undo is None:
             return frozenset()
         host, candidate = offer
-        crowded = crowded_hosts(members, {instance: host})
-        if not crowded:
+        crowded_places = crowded_hosts(members, {instance: host})
+        if not crowded_places:
             return frozenset()
         undo(instance, candidate)
-        return crowded[0].others
+        return crowded_places[0].others
 
     def _lost_to_the_group(
         self, offer: Offer, others: frozenset[str], lost_claims: list[LostClaim]
@@ -307,7 +307,7 @@ class Scheduler:
         lost_claims.append(lost_to_the_group(host.name, others))
         LOG.info("A claim on host %s was taken back. %s", host.name, lost_claims[-1].sentence())
 
-    def _won(
+    def _record_win(
         self, instance: str, offer: Offer, lost_claims: Sequence[LostClaim], held_claims: HeldClaims
     ) -> PlacedInstance:
         host, candidate = offer
@@ -355,5 +355,6 @@ class Scheduler:
 def _with_claim(hosts: Sequence[HostState], place: PlacedInstance) -> list[HostState]:
     """Return the hosts with what a claim takes from them."""
     return [
-        host.using(place.candidate, claimed=int(host.uuid == place.host.uuid)) for host in hosts
+        host.using(place.candidate, claimed_count=int(host.uuid == place.host.uuid))
+        for host in hosts
     ]

@@ -85,11 +85,11 @@ class Placement(Protocol):
         parameters: Sequence[tuple[str, str]],
         minimum: Microversion,
         *,
-        extended: bool = False,
+        is_extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
         """Return the answer to a question, and the microversion in which it was asked.
 
-        :param extended: the question uses extensions.
+        :param is_extended: the question uses extensions.
         :raises UnknownName: see there.
         """
 

@@ -93,7 +93,7 @@ class PlacementClient:
         parameters: Sequence[tuple[str, str]],
         minimum: Microversion,
         *,
-        extended: bool = False,
+        is_extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
         """See `placement.Placement`."""
         version = self._connection.newest(NEWEST)
@@ -104,7 +104,7 @@ class PlacementClient:
             )
         try:
             answer = self._placement.candidates.get_allocation_candidates(
-                parameters, version, extensions=(1, 0) if extended else None
+                parameters, version, extensions=(1, 0) if is_extended else None
             )
         except errors.AllocationCandidateRetrievalFailed as error:
             if _names_the_unknown(error):
@@ -364,12 +364,12 @@ def _already_claimed(result: AlreadyClaimed) -> errors.AllocationUpdateFailed:
 
 
 def _record(wanted_holding: WantedHolding) -> dict[str, Any]:
-    read = wanted_holding.holding.record
+    stored_record = wanted_holding.holding.record
     record = {
         "allocations": as_request(wanted_holding.allocations),
-        "consumer_generation": read.get("consumer_generation"),
-        "project_id": read.get("project_id") or wanted_holding.project_id,
-        "user_id": read.get("user_id") or wanted_holding.user_id,
+        "consumer_generation": stored_record.get("consumer_generation"),
+        "project_id": stored_record.get("project_id") or wanted_holding.project_id,
+        "user_id": stored_record.get("user_id") or wanted_holding.user_id,
         "consumer_type": wanted_holding.consumer_type,
     }
     if wanted_holding.mappings is not None:

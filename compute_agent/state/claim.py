@@ -103,12 +103,12 @@ def _count_or_null(value: Any) -> str | None:
 
 
 _UNIT: Final = object_of(
-    dict.fromkeys(("provider_uuid", "resource_class", "name"), TEXT), closed=True
+    dict.fromkeys(("provider_uuid", "resource_class", "name"), TEXT), is_closed=True
 )
 _CELL: Final = object_of(
     {"cell": COUNT, "shared_cpus": list_of(COUNT), "pinned_cpus": list_of(COUNT)},
     {"vcpus": COUNT, "memory_mib": COUNT, "page_size_kib": _count_or_null},
-    closed=True,
+    is_closed=True,
 )
 DOCUMENT: Final[Check] = object_of(
     {
@@ -122,7 +122,7 @@ DOCUMENT: Final[Check] = object_of(
     },
     # a claim of an agent that did not choose cells has none
     {"migration": TEXT, "cells": list_of(_CELL)},
-    closed=True,
+    is_closed=True,
 )
 """The form that `Claim.document` writes and `Claim.of` reads."""
 

@@ -67,8 +67,8 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int
     if stat.S_ISREG(kind):
         return descriptor
     os.close(descriptor)
-    named = next((words for is_kind, words in _KINDS if is_kind(kind)), "something else")
-    raise FileUnusable(f"is {named}, not a regular file")
+    kind_name = next((words for is_kind, words in _KINDS if is_kind(kind)), "something else")
+    raise FileUnusable(f"is {kind_name}, not a regular file")
 
 
 def read_beginning(path: Path, size: int) -> bytes:

@@ -129,9 +129,9 @@ def set_aside(path: Path) -> Path:
 
     :raises OSError: it was not renamed.
     """
-    broken = path.with_name(f"{path.name}.broken")
-    path.rename(broken)
-    return broken
+    broken_path = path.with_name(f"{path.name}.broken")
+    path.rename(broken_path)
+    return broken_path
 
 
 class StateFile:

@@ -95,13 +95,13 @@ def read_compute_id(path: Path) -> str:
         ) from error
     text = raw.decode(errors="replace").strip()
     try:
-        parsed = uuids.UUID(text)
+        parsed_uuid = uuids.UUID(text)
     except ValueError as error:
         raise errors.InvalidNodeConfiguration(
             f"The identity file {path} does not hold a uuid but {text!r}. Restore it from a "
             "backup; the uuid is that of this host's root resource provider in placement."
         ) from error
-    return str(parsed)
+    return str(parsed_uuid)
 
 
 def find(places: Sequence[Path]) -> str | None:
@@ -255,13 +255,13 @@ def decide_adoption(
         )
     if adopt_asked:
         return Adoption(IdentityDecision.ADOPT, root.uuid)
-    existing = (
+    finding = (
         f"Placement has a root resource provider named {root.name!r} already, uuid {root.uuid}"
     )
     if not root.traits & OWNER_TRAITS:
         return Adoption(
             IdentityDecision.REFUSE,
-            reason=f"{existing}, and it is not marked as a compute node's. If it is this host, "
+            reason=f"{finding}, and it is not marked as a compute node's. If it is this host, "
             "start once with --adopt; otherwise rename or delete that provider.",
         )
     if root.has_allocations and not has_instances:
@@ -272,7 +272,7 @@ def decide_adoption(
         )
         return Adoption(
             IdentityDecision.REFUSE,
-            reason=f"{existing}, which has allocations, {but}. Has another "
+            reason=f"{finding}, which has allocations, {but}. Has another "
             "machine taken this name, or was this one reinstalled? If the provider is this host's, "
             "start once with --adopt.",
         )

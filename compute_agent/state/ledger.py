@@ -32,11 +32,11 @@ PROVIDERS: Final = Shape(
 )
 ADDITIONS: Final = Shape(
     "knowing what provider config files added, and takes nothing of it back",
-    map_of(object_of({}, {"inventories": _NAMES, "traits": _NAMES}, closed=True)),
+    map_of(object_of({}, {"inventories": _NAMES, "traits": _NAMES}, is_closed=True)),
 )
 SERVICE: Final = Shape(
     "knowing that the host was disabled, as a new one does",
-    object_of({}, {"enabled": BOOLEAN, "reason": TEXT, "automatic": BOOLEAN}, closed=True),
+    object_of({}, {"enabled": BOOLEAN, "reason": TEXT, "automatic": BOOLEAN}, is_closed=True),
 )
 CLAIMS: Final = Shape(
     "knowing which instance has which CPUs and devices",
@@ -82,13 +82,15 @@ class Ledger:
         self._claims_file = StateFile(state_path / "claims.json", CLAIMS)
         self._nodes_file = StateFile(state_path / "nodes.json", NODES)
         self._faults_file = StateFile(state_path / "faults.json", FAULTS)
-        self._created: frozenset[str] = frozenset(self._providers_file.load().get("created", ()))
+        self._created_uuids: frozenset[str] = frozenset(
+            self._providers_file.load().get("created", ())
+        )
         self._additions: Additions = self._additions_file.load()
         self._service = self._service_file.load()
         self._nodes: dict[str, str] = self._nodes_file.load().get("nodes", {})
-        broken = self._faults_file.load()
-        self._faults: dict[str, str] = broken.get("faults", {})
-        self._reserves: dict[str, dict[str, int]] = broken.get("reserves", {})
+        fault_document = self._faults_file.load()
+        self._faults: dict[str, str] = fault_document.get("faults", {})
+        self._reserves: dict[str, dict[str, int]] = fault_document.get("reserves", {})
         self._claims: dict[str, Claim] = {
             consumer: Claim.of(document)
             for consumer, document in self._claims_file.load().get("claims", {}).items()
@@ -96,21 +98,21 @@ class Ledger:
 
     def owns(self, uuid: str) -> bool:
         """Return whether this agent created the provider, or took it over."""
-        return uuid in self._created
+        return uuid in self._created_uuids
 
-    def remember_providers(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
+    def remember_providers(self, additions: Iterable[str], removals: Iterable[str] = ()) -> None:
         """Record providers that are about to be created, and forget those that are gone.
 
         To be called before they are created: a provider that was never created does no harm here,
         one that is not recorded could never be removed.
         """
-        new, removed_uuids = frozenset(added), frozenset(removed)
+        new_uuids, removed_uuids = frozenset(additions), frozenset(removals)
         with self._mutex:
-            if new <= self._created and removed_uuids.isdisjoint(self._created):
+            if new_uuids <= self._created_uuids and removed_uuids.isdisjoint(self._created_uuids):
                 return  # nothing changes in nearly every pass, and there may be many providers
-            created = (self._created | new) - removed_uuids
-            self._save(self._providers_file, {"created": sorted(created)})
-            self._created = created
+            created_uuids = (self._created_uuids | new_uuids) - removed_uuids
+            self._save(self._providers_file, {"created": sorted(created_uuids)})
+            self._created_uuids = created_uuids
 
     def additions(self) -> Additions:
         """Return the additions of configuration files so far."""
@@ -139,8 +141,8 @@ class Ledger:
         :raises StateUnusable: it cannot be written.
         """
         with self._mutex:
-            dropped = frozenset(drop)
-            claims = {c: claim for c, claim in self._claims.items() if c not in dropped}
+            dropped_consumers = frozenset(drop)
+            claims = {c: claim for c, claim in self._claims.items() if c not in dropped_consumers}
             claims |= {claim.consumer: claim for claim in add}
             if claims != self._claims:
                 documents = {c: claim.document() for c, claim in sorted(claims.items())}
@@ -178,17 +180,17 @@ class Ledger:
         *,
         reserved: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
         seen_faults: Mapping[str, str] = MappingProxyType({}),
-        cleared: Iterable[str] = (),
-        forgotten: Iterable[str] = (),
+        cleared_providers: Iterable[str] = (),
+        forgotten_providers: Iterable[str] = (),
     ) -> None:
         """Record broken devices that were seen, cleared by an operator, or work again.
 
         :param reserved: amounts reserved before the fault, by provider and class.
         """
         with self._mutex:
-            forgotten_uuids = frozenset(forgotten)
+            forgotten_uuids = frozenset(forgotten_providers)
             faults = {u: boot for u, boot in self._faults.items() if u not in forgotten_uuids}
-            faults |= {**seen_faults, **dict.fromkeys(cleared, "")}
+            faults |= {**seen_faults, **dict.fromkeys(cleared_providers, "")}
             reserves = {
                 u: amounts for u, amounts in self._reserves.items() if u not in forgotten_uuids
             }

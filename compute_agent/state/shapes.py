@@ -52,17 +52,17 @@ class Shape:
         )
 
 
-def is_not(value: Any, expected: str) -> str:
+def is_not(value: Any, expectation: str) -> str:
     """Return a check's result for a value that is not as expected."""
-    return f" is {_value_text(value)}, not {expected}"
+    return f" is {_value_text(value)}, not {expectation}"
 
 
-def one_of(expected: str, *types: type) -> Check:
+def one_of(expectation: str, *types: type) -> Check:
     """Return a check for a value of one of these types."""
 
     def check(value: Any) -> str | None:
         # by type and not by isinstance: True is an instance of int
-        return None if type(value) in types else is_not(value, expected)
+        return None if type(value) in types else is_not(value, expectation)
 
     return check
 
@@ -77,12 +77,12 @@ def word_of(*words: str) -> Check:
     return check
 
 
-def text_like(pattern: str, expected: str) -> Check:
+def text_like(pattern: str, expectation: str) -> Check:
     """Return a check for text that matches a pattern as a whole."""
     matches = re.compile(pattern).fullmatch
 
     def check(value: Any) -> str | None:
-        return None if type(value) is str and matches(value) else is_not(value, expected)
+        return None if type(value) is str and matches(value) else is_not(value, expectation)
 
     return check
 
@@ -128,11 +128,11 @@ def object_of(
     required: Mapping[str, Check],
     optional: Mapping[str, Check] = MappingProxyType({}),
     *,
-    closed: bool = False,
+    is_closed: bool = False,
 ) -> Check:
     """Return a check for an object with these keys.
 
-    :param closed: other keys are an error.
+    :param is_closed: other keys are an error.
     """
 
     def check(value: Any) -> str | None:
@@ -148,7 +148,7 @@ def object_of(
             misfit_of_member = entry(value[key]) if key in value else None
             if misfit_of_member is not None:
                 return f".{key}{misfit_of_member}"
-        if closed:
+        if is_closed:
             for key in value:
                 if key not in required and key not in optional:
                     return f"{_step(key)} is not known"

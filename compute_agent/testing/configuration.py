@@ -19,12 +19,12 @@ def configuration(directory: Path, *sections: Options) -> cfg.ConfigOpts:
 
     :raises InvalidConfiguration: an option has a value of the wrong type.
     """
-    merged: dict[str, dict[str, Any]] = {}
+    merged_options: dict[str, dict[str, Any]] = {}
     for section in sections:
         for group, values in section.items():
-            merged.setdefault(group, {}).update(values)
+            merged_options.setdefault(group, {}).update(values)
     lines = []
-    for group, values in merged.items():
+    for group, values in merged_options.items():
         lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
     path = directory / "compute-agent.conf"
     path.write_text("\n".join([*lines, ""]))

@@ -38,7 +38,7 @@ def log_changes(node: str, operations: Sequence[Operation], tree_left: ProviderT
             if tree_left is not None and was_known
             else _NOTHING
         )
-        for overwritten_class in _overwritten(before, change.before, change.after):
+        for overwritten_class in _overwritten_classes(before, change.before, change.after):
             LOG.warning(
                 "Node %s: another client changed the inventory of %s (%s) in placement: %s. The "
                 "agent reports what the host has; use a provider.yaml or the options of the agent "
@@ -60,7 +60,7 @@ def _inventory_changes(operations: Sequence[Operation]) -> Iterator[SetInventory
             yield from operation.changes
 
 
-def _overwritten(
+def _overwritten_classes(
     written_inventory: Inventory, found_inventory: Inventory, after: Inventory
 ) -> Iterator[str]:
     """Yield what was found to differ from what was left, and is as it was left again."""

@@ -114,7 +114,7 @@ class Fault(NamedTuple):
     subject: str
     since: float
     logged_at: float
-    seen: int = 1
+    seen_count: int = 1
 
 
 class NodeState(NamedTuple):
@@ -301,9 +301,9 @@ def _after_outage(state: NodeState, event: Event, limits: WaitLimits) -> Decisio
 def _after_refusal(state: NodeState, event: Event, limits: WaitLimits) -> Decision:
     decision = _backing_off(state, event, limits)
     fault = decision.state.fault
-    if fault is None or fault.seen == 1:
+    if fault is None or fault.seen_count == 1:
         return decision
-    is_due = fault.seen % REFUSALS_PER_LOG == 0
+    is_due = fault.seen_count % REFUSALS_PER_LOG == 0
     return decision._replace(log=logging.ERROR if is_due else None)
 
 
@@ -327,7 +327,7 @@ def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
     else:
         is_due = event.at - fault.logged_at >= REMINDER_AFTER
         logged_at = event.at if is_due else fault.logged_at
-        fault = fault._replace(seen=fault.seen + 1, logged_at=logged_at)
+        fault = fault._replace(seen_count=fault.seen_count + 1, logged_at=logged_at)
     return Decision(
         action,
         state._replace(fault=fault, reshape_pending=is_pending),

@@ -27,5 +27,5 @@ class Node:
     """The tree as the last flush left it, with the named units of the driver."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The driver's facts about the node when that tree was made."""
-    summed: tuple[ProviderTree, Mapping[str, object]] | None = None
+    sums_of_tree: tuple[ProviderTree, Mapping[str, object]] | None = None
     """A tree, and what the status shows of it."""

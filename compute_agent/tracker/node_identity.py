@@ -49,8 +49,8 @@ class NodeSetup:
         self._places = places
         self._adopt_asked = adopt_asked
         self._write = write
-        self._begun = False
-        self._initialised = False
+        self._has_begun = False
+        self._is_initialised = False
         self._uuid: str | None = None
         self._is_new = False
         self._name: str | None = None
@@ -78,11 +78,11 @@ class NodeSetup:
         :raises VirtDriverNotReady: the driver cannot list its nodes yet.
         :raises PlacementError: an identity has to be found in placement, which did not answer.
         """
-        if not self._initialised:
-            self._begun = True
+        if not self._is_initialised:
+            self._has_begun = True
             with self._checking():
                 self._driver.init_host(self._host)
-            self._initialised = True
+            self._is_initialised = True
         if self._driver.several_nodes:
             by_uuid = self._driver.get_nodenames_by_uuid(refresh=True)
             return {name: uuid for uuid, name in by_uuid.items()}
@@ -109,9 +109,9 @@ class NodeSetup:
 
     def release(self) -> None:
         """Let the driver go."""
-        if self._begun:
+        if self._has_begun:
             self._driver.cleanup_host(self._host)
-            self._begun = self._initialised = False
+            self._has_begun = self._is_initialised = False
 
     def _steady_name(self, name: str) -> str:
         """Warn of a name that changes while the agent runs: it is followed at the next start."""

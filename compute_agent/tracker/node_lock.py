@@ -20,7 +20,7 @@ class FairLock:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._is_held = False
-        self._waiting: deque[threading.Event] = deque()
+        self._waiting_turns: deque[threading.Event] = deque()
 
     def acquire(self, timeout: float | None = None) -> bool:
         """Wait for the turn of this thread; return False if it does not come in time.
@@ -28,16 +28,16 @@ class FairLock:
         :param timeout: seconds; None: as long as it takes.
         """
         with self._mutex:
-            if not self._is_held and not self._waiting:
+            if not self._is_held and not self._waiting_turns:
                 self._is_held = True
                 return True
             turn = threading.Event()
-            self._waiting.append(turn)
+            self._waiting_turns.append(turn)
         if turn.wait(timeout):
             return True
         with self._mutex:
-            if turn in self._waiting:
-                self._waiting.remove(turn)
+            if turn in self._waiting_turns:
+                self._waiting_turns.remove(turn)
                 return False
         return True  # the turn came just now
 
@@ -46,15 +46,15 @@ class FairLock:
         with self._mutex:
             if not self._is_held:
                 raise RuntimeError("The lock of a node is released by a thread not holding it.")
-            if self._waiting:
-                self._waiting.popleft().set()  # it stays held, by the next one
+            if self._waiting_turns:
+                self._waiting_turns.popleft().set()  # it stays held, by the next one
             else:
                 self._is_held = False
 
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """Return how many threads wait now."""
         with self._mutex:
-            return len(self._waiting)
+            return len(self._waiting_turns)
 
     def __enter__(self) -> FairLock:
         self.acquire()
@@ -107,18 +107,18 @@ class Lent:
     def __init__(self, lock: Holdable) -> None:
         self._lock = lock
         self._mutex = threading.Lock()
-        self._waiting = 0
+        self._waiting_count = 0
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         with self._mutex:
-            self._waiting += 1
-            if self._waiting == 1:
+            self._waiting_count += 1
+            if self._waiting_count == 1:
                 self._lock.release()
         try:
             yield
         finally:
             with self._mutex:
-                self._waiting -= 1
-                if self._waiting == 0:
+                self._waiting_count -= 1
+                if self._waiting_count == 0:
                     self._lock.acquire()

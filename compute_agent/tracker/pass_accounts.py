@@ -61,10 +61,10 @@ class PassAccounts:
         message = " ".join(str(problem) for problem in (error, *attempt.problems) if problem)
         self._log(node, kind, decision, message, error)
         self._on_outcome(kind, message)
-        completed = decision.action is Action.DONE
+        is_completed = decision.action is Action.DONE
         seconds = self._clock() - attempt.began
-        self._board.count_pass("completed" if completed else "failed", seconds)
-        if completed:
+        self._board.count_pass("completed" if is_completed else "failed", seconds)
+        if is_completed:
             # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
             # the pass did not.
             offered_versions = self._report.offered_versions
@@ -92,7 +92,7 @@ class PassAccounts:
                 global_request_id=attempt.global_request_id,
             ),
         }
-        if completed:
+        if is_completed:
             changes["last_success"] = now
         return changes | attempt.shown_fields
 
@@ -101,7 +101,7 @@ class PassAccounts:
         if fault is None:
             return None
         since = time.time() - (self._clock() - fault.since)
-        return Trouble(fault.kind.value, message, since, fault.seen)
+        return Trouble(fault.kind.value, message, since, fault.seen_count)
 
     def _log(
         self,

@@ -16,8 +16,8 @@ NEVER = math.inf
 
 @dataclass
 class _Turn:
-    due: float
-    running: bool = False
+    due_at: float
+    is_running: bool = False
     reasons: set[str] = field(default_factory=set)
     """Why a pass was asked for since the last one began."""
     begun_count: int = 0
@@ -46,7 +46,7 @@ class PassSchedule:
             for node in gone_nodes:
                 del self._turns[node]
             for node in wanted_nodes:
-                self._turns.setdefault(node, _Turn(due=first_due))
+                self._turns.setdefault(node, _Turn(due_at=first_due))
             return gone_nodes
 
     def trigger(self, reason: str, node: str | None = None) -> bool:
@@ -70,9 +70,9 @@ class PassSchedule:
         due_nodes = []
         with self._mutex:
             for node, turn in self._turns.items():
-                if turn.running or not (turn.reasons or turn.due <= now):
+                if turn.is_running or not (turn.reasons or turn.due_at <= now):
                     continue
-                turn.running = True
+                turn.is_running = True
                 turn.begun_count += 1
                 due_nodes.append((node, frozenset(turn.reasons)))
                 turn.reasons = set()
@@ -83,9 +83,9 @@ class PassSchedule:
         with self._mutex:
             turn = self._turns.get(node)
             if turn is not None:
-                turn.running = False
+                turn.is_running = False
                 turn.ended_count += 1
-                turn.due = next_due
+                turn.due_at = next_due
                 self._mutex.notify_all()
 
     def wait_for_pass(self, node: str, timeout: float) -> bool:
@@ -111,12 +111,12 @@ class PassSchedule:
         """Return how long nothing is due, `NEVER` if nothing ever is."""
         now = self._clock()
         with self._mutex:
-            idle = [turn for turn in self._turns.values() if not turn.running]
+            idle = [turn for turn in self._turns.values() if not turn.is_running]
             if any(turn.reasons for turn in idle):
                 return 0.0
-            return max(0.0, min((turn.due for turn in idle), default=NEVER) - now)
+            return max(0.0, min((turn.due_at for turn in idle), default=NEVER) - now)
 
-    def running(self) -> list[str]:
+    def running_nodes(self) -> list[str]:
         """Return the nodes with a running pass."""
         with self._mutex:
-            return [node for node, turn in self._turns.items() if turn.running]
+            return [node for node, turn in self._turns.items() if turn.is_running]

@@ -48,8 +48,10 @@ def as_one(problems: Sequence[Exception]) -> Exception:
     """
     if len(problems) == 1:
         return problems[0]
-    said = " ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
-    return errors.InvalidConfiguration(f"{len(problems)} things have to be corrected: {said}")
+    problem_text = " ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
+    return errors.InvalidConfiguration(
+        f"{len(problems)} things have to be corrected: {problem_text}"
+    )
 
 
 def kind_of(error: Exception | None, problems: Sequence[Exception]) -> EventKind:

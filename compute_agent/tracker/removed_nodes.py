@@ -49,7 +49,7 @@ class Departures:
         self._ledger = ledger
         self._interval = interval
         self._clock = clock
-        self._said: dict[str, str] = {}
+        self._logged_sentences: dict[str, str] = {}
         self._told_at: dict[str, float] = {}
         self.on_holders: Callable[[str, str, frozenset[str]], None] = _nothing
         """Called with name and root of a node that is gone for good, and who holds some of it."""
@@ -100,7 +100,7 @@ class Departures:
             self._say(uuid, f"Node {name} is gone; its providers stay: {obstacle}.")
             return for_good
         LOG.info("Node %s is gone, and its providers are deleted.", name)
-        self._said.pop(uuid, None)
+        self._logged_sentences.pop(uuid, None)
         return True
 
     def _remove(self, name: str, uuid: str) -> tuple[str, bool]:
@@ -131,7 +131,7 @@ class Departures:
                 False,
             )
         self._report.delete_resource_provider(uuid)
-        self._ledger.remember_providers(added=(), removed=members)
+        self._ledger.remember_providers(additions=(), removals=members)
         return "", True
 
     def _tell_holders(self, name: str, uuid: str, holders: frozenset[str]) -> None:
@@ -146,8 +146,8 @@ class Departures:
 
     def _say(self, uuid: str, sentence: str) -> None:
         """Log what lasts once."""
-        if self._said.get(uuid) != sentence:
-            self._said[uuid] = sentence
+        if self._logged_sentences.get(uuid) != sentence:
+            self._logged_sentences[uuid] = sentence
             LOG.info("%s", sentence)
 
 
@@ -166,8 +166,8 @@ def _as_we_left_it(before: ProviderTree | None, now: ProviderTree, root_uuid: st
     if set(uuids) != set(before.get_provider_uuids(root_uuid)):
         return False
     return all(
-        then.generation == new.generation
+        then.generation == current.generation
         or (then.inventory, then.traits, then.aggregates)
-        == (new.inventory, new.traits, new.aggregates)
-        for then, new in ((before.data(uuid), now.data(uuid)) for uuid in uuids)
+        == (current.inventory, current.traits, current.aggregates)
+        for then, current in ((before.data(uuid), now.data(uuid)) for uuid in uuids)
     )

@@ -241,8 +241,8 @@ class ResourceTracker:
                     if turn is not None:
                         return PassResult(completed=False, next_in=turn)
                     self._attempt(node, attempt)
-                except Exception as raised:  # noqa: BLE001 - every failure is judged below
-                    error = raised
+                except Exception as exception:  # noqa: BLE001 - every failure is judged below
+                    error = exception
             attempt.requests, attempt.writes = tally.requests, tally.writes
             attempt.global_request_id = tally.global_request_id
             decision = self._judge(node, attempt, error)
@@ -324,13 +324,13 @@ class ResourceTracker:
     @staticmethod
     def _sums(node: Node, tree: ProviderTree) -> Mapping[str, object]:
         """Return what the status shows of a tree; a quiet pass has that of the one before."""
-        if node.summed is None or node.summed[0] is not tree:
+        if node.sums_of_tree is None or node.sums_of_tree[0] is not tree:
             sums = {
                 "inventories": inventories_of(tree, node.uuid),
                 "faulty": faulty_in(tree, node.uuid),
             }
-            node.summed = tree, sums
-        return node.summed[1]
+            node.sums_of_tree = tree, sums
+        return node.sums_of_tree[1]
 
     def _judge(self, node: Node, attempt: PassAttempt, error: Exception | None) -> Decision:
         decision = self._decide(node, kind_of(error, attempt.problems), error, attempt.problems)
@@ -378,6 +378,6 @@ class ResourceTracker:
         return PassTarget(
             name=node.name,
             uuid=node.uuid,
-            enabled=self._is_enabled(),
+            is_enabled=self._is_enabled(),
             rename_allowed=self._options.rename_allowed,
         )

@@ -136,7 +136,7 @@ class StatusBoard:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.started = time.time()
+        self.started_at = time.time()
         self._mutex = threading.Lock()
         self._nodes: dict[str, NodeStatus] = {}
         self._placement = PlacementStatus()
@@ -156,10 +156,10 @@ class StatusBoard:
                 known_status = NodeStatus(name=name, uuid=uuid, **self._availability)
             self._nodes[name] = replace(known_status, uuid=uuid, **changes)
 
-    def set_availability(self, *, enabled: bool, reason: str) -> None:
+    def set_availability(self, *, is_enabled: bool, reason: str) -> None:
         """Record whether new instances are allowed on the host, for present and later nodes."""
         with self._mutex:
-            self._availability = {"enabled": enabled, "disabled_reason": reason}
+            self._availability = {"enabled": is_enabled, "disabled_reason": reason}
             self._nodes = {
                 name: replace(node, **self._availability) for name, node in self._nodes.items()
             }
@@ -261,7 +261,7 @@ class StatusBoard:
             "host": self.host,
             "version": __version__,
             "pid": os.getpid(),
-            "started": _text(self.started),
+            "started": _text(self.started_at),
             "placement": {**placement._asdict(), "since": _text(placement.since)},
             "changes": {**self.feed()._asdict(), "since": _text(self.feed().since)},
             "hung_calls": [
@@ -295,14 +295,14 @@ class StatusBoard:
 
     def start_summary(self) -> str:
         """Return one line with the nodes and how many providers each has."""
-        described = [
+        node_texts = [
             f"{node.name} with {node.last_pass.providers} resource provider(s)"
             if node.last_pass
             else f"{node.name} not reported yet"
             for node in self.nodes()
         ]
-        more = f" and {len(described) - NODES_NAMED} more" if len(described) > NODES_NAMED else ""
-        return f"{', '.join(described[:NODES_NAMED])}{more}" if described else "no node"
+        more = f" and {len(node_texts) - NODES_NAMED} more" if len(node_texts) > NODES_NAMED else ""
+        return f"{', '.join(node_texts[:NODES_NAMED])}{more}" if node_texts else "no node"
 
 
 def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventoryStatus]:

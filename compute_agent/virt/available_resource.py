@@ -32,7 +32,7 @@ def available_resource(topology: HostTopology, options: LayoutOptions) -> dict[s
         "topology": {"cells": len(topology.cells)},
     }
     return {
-        "vcpus": len(cpus.shared) + len(cpus.dedicated),
+        "vcpus": len(cpus.shared_cpus) + len(cpus.dedicated_cpus),
         "vcpus_used": 0,
         "memory_mb": options.file_backed_memory_mib or host_memory_mib(topology, options),
         "memory_mb_used": 0,

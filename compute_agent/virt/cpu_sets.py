@@ -18,11 +18,11 @@ MAX_CPU_ID = 65535
 class CpuSets:
     """The two sets as configured; None = unset. Raises InvalidConfiguration when they overlap."""
 
-    shared: frozenset[int] | None = None
-    dedicated: frozenset[int] | None = None
+    shared_cpus: frozenset[int] | None = None
+    dedicated_cpus: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
-        common = (self.shared or frozenset()) & (self.dedicated or frozenset())
+        common = (self.shared_cpus or frozenset()) & (self.dedicated_cpus or frozenset())
         if common:
             raise errors.InvalidConfiguration(
                 "[compute]cpu_shared_set and [compute]cpu_dedicated_set both name CPUs "
@@ -34,8 +34,8 @@ class CpuSets:
 class GuestCpus(NamedTuple):
     """CPUs of this machine that guests get."""
 
-    shared: frozenset[int]
-    dedicated: frozenset[int]
+    shared_cpus: frozenset[int]
+    dedicated_cpus: frozenset[int]
 
 
 def parse_cpu_set(text: str, option: str) -> frozenset[int]:
@@ -44,16 +44,16 @@ def parse_cpu_set(text: str, option: str) -> frozenset[int]:
     :param option: name of the option, for the message.
     :raises InvalidConfiguration: anything else, or a set without a CPU.
     """
-    included: set[int] = set()
-    excluded: set[int] = set()
+    included_cpus: set[int] = set()
+    excluded_cpus: set[int] = set()
     for part in filter(None, map(str.strip, text.split(","))):
-        target = excluded if part.startswith("^") else included
+        target = excluded_cpus if part.startswith("^") else included_cpus
         target.update(_parse_range(part.removeprefix("^").strip(), part, text, option))
-    if not included - excluded:
+    if not included_cpus - excluded_cpus:
         raise errors.InvalidConfiguration(
             f"{option} = {text!r} names no CPU. Name at least one, or leave the option out."
         )
-    return frozenset(included - excluded)
+    return frozenset(included_cpus - excluded_cpus)
 
 
 def format_cpu_set(cpus: Iterable[int]) -> str:
@@ -80,22 +80,22 @@ def guest_cpus(
     :param power_management: idle dedicated CPUs are switched off, hence need only be present.
     :raises InvalidConfiguration: a dedicated CPU is not there.
     """
-    dedicated = sets.dedicated or frozenset()
+    dedicated_cpus = sets.dedicated_cpus or frozenset()
     usable = frozenset(present if power_management else online)
-    if absent := dedicated - usable:
+    if absent := dedicated_cpus - usable:
         state = "present" if power_management else "online"
         raise errors.InvalidConfiguration(
             f"[compute]cpu_dedicated_set names CPUs {format_cpu_set(absent)}, which are not "
             f"{state}; {state} are {format_cpu_set(usable)}. Correct the option, or bring the "
             "CPUs online."
         )
-    if sets.shared is not None:
-        shared = sets.shared & frozenset(online)
-    elif sets.dedicated is None:
-        shared = frozenset(online)
+    if sets.shared_cpus is not None:
+        shared_cpus = sets.shared_cpus & frozenset(online)
+    elif sets.dedicated_cpus is None:
+        shared_cpus = frozenset(online)
     else:
-        shared = frozenset()
-    return GuestCpus(shared, dedicated)
+        shared_cpus = frozenset()
+    return GuestCpus(shared_cpus, dedicated_cpus)
 
 
 def _parse_range(text: str, part: str, whole: str, option: str) -> range:

@@ -16,15 +16,15 @@ def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iter
     Without a dedicated set pinned guests are the scheduler's affair, as they were before there was
     one.
     """
-    if sets.dedicated is None:
+    if sets.dedicated_cpus is None:
         return
     for uuid, devices in sorted(guests.items()):
-        if missing_cpus := frozenset(devices.pinned_cpus) - sets.dedicated:
+        if missing_cpus := frozenset(devices.pinned_cpus) - sets.dedicated_cpus:
             yield (
                 f"guest {uuid} is pinned to CPUs {format_cpu_set(missing_cpus)}, which "
                 "[compute]cpu_dedicated_set does not have"
             )
-        if shared_and_dedicated := frozenset(devices.floating_cpus) & sets.dedicated:
+        if shared_and_dedicated := frozenset(devices.floating_cpus) & sets.dedicated_cpus:
             yield (
                 f"guest {uuid} may run on CPUs {format_cpu_set(shared_and_dedicated)}, which "
                 "[compute]cpu_dedicated_set gives to pinned guests"
@@ -48,10 +48,10 @@ def mdev_type_faults(
     guests: Mapping[str, InstanceDevices], types: tuple[MdevTypeOptions, ...]
 ) -> Iterator[str]:
     """Name guests that hold mediated devices of a type that is not enabled."""
-    enabled = {mdev_type.type_id for mdev_type in types}
+    enabled_types = {mdev_type.type_id for mdev_type in types}
     for uuid, devices in sorted(guests.items()):
         held_types = {mdev.type_id for mdev in devices.mdevs if mdev.type_id is not None}
-        for type_id in sorted(held_types - enabled):
+        for type_id in sorted(held_types - enabled_types):
             yield (
                 f"guest {uuid} holds a mediated device of type {type_id}, which "
                 "[devices]enabled_mdev_types does not have"

@@ -50,13 +50,13 @@ def _builtin(name: str) -> object | None:
 def _entry_point(name: str) -> object | None:
     for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=name):
         try:
-            loaded: object = entry_point.load()
+            loaded_object: object = entry_point.load()
         except (ImportError, AttributeError) as error:
             raise errors.InvalidConfiguration(
                 f"[DEFAULT]compute_driver = {name} is installed as {entry_point.value}, which "
                 f"cannot be imported: {error}. Repair or remove the package that provides it."
             ) from error
-        return loaded
+        return loaded_object
     return None
 
 
@@ -78,5 +78,5 @@ def _by_path(name: str) -> object:
 
 def _known_drivers() -> str:
     own = ["host.HostDriver", "libvirt.LibvirtDriver"]
-    registered = {point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
-    return ", ".join([*own, *sorted(registered - {*own}), "fake.CLASS for tests"])
+    registered_names = {point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    return ", ".join([*own, *sorted(registered_names - {*own}), "fake.CLASS for tests"])

@@ -42,7 +42,9 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
     :raises InvalidConfiguration: an option that cannot be used, with its value and a way out.
     """
     cpu_sets = _cpu_sets(conf)
-    if conf.reserved_host_cpus and (cpu_sets.shared is not None or cpu_sets.dedicated is not None):
+    if conf.reserved_host_cpus and (
+        cpu_sets.shared_cpus is not None or cpu_sets.dedicated_cpus is not None
+    ):
         raise errors.InvalidConfiguration(
             f"[DEFAULT]reserved_host_cpus = {conf.reserved_host_cpus} cannot be combined with "
             "[compute]cpu_shared_set or [compute]cpu_dedicated_set. CPUs in neither set are the "
@@ -56,7 +58,7 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
             "reserved_host_memory_mb to 0."
         )
     return LayoutOptions(
-        nested=conf.compute.enable_numa_reporting_to_placement,
+        is_nested=conf.compute.enable_numa_reporting_to_placement,
         cpu_sets=cpu_sets,
         # only this strategy switches CPUs off, and on again when they are needed
         cpu_power_management=conf.libvirt.cpu_power_management
@@ -105,10 +107,10 @@ def disk_source(conf: cfg.ConfigOpts) -> DiskSource:
 
 
 def _cpu_sets(conf: cfg.ConfigOpts) -> CpuSets:
-    shared, dedicated = conf.compute.cpu_shared_set, conf.compute.cpu_dedicated_set
+    shared_set, dedicated_set = conf.compute.cpu_shared_set, conf.compute.cpu_dedicated_set
     shared_option = "[compute]cpu_shared_set"
     if conf.vcpu_pin_set:
-        if shared or dedicated:
+        if shared_set or dedicated_set:
             raise errors.InvalidConfiguration(
                 "[DEFAULT]vcpu_pin_set is obsolete and cannot be combined with "
                 "[compute]cpu_shared_set or [compute]cpu_dedicated_set. Remove it."
@@ -116,10 +118,10 @@ def _cpu_sets(conf: cfg.ConfigOpts) -> CpuSets:
         LOG.warning(
             "[DEFAULT]vcpu_pin_set is obsolete; it is read as [compute]cpu_shared_set. Rename it."
         )
-        shared, shared_option = conf.vcpu_pin_set, "[DEFAULT]vcpu_pin_set"
+        shared_set, shared_option = conf.vcpu_pin_set, "[DEFAULT]vcpu_pin_set"
     return CpuSets(
-        parse_cpu_set(shared, shared_option) if shared else None,
-        parse_cpu_set(dedicated, "[compute]cpu_dedicated_set") if dedicated else None,
+        parse_cpu_set(shared_set, shared_option) if shared_set else None,
+        parse_cpu_set(dedicated_set, "[compute]cpu_dedicated_set") if dedicated_set else None,
     )
 
 

@@ -278,8 +278,10 @@ class TopologyDriver(ComputeDriver):
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
         self._gpu_of.update(_gpus(topology, layout, identities))
-        inherited = {rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()}
-        return _LaidOutNode(topology, layout, identities, Ratios(options.ratios, inherited))
+        inherited_ratios = {
+            rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()
+        }
+        return _LaidOutNode(topology, layout, identities, Ratios(options.ratios, inherited_ratios))
 
     def _disk_is_shared(self, tree: ProviderTree, root: ProviderData) -> bool:
         """Whether a sharing provider gives the disk, so that the root must not count it again.

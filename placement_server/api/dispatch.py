@@ -119,8 +119,10 @@ def _version_headers(version: Microversion, environ: errors.Environ) -> Headers:
 
 @functools.cache
 def _version_text(version: Microversion, extension: Microversion | None) -> str:
-    served = f"{microversion.SERVICE_TYPE} {version}"
-    return f"{served}, {extensions.SERVICE_TYPE} {extension}" if extension else served
+    served_version = f"{microversion.SERVICE_TYPE} {version}"
+    return (
+        f"{served_version}, {extensions.SERVICE_TYPE} {extension}" if extension else served_version
+    )
 
 
 def _fail(

@@ -29,9 +29,9 @@ STATUS_LINES: Final = {
 class Chunks(list[bytes]):
     """A body in pieces, with a function to call when they have been sent."""
 
-    def __init__(self, pieces: Iterable[bytes], sent: Callable[[], None]) -> None:
+    def __init__(self, pieces: Iterable[bytes], on_sent: Callable[[], None]) -> None:
         super().__init__(pieces)
-        self._on_sent = sent
+        self._on_sent = on_sent
 
     def close(self) -> None:
         """End the sending, as WSGI has servers do; the pieces are gone by then."""

@@ -32,7 +32,7 @@ class QueryError(CandidatesError):
 class SearchGaveUp(CandidatesError):
     """The search ended before its end: there may be candidates that it has not found.
 
-    :ivar found: the number of candidates found by then, as far as they were counted.
+    :ivar found_count: the number of candidates found by then, as far as they were counted.
     :cvar retry_after: after how many seconds the same search may succeed; None where that does not
         depend on other searches.
     """
@@ -41,7 +41,7 @@ class SearchGaveUp(CandidatesError):
 
     def __init__(self, message: str, found_count: int = 0) -> None:
         super().__init__(message)
-        self.found = found_count
+        self.found_count = found_count
 
 
 class OutOfTime(SearchGaveUp):

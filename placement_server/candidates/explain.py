@@ -71,8 +71,8 @@ class Explanation(Reporter):
 
     def providers_left(self, group: str, reason: str, slots: SlotArray | IntArray) -> None:
         """Count the living providers among the slots."""
-        living = np.isin(self.index.root[slots], self.index.roots)
-        self.steps.append(FilterStep(group, reason, providers=int(living.sum())))
+        is_living = np.isin(self.index.root[slots], self.index.roots)
+        self.steps.append(FilterStep(group, reason, providers=int(is_living.sum())))
 
     def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:
         """Count the trees."""
@@ -97,8 +97,8 @@ class Explanation(Reporter):
         """Return the explanation as sentences."""
         lines = [f"{self.trees} tree(s) of providers."]
         for step in self.steps:
-            named = {"": "", "root": " of the root"}
-            of_group = named.get(step.group, f" of group {step.group}")
+            group_texts = {"": "", "root": " of the root"}
+            of_group = group_texts.get(step.group, f" of group {step.group}")
             if step.providers is not None:
                 lines.append(f"{step.filter}{of_group}: leaves {step.providers} provider(s).")
             else:
@@ -130,7 +130,7 @@ def explain(
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
     account, effort = account or Account(), effort or SearchEffort()
-    started = time.monotonic()
+    started_at = time.monotonic()
     explanation = Explanation(index, query)
     search = Search(
         query,
@@ -143,7 +143,7 @@ def explain(
     )
     explanation.trees_with_candidates = sum(1 for _root in search.roots())
     if sets and not explanation.trees_with_candidates:
-        seconds_left = seconds - (time.monotonic() - started)
+        seconds_left = seconds - (time.monotonic() - started_at)
         trials = Trials(
             index, seconds_left, one_per_tree=one_per_tree, account=account, effort=effort
         )

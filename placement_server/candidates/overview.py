@@ -59,11 +59,11 @@ def overview(index: Index, uuids: Sequence[str] | None = None) -> Overview:
     places = np.full(index.size, -1, dtype=np.int64)
     places[roots] = np.arange(len(roots))
     place_of_slot = places[index.root]
-    living = place_of_slot >= 0
-    owners = place_of_slot[living]
-    trait_sets, traits = _unions(owners, index.trait_set[living], index.columns.trait_sets)
+    is_living = place_of_slot >= 0
+    owners = place_of_slot[is_living]
+    trait_sets, traits = _unions(owners, index.trait_set[is_living], index.columns.trait_sets)
     aggregate_sets, aggregates = _unions(
-        owners, index.aggregate_set[living], index.columns.aggregate_sets
+        owners, index.aggregate_set[is_living], index.columns.aggregate_sets
     )
     names = index.names
     uses = {
@@ -88,11 +88,11 @@ def _roots(index: Index, uuids: Iterable[str]) -> IntArray:
 
 def _use(view: ClassView, place_of_slot: IntArray, count: int) -> ClassUse:
     places = place_of_slot[view.slot]
-    living = places >= 0
-    places = places[living]
+    is_living = places >= 0
+    places = places[is_living]
 
     def sum_of(values: npt.NDArray[Any]) -> IntArray:
-        sums = np.bincount(places, weights=np.floor(values[living]), minlength=count)
+        sums = np.bincount(places, weights=np.floor(values[is_living]), minlength=count)
         return np.minimum(sums, _LARGEST).astype(np.int64)
 
     have = np.unique(places)

@@ -135,17 +135,19 @@ class Renderer:
         self.index = index
         self.microversion = microversion
         self.summaries = summaries
-        self._nested = microversion >= (1, 29)
+        self._has_nested = microversion >= (1, 29)
         nested_with_mappings = microversion >= (1, 34)
         self._takes = [bool(item.amounts) for item in plan.items]
         self._one_item_each = len(plan.items) == len(query.groups)
         self._resources: dict[tuple[int, ...], str] = {}
         self._parts: dict[tuple[int, ...], str] = {}
-        self._mapped: dict[tuple[int, int], str] = {}
+        self._mapping_texts: dict[tuple[int, int], str] = {}
         #: whether a candidate of distinct providers is one allocation and one mapping for each item
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
         #: whether no candidate has two items at one provider
-        self._apart = all(item.named or (plan.isolated and item.suffixed) for item in plan.items)
+        self._apart = all(
+            item.is_named or (plan.is_isolated and item.is_suffixed) for item in plan.items
+        )
         self._pieces: dict[int, list[_Pieces]] = {}
         # None for a placement that has come once.
         self._templates: dict[Positions, _Template | None] = {}
@@ -162,10 +164,10 @@ class Renderer:
         seen_slots: dict[int, None] = {}
         body.add(b'{"allocation_requests":[')
         comma = b","
-        counted = 0
+        counted_slots = 0
         for text in self._requests(candidates, seen_slots):
-            self._account.take(len(text) + (len(seen_slots) - counted) * sizes.ENTRY)
-            counted = len(seen_slots)
+            self._account.take(len(text) + (len(seen_slots) - counted_slots) * sizes.ENTRY)
+            counted_slots = len(seen_slots)
             body.add(text.removeprefix(comma))
             comma = b""
             del text  # the body may have a copy
@@ -235,7 +237,7 @@ class Renderer:
         """Drop what is kept for later candidates when it has become much."""
         if self._kept_size.size > _MOST_KEPT:
             self._parts.clear()
-            self._mapped.clear()
+            self._mapping_texts.clear()
             self._resources.clear()
             self._pieces.clear()
             self._kept_size.clear()
@@ -257,8 +259,8 @@ class Renderer:
         for place in template.contributing:
             if place >= size:
                 foreign = shares[place - size]
-                seen_slots[int(self.index.root[foreign]) if self._nested else foreign] = None
-            elif self._nested:
+                seen_slots[int(self.index.root[foreign]) if self._has_nested else foreign] = None
+            elif self._has_nested:
                 seen_slots.update(dict.fromkeys(roots))
             else:
                 seen_slots.update(dict.fromkeys([root + place for root in roots]))
@@ -268,10 +270,12 @@ class Renderer:
         return [text % tuple([uuid[root + at] for at in places]) for root in roots]
 
     def _summaries(self, seen_slots: Iterable[int]) -> list[bytes]:
-        if self._nested:
+        if self._has_nested:
             return self.summaries.trees(self.index, seen_slots)
-        requested = {number for item in self.plan.items for number, _ in item.amounts}
-        return self.summaries.providers(self.index, seen_slots, self.microversion, requested)
+        requested_classes = {number for item in self.plan.items for number, _ in item.amounts}
+        return self.summaries.providers(
+            self.index, seen_slots, self.microversion, requested_classes
+        )
 
     def _items_at(self, placement: Positions) -> dict[int, tuple[int, ...]]:
         """Return the items that take resources at each position."""
@@ -298,18 +302,18 @@ class Renderer:
         text = self._allocations(parts)
         if self.microversion < (1, 34):
             return text + "}"
-        mapped = []
+        mapping_texts = []
         if self._one_item_each:
             for item, position in enumerate(placement):
                 at = (item, root + position if position < size else shares[position - size])
-                member = self._mapped.get(at)
+                member = self._mapping_texts.get(at)
                 if member is None:
                     suffix = self.query.groups[item].suffix
                     member = f'"{suffix}":["{self.index.columns.uuid[at[1]]}"]'
-                    self._mapped[at] = member
+                    self._mapping_texts[at] = member
                     self._kept_size.add(member, len(at))
-                mapped.append(member)
-            return f'{text},"mappings":{{{",".join(mapped)}}}}}'
+                mapping_texts.append(member)
+            return f'{text},"mappings":{{{",".join(mapping_texts)}}}}}'
         members, places = self._mappings(placement)
         uuids = tuple(self.index.columns.uuid[tree.slot(place)] for place in places)
         return f'{text},"mappings":{{{members % uuids}}}}}'
@@ -331,7 +335,7 @@ class Renderer:
 
     def _summarised_by(self, slot: int, tree: TreeView) -> int:
         """Return what represents a slot in the summaries: itself, or the root of its tree."""
-        if not self._nested:
+        if not self._has_nested:
             return slot
         return int(self.index.root[slot]) if tree.shares else tree.root
 
@@ -353,9 +357,9 @@ class Renderer:
         places = list(items_at)
         text = self._allocations([self._part(items) for items in items_at.values()])
         if self.microversion >= (1, 34):
-            mappings, mapped = self._mappings(placement)
+            mappings, mapped_places = self._mappings(placement)
             text += f',"mappings":{{{mappings}}}'
-            places += mapped
+            places += mapped_places
         self._account.take(sizes.template(len(text), len(places), len(items_at)))
         return _Template(text + "}", tuple(places), tuple(items_at))
 

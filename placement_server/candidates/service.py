@@ -107,7 +107,7 @@ class CandidateService:
         index = self.feed.index()
         account = Account(self._memory)
         chunks = self._run(
-            index, account, on_heavy, lambda asked: asked.candidates(query, microversion)
+            index, account, on_heavy, lambda evaluator: evaluator.candidates(query, microversion)
         )
         account.settle(sum(map(len, chunks)))
         return Answer(chunks, account)
@@ -133,7 +133,7 @@ class CandidateService:
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Explanation:
         """Explain why a query has the candidates that it has; raises what :meth:`answer` does."""
-        return self._small(on_heavy, lambda asked: asked.explanation(query, microversion))
+        return self._small(on_heavy, lambda evaluator: evaluator.explanation(query, microversion))
 
     def explain_with_closest(
         self,
@@ -149,7 +149,7 @@ class CandidateService:
         """
         sets = SETS if query.limit is None else query.limit
         explanation = self._small(
-            on_heavy, lambda asked: asked.explanation(query, microversion, sets)
+            on_heavy, lambda evaluator: evaluator.explanation(query, microversion, sets)
         )
         if explanation.closest is None:
             return explanation, None
@@ -172,7 +172,7 @@ class CandidateService:
         All microversions that know of nested trees count alike.
         """
         del microversion
-        return self._small(on_heavy, lambda asked: asked.capacity(query))
+        return self._small(on_heavy, lambda evaluator: evaluator.capacity(query))
 
     def fragmentation(
         self,
@@ -184,7 +184,7 @@ class CandidateService:
 
         :param members: the filters on aggregates of a group, which bound what is reported on.
         """
-        return self._small(on_heavy, lambda asked: asked.fragmentation(shapes, members))
+        return self._small(on_heavy, lambda evaluator: evaluator.fragmentation(shapes, members))
 
     def overview(self, uuids: Sequence[str] | None = None) -> Overview:
         """Return what the trees with these roots have and use, or all trees.
@@ -216,9 +216,11 @@ class CandidateService:
         :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        released = [change.consumer for change in changes if isinstance(change, Release)]
-        if released:
-            index, held_allocations = self.feed.index_with(partial(_holdings_of, released))
+        released_consumers = [change.consumer for change in changes if isinstance(change, Release)]
+        if released_consumers:
+            index, held_allocations = self.feed.index_with(
+                partial(_holdings_of, released_consumers)
+            )
         else:
             index, held_allocations = self.feed.index(), {}
         is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
@@ -268,5 +270,5 @@ class CandidateService:
 
 def _holdings_of(consumers: Sequence[str], tx: ReadTransaction) -> dict[str, list[Holding]]:
     writes = [ConsumerWrite(uuid, {}, "", "") for uuid in dict.fromkeys(consumers)]
-    seen = read_context(tx, writes, providers=False).consumers
-    return {consumer.write.uuid: consumer.old for consumer in seen}
+    seen_consumers = read_context(tx, writes, providers=False).consumers
+    return {consumer.write.uuid: consumer.old_allocations for consumer in seen_consumers}

@@ -88,7 +88,7 @@ class SupposedFleet:
 
     def _answer(self, ask: Callable[[QueryEvaluator], _Result]) -> _Result:
         """Answer a question; afterwards no more is counted than before."""
-        held_bytes = self.account.held
+        held_bytes = self.account.held_bytes
         try:
             return ask(
                 QueryEvaluator(

@@ -228,18 +228,19 @@ def _run_migrations(
             if rows_left < 1:
                 break
             try:
-                matched, migrated = store.write(migrate, rows_left)
+                matched_count, migrated_count = store.write(migrate, rows_left)
             except (StoreError, SQLAlchemyError):
                 LOG.exception("Error attempting to run %s", name)
                 has_failed = True
                 continue
-            if matched:
-                print(f"{matched} rows matched query {name}, {migrated} migrated")
+            if matched_count:
+                print(f"{matched_count} rows matched query {name}, {migrated_count} migrated")
             totals[name] = Batch(
-                totals[name].matched_rows + matched, totals[name].repaired_rows + migrated
+                totals[name].matched_rows + matched_count,
+                totals[name].repaired_rows + migrated_count,
             )
-            rows_left -= migrated
-            progress += migrated
+            rows_left -= migrated_count
+            progress += migrated_count
         if max_count is not None or not progress:
             break
     _print_totals(totals)

@@ -29,11 +29,11 @@ def placement_status() -> int:
 def _run(program: str, module: str, without_extra: int) -> int:
     try:
         command = import_module(f"placement_server.cmd.{module}")
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.startswith("placement_server"):
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("placement_server"):
             raise
         print(
-            f"{program}: it needs {missing.name}, which this installation of compute-agent does "
+            f"{program}: it needs {error.name}, which this installation of compute-agent does "
             "not have. Install it with: pip install 'compute-agent[server]'",
             file=sys.stderr,
         )

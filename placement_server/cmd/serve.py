@@ -172,7 +172,7 @@ def _serve(arguments: argparse.Namespace) -> None:
             threads=arguments.threads,
             client_timeout=conf.placement_server.client_timeout,
             max_body_size=conf.placement_server.max_body_size,
-            unqueued=frozenset({conf.placement_server.healthcheck_path}),
+            unqueued_paths=frozenset({conf.placement_server.healthcheck_path}),
             metrics_path=conf.placement_server.metrics_path,
         ),
         tls=tls,

@@ -114,9 +114,9 @@ def parse(
             f"The configuration file {missing_files} cannot be read: it does not exist."
         ) from error
     except cfg.ConfigFilesPermissionDeniedError as error:
-        denied = ", ".join(error.config_files)
+        denied_files = ", ".join(error.config_files)
         raise InvalidConfiguration(
-            f"The configuration file {denied} cannot be read: permission denied."
+            f"The configuration file {denied_files} cannot be read: permission denied."
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
         raise InvalidConfiguration(f"The configuration is not valid: {_sentence(error)}") from error

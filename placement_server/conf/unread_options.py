@@ -38,7 +38,7 @@ def warn(conf: cfg.ConfigOpts) -> None:
 
 def unread_options(conf: cfg.ConfigOpts) -> list[str]:
     """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    known_options = _known(conf)
+    known_options = _known_options(conf)
     return [line for file in configuration_files(conf) for line in _unread_of(file, known_options)]
 
 
@@ -67,7 +67,7 @@ def _unread_of(file: Path, known_options: Mapping[str, set[str]]) -> Iterator[st
                 yield f"[{group}]{option} in {file}, which is not an option of this version"
 
 
-def _known(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+def _known_options(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
     """Return the names of options by group: registered ones, those of plugins, former names."""
     known_options: dict[str, set[str]] = {"DEFAULT": set(conf)}
     for name, value in conf.items():

@@ -133,8 +133,8 @@ class Horizon:
     def _void(self, ids: list[int]) -> None:
         try:
             self._store.write(history.void, ids)
-        except history.IdsHeld as held:
-            LOG.debug("Change records from %d on are held back: %s", ids[0], held)
+        except history.IdsHeld as reason:
+            LOG.debug("Change records from %d on are held back: %s", ids[0], reason)
         except StoreError as error:
             LOG.warning(
                 "The feed of changes stops at id %d: the ids after it, which interrupted writes "

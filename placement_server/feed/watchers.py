@@ -126,7 +126,7 @@ class Watchers:
         self._horizon = horizon
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: set[Watcher] = set()
+        self._waiting_watchers: set[Watcher] = set()
         self._count = 0
         self._read_upto = 0
         self._thread: threading.Thread | None = None
@@ -144,24 +144,24 @@ class Watchers:
                 thread = threading.Thread(target=self._follow, name="changes", daemon=True)
                 thread.start()
                 self._thread = thread
-            self._read_upto = min(self._read_upto, last) if self._waiting else last
+            self._read_upto = min(self._read_upto, last) if self._waiting_watchers else last
             watcher = Watcher(selection, last)
             self._count += 1
-            self._waiting.add(watcher)
+            self._waiting_watchers.add(watcher)
         metrics.WATCHERS.inc()
         try:
             yield watcher
         finally:
             metrics.WATCHERS.dec()
             with self._lock:
-                self._waiting.discard(watcher)
+                self._waiting_watchers.discard(watcher)
                 self._count -= 1
                 watcher.close()
 
     def _follow(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting:
+                if not self._waiting_watchers:
                     self._thread = None
                     return
                 start = self._read_upto
@@ -175,14 +175,14 @@ class Watchers:
 
     def _read(self, start: int) -> bool:
         """Give out what is new since a change, and return whether there is more already."""
-        settled = self._horizon.advance().settled_id
-        if settled <= start:
+        settled_id = self._horizon.advance().settled_id
+        if settled_id <= start:
             return False
         batch = self._store.read(
-            history.page, start, settled, kinds=ALL_KINDS, roots=None, most=_BATCH
+            history.page, start, settled_id, kinds=ALL_KINDS, roots=None, most=_BATCH
         )
         more = len(batch) == _BATCH
-        upto = batch[-1].id if more else settled
+        upto = batch[-1].id if more else settled_id
         by_root: dict[str | None, list[FeedRecord]] = {}
         for change in batch:
             by_root.setdefault(change.root_uuid, []).append(change)
@@ -191,10 +191,10 @@ class Watchers:
             self._read_upto = upto if self._read_upto == start else self._read_upto
             for watcher in [
                 watcher
-                for watcher in self._waiting
+                for watcher in self._waiting_watchers
                 if watcher.last >= start and watcher.offer(batch, by_root, upto)
             ]:
-                self._waiting.discard(watcher)
+                self._waiting_watchers.discard(watcher)
                 watcher.wake()
         return more
 
@@ -205,10 +205,10 @@ class Watchers:
                 exc_info=error,
             )
         with self._lock:
-            for watcher in self._waiting:
+            for watcher in self._waiting_watchers:
                 watcher.failure = error
                 watcher.wake()
-            self._waiting.clear()
+            self._waiting_watchers.clear()
 
 
 def _until_readable(descriptor: int, seconds: float) -> None:

@@ -133,6 +133,6 @@ def _keep(body: Any, piece: bytes, source: Any) -> None:
 
 
 def _discard(source: Any) -> None:
-    discarded = 0
-    while discarded < _MOST_DISCARDED and (piece := source.read(_PIECE)):
-        discarded += len(piece)
+    discarded_size = 0
+    while discarded_size < _MOST_DISCARDED and (piece := source.read(_PIECE)):
+        discarded_size += len(piece)

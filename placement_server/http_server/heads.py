@@ -51,11 +51,13 @@ class LenientRequest(Request):  # type: ignore[misc]
     """
 
     def parse(self, unreader: Any) -> bytes:
-        received: bytes = unreader.read()
-        end = received.find(b"\r\n\r\n")
-        if 0 < end <= _LONGEST_USUAL_HEAD and self._is_usual(received[:end].decode("latin-1")):
-            return received[end + 4 :]
-        unreader.unread(received)
+        received_bytes: bytes = unreader.read()
+        end = received_bytes.find(b"\r\n\r\n")
+        if 0 < end <= _LONGEST_USUAL_HEAD and self._is_usual(
+            received_bytes[:end].decode("latin-1")
+        ):
+            return received_bytes[end + 4 :]
+        unreader.unread(received_bytes)
         rest: bytes = super().parse(unreader)
         return rest
 

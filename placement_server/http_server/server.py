@@ -36,7 +36,7 @@ class ServerLimits:
     :ivar threads: requests that one worker serves at a time.
     :ivar client_timeout: seconds that a client has to send a request, and again for the answer.
     :ivar max_body_size: the most bytes of a body that are kept for the application.
-    :ivar unqueued: paths of requests that do not wait for a thread, such as the health check.
+    :ivar unqueued_paths: paths of requests that do not wait for a thread, such as the health check.
     :ivar metrics_path: the path of the metrics; empty if they are not served.
     """
 
@@ -44,7 +44,7 @@ class ServerLimits:
     threads: int
     client_timeout: float
     max_body_size: int
-    unqueued: frozenset[str]
+    unqueued_paths: frozenset[str]
     metrics_path: str
 
 

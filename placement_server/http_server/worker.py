@@ -168,16 +168,16 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
     def _serve(self, conn: Any) -> None:
         # Not by a callback of the submission: one that starts no thread raises instead of returning
         # what takes callbacks.
-        served: Future[bool] = Future()
+        outcome: Future[bool] = Future()
         try:
-            served.set_result(self.handle(conn))
+            outcome.set_result(self.handle(conn))
         except BaseException as error:
             # If it were cancelled, gunicorn would close the socket gracefully, and count the end
             # of a client twice whose socket is closed already.
-            served.set_exception(error)
+            outcome.set_exception(error)
             raise
         finally:
-            self.method_queue.defer(self.finish_request, conn, served)
+            self.method_queue.defer(self.finish_request, conn, outcome)
 
     def _complain(self, advice: str, error: Exception) -> None:
         now = time.monotonic()
@@ -283,8 +283,8 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"] in self.app.limits.unqueued:
-            unqueued: Iterable[bytes] = self._application(environ, start_response)
-            return unqueued
+            chunks: Iterable[bytes] = self._application(environ, start_response)
+            return chunks
         turn = _Turn(self._turns)
         environ[TURN_KEY] = turn.give_back
         environ[TAKE_TURN_KEY] = turn.take

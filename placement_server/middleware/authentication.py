@@ -92,13 +92,13 @@ class CallerFromHeaders:
 
 def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> WSGIApplication:
     """Put the application behind an authentication strategy, a value of ``[api]auth_strategy``."""
-    identified = CallerFromHeaders(application)
+    identified_application = CallerFromHeaders(application)
     strategies: dict[str, Callable[[], Any]] = {
-        "keystone": lambda: Keystone(identified, conf),
-        "noauth2": lambda: NoAuth(identified),
+        "keystone": lambda: Keystone(identified_application, conf),
+        "noauth2": lambda: NoAuth(identified_application),
     }
-    protected: WSGIApplication = strategies[strategy]()
-    return protected
+    protected_application: WSGIApplication = strategies[strategy]()
+    return protected_application
 
 
 @functools.lru_cache(maxsize=_CALLERS_KEPT)
@@ -125,6 +125,6 @@ def _split(roles: str | None) -> tuple[str, ...]:
 
 
 def _refuse(environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
-    status, headers, body = errors.unauthorized(environ)
+    status, headers, body = errors.unauthorized_response(environ)
     start_response(status, headers)
     return [body]

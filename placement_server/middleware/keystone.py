@@ -79,13 +79,13 @@ class Keystone:
         for name in ("keystonemiddleware.auth_token", "keystoneauth.session"):
             logging.getLogger(name).addFilter(_REPEATED)
         self._application = application
-        self._protected = _Validation(application, {"oslo_config_config": conf})
+        self._protected_application = _Validation(application, {"oslo_config_config": conf})
 
     def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO", "") in PUBLIC:
             return self._application(environ, start_response)
         try:
-            chunks: Iterable[bytes] = self._protected(environ, start_response)
+            chunks: Iterable[bytes] = self._protected_application(environ, start_response)
         except _KeystoneUnavailable as error:
             status, headers, body = errors.render(error, environ, None, environ[REQUEST_ID_KEY])
             start_response(status, headers)

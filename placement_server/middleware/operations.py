@@ -72,7 +72,7 @@ class Health:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if self._probe.failure():
             application = self._database_failed
-        elif not self._index.done():
+        elif not self._index.is_done():
             application = self._not_loaded
         else:
             application = self._checks
@@ -92,7 +92,7 @@ class _IndexLoading:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether the index is loaded, after a moment in which a small one will be."""
         if self._feed.is_loaded:
             return True

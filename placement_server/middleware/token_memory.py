@@ -42,14 +42,14 @@ class TokenMemory:
         self._trouble = ""
         # by the first requests, each thread would make connections of its own, and find out by
         # itself that memcached hangs
-        hidden = "eventlet" not in sys.modules
-        if hidden:
+        is_hidden = "eventlet" not in sys.modules
+        if is_hidden:
             # what is below imports it where it is installed, and nobody here uses it
             sys.modules["eventlet"] = None  # type: ignore[assignment]
         try:
             cache.initialize({})
         finally:
-            if hidden:
+            if is_hidden:
                 del sys.modules["eventlet"]
 
     def initialize(self, _environ: Any) -> None:

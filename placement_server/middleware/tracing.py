@@ -20,12 +20,14 @@ LOG = logging.getLogger(__name__)
 class Tracing:
     """Send requests that carry a trace through osprofiler, and all others past it."""
 
-    def __init__(self, application: WSGIApplication, traced: WSGIApplication) -> None:
+    def __init__(self, application: WSGIApplication, traced_application: WSGIApplication) -> None:
         self._application = application
-        self._traced = traced
+        self._traced_application = traced_application
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        application = self._traced if "HTTP_X_TRACE_INFO" in environ else self._application
+        application = (
+            self._traced_application if "HTTP_X_TRACE_INFO" in environ else self._application
+        )
         return application(environ, start_response)
 
 
@@ -52,7 +54,7 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
 
         for engine in store.all_engines():
             osprofiler.sqlalchemy.add_tracing(sqlalchemy, engine, "db")
-    traced = osprofiler.web.WsgiMiddleware(
+    traced_application = osprofiler.web.WsgiMiddleware(
         application, hmac_keys=conf.profiler.hmac_keys, enabled=True
     )
-    return Tracing(application, traced)
+    return Tracing(application, traced_application)

@@ -189,9 +189,9 @@ def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -
     if query is None:
         return []
     schema = query.schema(version)
-    required = schema.get("required", [])
+    required_names = schema.get("required", [])
     parameters = [
-        {"name": name, "in": "query", "required": name in required, "schema": dict(of)}
+        {"name": name, "in": "query", "required": name in required_names, "schema": dict(of)}
         for name, of in schema["properties"].items()
     ]
     # OpenAPI has no parameters named by a pattern: each family is shown by the member without a

@@ -56,7 +56,7 @@ def file_problem(conf: cfg.ConfigOpts) -> str | None:
             f"The file {name} of [oslo_policy]policy_file does not exist: the default rules are in "
             "force. Correct or remove the option."
         )
-    enforcer = _loaded(conf)
+    enforcer = _loaded_enforcer(conf)
     if unused_rules := checks.unused_rules(enforcer):
         return (
             f"Nothing uses {', '.join(unused_rules)} of the policy file {enforcer.policy_path}. "
@@ -126,7 +126,7 @@ class Enforcer:
 
         :raises InvalidConfiguration: the policy file cannot be used.
         """
-        self._enforcer = _loaded(conf)
+        self._enforcer = _loaded_enforcer(conf)
         # oslo.policy replaces rules file by file when one changes; no rule is evaluated meanwhile.
         self._turn = threading.Lock()
         self._logged_reason = ""
@@ -202,7 +202,7 @@ class Enforcer:
             enforcer.use_conf = False
 
 
-def _loaded(conf: cfg.ConfigOpts) -> policy.Enforcer:
+def _loaded_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
     """Return the rules in force.
 
     :raises InvalidConfiguration: the policy file cannot be used.

@@ -36,22 +36,22 @@ _KEYWORDS: Final = frozenset(
 class Predicates:
     """Makes predicates of schemas.
 
-    :param anchored: compiles a pattern as the library's checks do.
+    :param anchored_pattern: compiles a pattern as the library's checks do.
     :param is_uuid: checks the only format that schemas name.
     """
 
     def __init__(
-        self, anchored: Callable[[str], re.Pattern[str]], is_uuid: Callable[[str], bool]
+        self, anchored_pattern: Callable[[str], re.Pattern[str]], is_uuid: Callable[[str], bool]
     ) -> None:
-        self._anchored = anchored
+        self._anchored_pattern = anchored_pattern
         self._is_uuid = is_uuid
 
     def of(self, schema: Mapping[str, Any]) -> Predicate:
         """Return what accepts an instance; nothing where the schema has an unknown keyword."""
         if schema.keys() == {"anyOf"}:
             return _any(map(self.of, schema["anyOf"]))
-        named = schema.get("type", ())
-        types = [named] if isinstance(named, str) else list(named)
+        named_types = schema.get("type", ())
+        types = [named_types] if isinstance(named_types, str) else list(named_types)
         if not types or not schema.keys() <= _KEYWORDS or schema.get("format", "uuid") != "uuid":
             return _nothing
         if "enum" in schema and types != ["string"]:
@@ -72,17 +72,21 @@ class Predicates:
     def _object(self, schema: Mapping[str, Any]) -> Predicate:
         properties = {key: self.of(part) for key, part in schema.get("properties", {}).items()}
         patterns = [
-            (self._anchored(pattern).search, self.of(part))
+            (self._anchored_pattern(pattern).search, self.of(part))
             for pattern, part in schema.get("patternProperties", {}).items()
         ]
-        required = frozenset(schema.get("required", ()))
+        required_names = frozenset(schema.get("required", ()))
         is_open = schema.get("additionalProperties", True)
         if not isinstance(is_open, bool):
             return _nothing
         least, most = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
 
         def accepts_size(value: Any) -> bool:
-            return type(value) is dict and least <= len(value) <= most and required <= value.keys()
+            return (
+                type(value) is dict
+                and least <= len(value) <= most
+                and required_names <= value.keys()
+            )
 
         if len(patterns) == 1 and not (properties or is_open):
             # Most values of large bodies are in maps, so what is done for each is done in C.
@@ -132,7 +136,7 @@ class Predicates:
         least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
         checks: list[Callable[[str], object]] = []
         if "pattern" in schema:
-            checks.append(self._anchored(schema["pattern"]).search)
+            checks.append(self._anchored_pattern(schema["pattern"]).search)
         if "format" in schema:
             checks.append(self._is_uuid)
         if "enum" in schema:

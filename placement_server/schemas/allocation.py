@@ -94,10 +94,10 @@ ALLOCATIONS: Final[dict[str, Any]] = {
 
 
 def _consumer(
-    *added: dict[str, Any], required: tuple[str, ...] = (), empty_allowed: bool
+    *added_properties: dict[str, Any], required: tuple[str, ...] = (), empty_allowed: bool
 ) -> dict[str, Any]:
     extra: dict[str, Any] = {}
-    for properties in added:
+    for properties in added_properties:
         extra.update(properties)
     return {
         "type": "object",

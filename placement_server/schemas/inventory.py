@@ -29,10 +29,10 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 
 
-def _record(required: list[str], **added: dict[str, Any]) -> dict[str, Any]:
+def _record(required: list[str], **added_properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {**_FIELDS, **added},
+        "properties": {**_FIELDS, **added_properties},
         "required": required,
         "additionalProperties": False,
     }

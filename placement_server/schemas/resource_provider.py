@@ -32,13 +32,13 @@ CREATE: Final = SchemaByVersion({0: _CREATE, 14: _CREATE_1_14})
 UPDATE: Final = SchemaByVersion({0: _UPDATE, 14: _UPDATE_1_14})
 
 
-def _list(**added: dict[str, Any]) -> dict[str, Any]:
+def _list(**added_properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
             "uuid": {"type": "string", "format": "uuid"},
-            **added,
+            **added_properties,
         },
         "additionalProperties": False,
     }

@@ -7,10 +7,10 @@ from placement_server.schemas.validation import SchemaByVersion
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 255}
 
 
-def _total(**added: dict[str, Any]) -> dict[str, Any]:
+def _total(**added_properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"project_id": _ID, "user_id": _ID, **added},
+        "properties": {"project_id": _ID, "user_id": _ID, **added_properties},
         "required": ["project_id"],
         "additionalProperties": False,
     }

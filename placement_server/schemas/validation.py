@@ -70,10 +70,10 @@ def _pattern_properties(
 
 
 def _additional_properties(
-    validator: Any, allowed: bool, instance: Any, schema: Schema
+    validator: Any, is_allowed: bool, instance: Any, schema: Schema
 ) -> Iterator[ValidationError]:
     # All our schemas have false here, or lack the keyword.
-    if allowed or not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
+    if is_allowed or not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
         return
     patterns = schema.get("patternProperties", {})
     searches = [_compile_anchored(pattern).search for pattern in patterns]
@@ -88,8 +88,8 @@ def _additional_properties(
     if patterns:
         keys = ", ".join(repr(key) for key in sorted(extras))
         verb = "does" if len(extras) == 1 else "do"
-        joined = ", ".join(repr(pattern) for pattern in sorted(patterns))
-        yield ValidationError(f"{keys} {verb} not match any of the regexes: {joined}")
+        pattern_text = ", ".join(repr(pattern) for pattern in sorted(patterns))
+        yield ValidationError(f"{keys} {verb} not match any of the regexes: {pattern_text}")
     else:
         keys = ", ".join(repr(key) for key in sorted(extras))
         verb = "was" if len(extras) == 1 else "were"

@@ -293,10 +293,10 @@ def _repair_trees(tx: WriteTransaction) -> None:
         tx.execute(
             sa.update(resource_providers).where(_P.id == provider_id).values(root_provider_id=top)
         )
-        old = providers[provider_id][2]
-        tx.touch([top] if old is None else [top, old], STRUCTURE)
-        if old == provider_id:
-            tx.end_tree(old, providers[provider_id][0])
+        old_root = providers[provider_id][2]
+        tx.touch([top] if old_root is None else [top, old_root], STRUCTURE)
+        if old_root == provider_id:
+            tx.end_tree(old_root, providers[provider_id][0])
 
 
 def _repair_inventories(tx: WriteTransaction) -> None:
@@ -378,14 +378,14 @@ def _provider_rows(tx: ReadTransaction) -> ProviderRows:
 
 def _top(providers: ProviderRows, provider_id: int) -> int | None:
     """Return the topmost ancestor; `None` where the parents run in a circle or end nowhere."""
-    visited = {provider_id}
+    visited_ids = {provider_id}
     while True:
         parent_id = providers[provider_id][1]
         if parent_id is None:
             return provider_id
-        if parent_id in visited or parent_id not in providers:
+        if parent_id in visited_ids or parent_id not in providers:
             return None
-        visited.add(parent_id)
+        visited_ids.add(parent_id)
         provider_id = parent_id
 
 

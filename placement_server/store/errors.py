@@ -248,18 +248,18 @@ class ConstraintViolated(ClaimRefused):
         self,
         resource_class: str,
         uuid: str,
-        asked: int,
+        requested_amount: int,
         min_unit: int,
         max_unit: int,
         step_size: int,
     ) -> None:
         super().__init__(
-            f"Unable to allocate {asked} of {resource_class} from provider {uuid}: amounts are "
-            f"{min_unit} to {max_unit} in steps of {step_size}."
+            f"Unable to allocate {requested_amount} of {resource_class} from provider {uuid}: "
+            f"amounts are {min_unit} to {max_unit} in steps of {step_size}."
         )
         self.resource_class = resource_class
         self.uuid = uuid
-        self.asked = asked
+        self.requested_amount = requested_amount
         self.min_unit = min_unit
         self.max_unit = max_unit
         self.step_size = step_size
@@ -268,13 +268,14 @@ class ConstraintViolated(ClaimRefused):
 class CapacityExceeded(ClaimRefused):
     """An amount beyond ``free``, what the request could have, its old allocations given back."""
 
-    def __init__(self, resource_class: str, uuid: str, asked: int, free: int) -> None:
+    def __init__(self, resource_class: str, uuid: str, requested_amount: int, free: int) -> None:
         super().__init__(
-            f"Unable to allocate {asked} of {resource_class} from provider {uuid}: {free} free."
+            f"Unable to allocate {requested_amount} of {resource_class} from provider {uuid}: "
+            f"{free} free."
         )
         self.resource_class = resource_class
         self.uuid = uuid
-        self.asked = asked
+        self.requested_amount = requested_amount
         self.free = free
 
 
@@ -290,14 +291,14 @@ class LostCandidate:
     position: int
     provider: str
     resource_class: str | None = None
-    asked: int | None = None
+    requested_amount: int | None = None
     free: int | None = None
     reason: str | None = None
 
     def sentence(self) -> str:
         """Return what is in the way, as a sentence."""
         return self.reason or (
-            f"{self.asked} of {self.resource_class} asked of provider {self.provider}, "
+            f"{self.requested_amount} of {self.resource_class} asked of provider {self.provider}, "
             f"{self.free} free."
         )
 
@@ -305,9 +306,9 @@ class LostCandidate:
 class NoCandidateLeft(ClaimRefused):
     """A claim of which no alternative fits; ``lost_candidates`` says of each why, in order."""
 
-    def __init__(self, consumer: str, lost: Sequence[LostCandidate]) -> None:
+    def __init__(self, consumer: str, lost_candidates: Sequence[LostCandidate]) -> None:
         self.consumer = consumer
-        self.lost_candidates = tuple(lost)
+        self.lost_candidates = tuple(lost_candidates)
         super().__init__(
             f"None of {len(self.lost_candidates)} candidates for consumer {consumer} can be "
             f"claimed; of the last: {self.lost_candidates[-1].sentence()}"
@@ -329,25 +330,29 @@ class ConcurrentUpdate(Stale):
 class ConsumerGenerationConflict(Stale):
     """A generation in a request that is not the stored one; None for no consumer."""
 
-    def __init__(self, consumer: str, stored: int | None, requested: int | None) -> None:
+    def __init__(
+        self, consumer: str, stored_generation: int | None, requested_generation: int | None
+    ) -> None:
         super().__init__(
-            f"Consumer {consumer} has generation {'null' if stored is None else stored}, "
-            f"the request was made for {'null' if requested is None else requested}; read it again."
+            f"Consumer {consumer} has generation "
+            f"{'null' if stored_generation is None else stored_generation}, the request was made "
+            f"for {'null' if requested_generation is None else requested_generation}; read it "
+            "again."
         )
         self.consumer = consumer
-        self.stored_generation = stored
-        self.requested_generation = requested
+        self.stored_generation = stored_generation
+        self.requested_generation = requested_generation
 
 
 class ReshapeGenerationConflict(Stale):
-    def __init__(self, uuid: str, stored: int, requested: int) -> None:
+    def __init__(self, uuid: str, stored_generation: int, requested_generation: int) -> None:
         super().__init__(
             f"resource provider generation conflict for provider {uuid}: "
-            f"actual: {stored}, given: {requested}"
+            f"actual: {stored_generation}, given: {requested_generation}"
         )
         self.uuid = uuid
-        self.stored_generation = stored
-        self.requested_generation = requested
+        self.stored_generation = stored_generation
+        self.requested_generation = requested_generation
 
 
 class StoreUnavailable(StoreError):

@@ -45,7 +45,7 @@ class DatabaseProbe:
         """
         self._ask = ask
         self._clock = clock
-        self._answered = threading.Condition()
+        self._answer_condition = threading.Condition()
         self._asked_at: float | None = None
         self._answered_at: float | None = None
         self._failure: str | None = None
@@ -69,7 +69,7 @@ class DatabaseProbe:
 
     def failure(self) -> str | None:
         """Return why the database cannot be used; `None` when it can, as of a second ago."""
-        with self._answered:
+        with self._answer_condition:
             now = self._clock()
             if self._answered_at is not None and now - self._answered_at < KEPT:
                 return self._failure
@@ -78,7 +78,7 @@ class DatabaseProbe:
                 threading.Thread(target=self._run, name="database-probe", daemon=True).start()
             asked_at = self._asked_at
             seconds = max(asked_at + PATIENCE - now, 0)
-            self._answered.wait_for(lambda: self._asked_at != asked_at, timeout=seconds)
+            self._answer_condition.wait_for(lambda: self._asked_at != asked_at, timeout=seconds)
             return self._failure if self._asked_at != asked_at else _NO_ANSWER
 
     def _run(self) -> None:
@@ -88,11 +88,11 @@ class DatabaseProbe:
         except (SQLAlchemyError, OSError) as error:
             failure = "the database cannot be used"
             LOG.warning("The health check reports 503, because the database failed: %s", error)
-        with self._answered:
+        with self._answer_condition:
             self._failure = failure
             self._answered_at = self._clock()
             self._asked_at = None
-            self._answered.notify_all()
+            self._answer_condition.notify_all()
 
 
 def _read_a_row(engine: Engine) -> None:

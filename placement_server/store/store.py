@@ -290,7 +290,7 @@ class Store:
             ):
                 raise
 
-    def _record_again(self, touched: Collection[tuple[int, int]]) -> None:
+    def _record_again(self, touched_roots: Collection[tuple[int, int]]) -> None:
         """Make sure that readers see what a long transaction changed.
 
         They may have given up the ids of its change records before it committed.
@@ -298,11 +298,11 @@ class Store:
         LOG.warning(
             "A write with %d change records took more than %.0f s; they are written again, so that "
             "searches see it.",
-            len(touched),
+            len(touched_roots),
             RECORDED_AGAIN_AFTER,
         )
         try:
-            self.write(changes.record, touched)
+            self.write(changes.record, touched_roots)
         except StoreError as error:
             raise StoreUnavailable(
                 f"The change was made, but it took more than {RECORDED_AGAIN_AFTER:.0f} s, and the "
@@ -370,8 +370,8 @@ def _synchronise(engines: Engines, url: str, options: StoreOptions) -> None:
     if engines.in_memory:
         migration.upgrade(engines.writer)
         return
-    unhurried = create_engines(url, options.for_maintenance())
+    patient_engines = create_engines(url, options.for_maintenance())
     try:
-        migration.upgrade(unhurried.writer)
+        migration.upgrade(patient_engines.writer)
     finally:
-        unhurried.dispose()
+        patient_engines.dispose()

@@ -62,21 +62,21 @@ def find(tx: ReadTransaction, now: datetime) -> dict[str, Unused]:
 
 
 def _of(tx: ReadTransaction, table: sa.Table, now: datetime) -> Unused:
-    used = set(tx.execute(sa.select(_USES[table]).distinct()).scalars())
+    used_ids = set(tx.execute(sa.select(_USES[table]).distinct()).scalars())
     rows = tx.execute(
         sa.select(table.c.id, table.c.updated_at, is_marked(table)).order_by(table.c.id)
     )
-    unused = Unused([], [], [])
-    for row_id, marked_at, marked in rows:
-        if row_id in used:
+    unused_rows = Unused([], [], [])
+    for row_id, marked_at, is_row_marked in rows:
+        if row_id in used_ids:
             continue
-        if not marked:
-            unused.unmarked_ids.append(row_id)
+        if not is_row_marked:
+            unused_rows.unmarked_ids.append(row_id)
         elif marked_at <= now - MARKED_FOR:
-            unused.due_ids.append(row_id)
+            unused_rows.due_ids.append(row_id)
         else:
-            unused.marked_ids.append(row_id)
-    return unused
+            unused_rows.marked_ids.append(row_id)
+    return unused_rows
 
 
 def prune(tx: WriteTransaction, table_name: str) -> Unused:
@@ -85,17 +85,17 @@ def prune(tx: WriteTransaction, table_name: str) -> Unused:
     :returns: what was deleted, left and marked.
     """
     table = next(table for table in _USES if table.name == table_name)
-    unused = _of(tx, table, tx.now)
+    unused_rows = _of(tx, table, tx.now)
     is_due = sa.and_(is_marked(table), table.c.updated_at <= tx.now - MARKED_FOR)
-    for ids in chunks(unused.due_ids):
+    for ids in chunks(unused_rows.due_ids):
         tx.execute(sa.delete(table).where(table.c.id.in_(ids), is_due))
     mark = {
         "created_at": sa.func.coalesce(table.c.created_at, tx.now - timedelta(days=1)),
         "updated_at": tx.now,
     }
-    for ids in chunks(unused.unmarked_ids):
+    for ids in chunks(unused_rows.unmarked_ids):
         tx.execute(sa.update(table).where(table.c.id.in_(ids)).values(mark))
-    return unused
+    return unused_rows
 
 
 def unmark(tx: WriteTransaction, table: sa.Table, ids: Sequence[int]) -> None:

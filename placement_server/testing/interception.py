@@ -61,10 +61,10 @@ class Interception(fixtures.Fixture):
 
     def _prepare_request(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def prepare_request(session: requests.Session, request: requests.Request) -> Any:
-            prepared = original(session, request)
-            if self._is_ours(prepared.url):
-                prepared.headers.setdefault("X-Auth-Token", self._token)
-            return prepared
+            prepared_request = original(session, request)
+            if self._is_ours(prepared_request.url):
+                prepared_request.headers.setdefault("X-Auth-Token", self._token)
+            return prepared_request
 
         return prepare_request
 

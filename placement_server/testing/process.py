@@ -130,7 +130,7 @@ class PlacementProcessFixture(fixtures.Fixture):
 
     def _setUp(self) -> None:
         directory = Path(self.useFixture(fixtures.TempDir()).path)
-        running = placement_process(directory, self._options)
-        self.endpoint = running.__enter__()
-        self.addCleanup(running.__exit__, None, None, None)
+        process = placement_process(directory, self._options)
+        self.endpoint = process.__enter__()
+        self.addCleanup(process.__exit__, None, None, None)
         self.useFixture(Interception(self.endpoint, self.token, self.faults))

@@ -62,7 +62,7 @@ def test_adding_the_shortfalls_makes_amounts_cover_a_part(
     held: MutableAmounts, part: MutableAmounts
 ) -> None:
     missing = [
-        {short.provider: {short.resource_class: short.amount - short.held}}
+        {short.provider: {short.resource_class: short.amount - short.held_amount}}
         for short in shortfalls(held, part)
     ]
     assert covers(held, part) == (not missing)

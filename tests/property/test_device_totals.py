@@ -311,7 +311,7 @@ def ports(draw: st.DrawFn) -> HostTopology:
 @given(ports(), st.floats(0, 1))
 def test_functions_and_bandwidth_are_what_the_ports_have(facts: HostTopology, share: float) -> None:
     nic = NicOptions(report_bandwidth=True, bandwidth_share=share)
-    layout = lay_out("host1", facts, LayoutOptions(nested=True, nic=nic))
+    layout = lay_out("host1", facts, LayoutOptions(is_nested=True, nic=nic))
     for port in facts.nics:
         provider = layout.provider(port.address)
         record = provider.inventory.get("SRIOV_NET_VF")

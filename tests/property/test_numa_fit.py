@@ -19,7 +19,7 @@ near = st.frozensets(st.integers(0, 4), max_size=3)
 def has_room(cell: FreeCell, node: NodeNeed) -> bool:
     return (
         cell.vcpus >= node.vcpus
-        and len(cell.pinnable) >= node.pinned
+        and len(cell.pinnable) >= node.pinned_count
         and cell.memory_mib >= node.memory_mib
     )
 
@@ -33,8 +33,10 @@ def test_nodes_fit_if_and_only_if_some_way_to_put_them_on_cells_works(
         for number, (vcpus, pinnable, memory) in enumerate(free)
     ]
     networks = HostNetworks({"net": physnet}, tunneled)
-    needs = GuestNeeds(tuple(wanted), names_nodes=True, physnets=frozenset({"net"}), tunneled=True)
-    found = fit(needs, cells, networks, packing=packing, bound=bound)
+    needs = GuestNeeds(
+        tuple(wanted), names_nodes=True, physnets=frozenset({"net"}), needs_tunnel=True
+    )
+    found = fit(needs, cells, networks, packing=packing, bound_cells=bound)
 
     def works(way: tuple[FreeCell, ...]) -> bool:
         numbers = {cell.id for cell in way}
@@ -51,4 +53,4 @@ def test_nodes_fit_if_and_only_if_some_way_to_put_them_on_cells_works(
         assert not ways
     else:
         assert tuple(claimed.cell for claimed in found) in ways
-        assert [len(claimed.pinned_cpus) for claimed in found] == [n.pinned for n in wanted]
+        assert [len(claimed.pinned_cpus) for claimed in found] == [n.pinned_count for n in wanted]

@@ -83,7 +83,7 @@ def machine(size: MachineSize, vfs: int) -> HostTopology:
 def layouts(draw: st.DrawFn) -> LayoutOptions:
     resource_class = draw(st.sampled_from(GPU_CLASSES))
     return LayoutOptions(
-        nested=draw(st.booleans()),
+        is_nested=draw(st.booleans()),
         reserved_memory_mib=0,
         gpu=GpuOptions(
             mdev_types=(MdevTypeOptions(MDEV_TYPE, resource_class=resource_class),),

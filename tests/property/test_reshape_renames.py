@@ -29,7 +29,7 @@ STANDARD = ("VCPU", "PCPU", "MEMORY_MB", "SRIOV_NET_VF", "VGPU")
 def options(*, nested: bool, vfs: str | None, vgpus: str) -> LayoutOptions:
     specs = [json.dumps({"product_id": "1889", "resource_class": vfs})] if vfs else []
     return LayoutOptions(
-        nested=nested,
+        is_nested=nested,
         reserved_memory_mib=0,
         cpu_sets=CpuSets(frozenset({0, 1, 8, 9}), frozenset({2, 3, 10, 11})),
         gpu=GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE, resource_class=vgpus),)),

@@ -56,7 +56,7 @@ def hosts(draw: st.DrawFn) -> tuple[Host, Allocations]:
     options = LayoutOptions(
         reserved_memory_mib=draw(st.sampled_from([0, 100])),
         gpu=VGPU,
-        cpu_sets=draw(st.sampled_from([CpuSets(), CpuSets(shared=frozenset({0}))])),
+        cpu_sets=draw(st.sampled_from([CpuSets(), CpuSets(shared_cpus=frozenset({0}))])),
     )
     host = Host(fake_topology(NAME, size), options)
     host.update()
@@ -124,7 +124,7 @@ def test_flat_to_nested_keeps_every_sum_and_flat_again_gives_all_back(
 ) -> None:
     host, before = case
     flat = {p.uuid: p for p in content(host.tree)}
-    host.change(nested=True)
+    host.change(is_nested=True)
     try:
         nested = host.reshape(before)
     except errors.ReshapeFailed as failure:
@@ -139,7 +139,7 @@ def test_flat_to_nested_keeps_every_sum_and_flat_again_gives_all_back(
     tree = content(host.tree)
     assert content(host.update()) == tree
 
-    host.change(nested=False)
+    host.change(is_nested=False)
     after = host.reshape(nested)
     assert_nothing_lost(before, after)
     assert {c: held_of(r) for c, r in after.items()} == {c: held_of(r) for c, r in before.items()}
@@ -151,7 +151,7 @@ def test_no_provider_is_ever_overfilled(
     case: tuple[Host, Allocations],
 ) -> None:
     host, before = case
-    host.change(nested=True)
+    host.change(is_nested=True)
     try:
         nested = host.reshape(before)
     except errors.ReshapeFailed:
@@ -168,7 +168,7 @@ def test_the_order_of_the_consumers_does_not_matter(
     case: tuple[Host, Allocations], random: Any
 ) -> None:
     host, before = case
-    host.change(nested=True)
+    host.change(is_nested=True)
     shuffled = list(before.items())
     random.shuffle(shuffled)
     results = []

@@ -252,13 +252,13 @@ def _whole(seconds: float | None) -> int | None:
 
 def _age(seconds: float | None) -> str:
     """Return the age in the largest unit of which it has two; an empty string when unknown."""
-    elapsed = _whole(seconds)
-    if elapsed is None:
+    elapsed_seconds = _whole(seconds)
+    if elapsed_seconds is None:
         return ""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if elapsed >= 2 * size:
-            return f"written {elapsed // size} {unit} ago"
-    return f"written {elapsed} s ago"
+        if elapsed_seconds >= 2 * size:
+            return f"written {elapsed_seconds // size} {unit} ago"
+    return f"written {elapsed_seconds} s ago"
 
 
 def _print_node_status(node: Mapping[str, Any]) -> None:

@@ -295,8 +295,8 @@ def _disable(namespace: argparse.Namespace) -> int:
 
 
 def _clear_fault(namespace: argparse.Namespace) -> int:
-    cleared = _ask(namespace, "clear_fault", ORDER_TIMEOUT, provider=namespace.provider)
-    print("cleared" if cleared else f"{namespace.provider} is not marked as broken")
+    is_cleared = _ask(namespace, "clear_fault", ORDER_TIMEOUT, provider=namespace.provider)
+    print("cleared" if is_cleared else f"{namespace.provider} is not marked as broken")
     return Exit.FINE
 
 

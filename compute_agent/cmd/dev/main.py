@@ -72,7 +72,7 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
         port=namespace.port,
         interval=namespace.interval,
         once=namespace.once,
-        nested=not namespace.flat,
+        is_nested=not namespace.flat,
     )
     # logs of libraries do not belong in a demonstration
     logging.getLogger().addHandler(logging.NullHandler())

@@ -62,7 +62,7 @@ class DevOptions:
     port: int
     interval: int
     once: bool
-    nested: bool
+    is_nested: bool
 
 
 class DevRun:
@@ -98,7 +98,7 @@ class DevRun:
                     number,
                     url,
                     self._options.interval,
-                    nested=self._options.nested,
+                    is_nested=self._options.is_nested,
                     options=machine.options,
                     host=name,
                 )
@@ -247,9 +247,11 @@ class DevRun:
         root: str = selection["compute_node_uuid"]
         providers = self._tree(connection, root)
         names = {provider.uuid: provider.name for provider in providers}
-        used = request["allocations"].keys()
+        used_providers = request["allocations"].keys()
         if len(consumers) > 1:
-            provider_names = ", ".join(sorted(names.get(provider, provider) for provider in used))
+            provider_names = ", ".join(
+                sorted(names.get(provider, provider) for provider in used_providers)
+            )
             self._print(f"Claim {len(consumers)} of the same has {provider_names}")
             return root
         print_claim(_document(consumer, selection, request, names), self._console)
@@ -257,18 +259,18 @@ class DevRun:
         if self._options.machine:
             self._console.print(short_tree(providers, only_used=True, bars=True))
         else:
-            self._console.print(provider_tree(providers, traits=False, only=used))
+            self._console.print(provider_tree(providers, traits=False, only=used_providers))
         return root
 
-    def _fits_again(self, bus: Bus, sample: Sample, made: int) -> bool:
+    def _fits_again(self, bus: Bus, sample: Sample, claim_count: int) -> bool:
         """Ask whether the claim would fit once more; show why if it would not."""
-        explained = bus.explainer.explain(spec_reader.read_spec(_spec(sample)))
-        if not explained.hosts:
-            self._show(Text(f"Claim {made + 1} of the same does not fit"))
-            self._print(explained.causes.sentence())
-            for line in explanation_lines(explained.causes):
+        explanation = bus.explainer.explain(spec_reader.read_spec(_spec(sample)))
+        if not explanation.hosts:
+            self._show(Text(f"Claim {claim_count + 1} of the same does not fit"))
+            self._print(explanation.causes.sentence())
+            for line in explanation_lines(explanation.causes):
                 self._print(line)
-        return bool(explained.hosts)
+        return bool(explanation.hosts)
 
     def _print_trees(self, trees: Sequence[Sequence[ProviderLines]]) -> None:
         """Print the tree of the first host, and name the others, which report the same machine."""
@@ -294,9 +296,9 @@ class DevRun:
             sample,
             answers=bool(self._state.agent().status_socket),
         )
-        for what, typed in steps:
+        for what, command_line in steps:
             self._console.print(Text(f"# {what}", style="dim"), soft_wrap=True)
-            self._console.print(Text(typed), soft_wrap=True)
+            self._console.print(Text(command_line), soft_wrap=True)
 
     def _stay(self) -> None:
         self._console.print()

@@ -173,7 +173,7 @@ class StateDirectory:
         url: str,
         interval: int,
         *,
-        nested: bool,
+        is_nested: bool,
         options: Options,
         host: str | None,
     ) -> None:
@@ -190,7 +190,7 @@ class StateDirectory:
                 "update_resources_interval": str(interval),
                 "periodic_fuzzy_delay": "0",
             },
-            "compute": {"enable_numa_reporting_to_placement": str(nested).lower()},
+            "compute": {"enable_numa_reporting_to_placement": str(is_nested).lower()},
             "compute_agent": {"status_socket": place.status_socket},
             "compute_scheduler": {"journal_path": str(self.path / "scheduler-journal")},
             "placement": {"auth_type": "noauth", "endpoint_override": url},

@@ -106,32 +106,32 @@ def _drain(namespace: argparse.Namespace) -> int:
     placement = fleet_commands.placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
     with fleet_commands.agents_on_bus(conf) as agents:
-        host, heard = _host(placement, agents, uuid)
+        host, heard_nodes = _host(placement, agents, uuid)
         if namespace.undo:
-            return _undo(namespace, placement, agents, host, heard)
-        by, was_disabled = _disable(namespace, placement, agents, host, heard)
+            return _undo(namespace, placement, agents, host, heard_nodes)
+        by, was_disabled = _disable(namespace, placement, agents, host, heard_nodes)
     left_out = _silent(placement, conf, uuid)
-    drained = DrainedHost(host, by, was_disabled, left_out, placement.trees.is_offered)
-    place = partial(_moves, placement, drained, namespace.parameters)
+    drained_host = DrainedHost(host, by, was_disabled, left_out, placement.trees.is_offered)
+    place = partial(_moves, placement, drained_host, namespace.parameters)
     use = drain.use_of(placement, uuid)
     moves = place(use)
     if namespace.watch and not namespace.dry_run and moves:
         if not namespace.json:
-            drain_view.print_host(drained, moves, is_dry_run=False)
+            drain_view.print_host(drained_host, moves, is_dry_run=False)
             sys.stdout.flush()
-        moves = place(_watch(namespace, placement, drained, use))
+        moves = place(_watch(namespace, placement, drained_host, use))
         if not moves and not namespace.json:
             print(f"{host.name} is empty")
             return Exit.DONE
     if namespace.json:
         print(
             json.dumps(
-                drain_view.as_document(drained, moves, is_dry_run=namespace.dry_run), indent=2
+                drain_view.as_document(drained_host, moves, is_dry_run=namespace.dry_run), indent=2
             )
         )
     else:
-        drain_view.print_host(drained, moves, is_dry_run=namespace.dry_run)
-    if namespace.dry_run and not drained.was_disabled:
+        drain_view.print_host(drained_host, moves, is_dry_run=namespace.dry_run)
+    if namespace.dry_run and not drained_host.was_disabled:
         return Exit.WOULD_CHANGE
     if any(move.is_stuck for move in moves):
         return Exit.NO_ROOM
@@ -156,9 +156,11 @@ def _host(
     from compute_agent.manage import fleet
     from compute_agent.manage.tree_reading import existing_tree
 
-    heard = None if agents is None else agents.nodes([uuid])
-    heard_agents = None if heard is None else fleet.HeardAgents(heard)
-    return fleet.describe(existing_tree(placement.connection, uuid), heard_agents), heard or {}
+    heard_nodes = None if agents is None else agents.nodes([uuid])
+    heard_agents = None if heard_nodes is None else fleet.HeardAgents(heard_nodes)
+    return fleet.describe(
+        existing_tree(placement.connection, uuid), heard_agents
+    ), heard_nodes or {}
 
 
 def _disable(
@@ -213,7 +215,7 @@ def _undo(
     return Exit.WOULD_CHANGE if would_change else Exit.DONE
 
 
-def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained: str) -> dict[str, str]:
+def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) -> dict[str, str]:
     """Return the other hosts whose agents fell silent, uuid to name, as a running scheduler knows.
 
     A host that never announced itself is not silent: others than agents report hosts too.
@@ -227,7 +229,7 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained: str) -> dict
     roots = dict(fleet.roots(placement))
     try:
         announcements = running_scheduler.announcements(conf)
-        heard = announcements.all()
+        heard_announcements = announcements.all()
     except NoSchedulerAnswers as error:
         print(
             "It is not known which agents fell silent: every host that is not disabled counts as "
@@ -237,27 +239,27 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained: str) -> dict
         return {}
     return {
         root: roots[root]
-        for root, announcement in heard.items()
+        for root, announcement in heard_announcements.items()
         if root in roots
-        and root != drained
+        and root != drained_root
         and announcements.age(announcement) >= conf.service_down_time
     }
 
 
 def _moves(
     placement: PlacementApi,
-    drained: DrainedHost,
+    drained_host: DrainedHost,
     parameters: Sequence[tuple[str, str]],
     use: HostHolders | None,
 ) -> list[ConsumerMove]:
     from compute_agent.manage import drain
 
     holders = () if use is None else use.holders
-    root = drained.host.uuid
-    unusable_hosts = [root, *drained.left_out]
+    root = drained_host.host.uuid
+    unusable_hosts = [root, *drained_host.left_out]
     fleet: drain.RemainingHosts = (
         drain.SupposedHosts(partial(drain.what_if, placement.connection), unusable_hosts)
-        if drained.together
+        if drained_host.together
         else drain.PlacementHosts(placement, unusable_hosts)
     )
     moves = []
@@ -276,7 +278,7 @@ def _name(placement: PlacementApi, uuid: str) -> str:
 def _watch(
     namespace: argparse.Namespace,
     placement: PlacementApi,
-    drained: DrainedHost,
+    drained_host: DrainedHost,
     use: HostHolders | None,
 ) -> HostHolders | None:
     """Follow the host until it is empty or the time is over; return what it is then."""
@@ -291,7 +293,7 @@ def _watch(
             return use
         threading.Event().wait(namespace.interval)
         try:
-            now = drain.use_of(placement, drained.host.uuid)
+            now = drain.use_of(placement, drained_host.host.uuid)
         except errors.PlacementUnavailable as error:
             if not is_away:
                 drain_view.print_line(out, f"{error}. Asking again every {namespace.interval} s.")
@@ -305,8 +307,8 @@ def _watch(
         use = now
         if use is not None and not use.is_disabled:
             raise CommandRefused(
-                f"Host {drained.host.name} was enabled while it was drained, by an operator or by "
-                f"its agent that came back; {count_of(len(use.holders), 'consumer')} left. Repeat "
-                "the command to disable it again."
+                f"Host {drained_host.host.name} was enabled while it was drained, by an operator "
+                f"or by its agent that came back; {count_of(len(use.holders), 'consumer')} left. "
+                "Repeat the command to disable it again."
             )
     return use

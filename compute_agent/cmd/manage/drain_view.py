@@ -54,47 +54,49 @@ def print_line(out: Any, text: str) -> None:
 
 
 def as_document(
-    drained: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
+    drained_host: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
 ) -> dict[str, object]:
-    host = drained.host
+    host = drained_host.host
     return {
         "dry_run": is_dry_run,
         "uuid": host.uuid,
         "name": host.name,
         "agent": host.agent,
-        "was_disabled": drained.was_disabled,
-        "by": drained.by,
+        "was_disabled": drained_host.was_disabled,
+        "by": drained_host.by,
         "empty": not moves,
-        "together": drained.together,
-        "left_out": sorted(drained.left_out.values()),
+        "together": drained_host.together,
+        "left_out": sorted(drained_host.left_out.values()),
         "consumers": [move.as_dict() for move in moves],
     }
 
 
-def print_host(drained: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool) -> None:
-    host = drained.host
-    if drained.was_disabled:
+def print_host(
+    drained_host: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
+) -> None:
+    host = drained_host.host
+    if drained_host.was_disabled:
         how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
     else:
-        how = f"{'would be' if is_dry_run else 'is'} disabled {drained.by}"
+        how = f"{'would be' if is_dry_run else 'is'} disabled {drained_host.by}"
     print(f"{host.name} ({host.uuid}) {how}; agent {host.agent}")
     if not moves:
         print(f"{host.name} is empty")
         return
     new_console().print(_table(moves))
-    stuck = sum(move.is_stuck for move in moves)
+    stuck_count = sum(move.is_stuck for move in moves)
     room_text = (
-        f"of which {stuck} {'fits' if stuck == 1 else 'fit'} nowhere else"
-        if stuck
+        f"of which {stuck_count} {'fits' if stuck_count == 1 else 'fit'} nowhere else"
+        if stuck_count
         else "and there is room elsewhere"
     )
     print(f"{count_of(len(moves), 'consumer')} left, {room_text}. Move them with what runs them.")
     if host.agent == "silent":
         print("Its agent is silent: if the host is dead, they have to be evacuated.")
-    if not drained.together:
+    if not drained_host.together:
         print("This placement has no what-if, so each was asked about as if it were the only one.")
-    if drained.left_out:
-        names = ", ".join(sorted(drained.left_out.values()))
+    if drained_host.left_out:
+        names = ", ".join(sorted(drained_host.left_out.values()))
         print(f"Left out as destinations, since their agents fell silent: {names}.")
 
 

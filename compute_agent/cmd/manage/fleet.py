@@ -129,7 +129,7 @@ def _show(namespace: argparse.Namespace) -> int:
     placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
     with agents_on_bus(conf, may_be_away=True) as agents:
-        agents_heard = heard(conf, agents, [uuid])
+        agents_heard = heard_agents(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
     host = fleet.describe(tree, agents_heard)
     consumers = fleet.consumers(placement, tree)
@@ -200,12 +200,12 @@ def _report(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(json.dumps(status, indent=2))
         return Exit.DONE
-    for reported in status["nodes"]:
-        last = reported["last_pass"]
+    for reported_node in status["nodes"]:
+        last = reported_node["last_pass"]
         print(
-            f"{reported['name']}: {last['outcome']}, {last['changes']} change(s)"
+            f"{reported_node['name']}: {last['outcome']}, {last['changes']} change(s)"
             if last
-            else f"{reported['name']}: no pass yet"
+            else f"{reported_node['name']}: no pass yet"
         )
     return Exit.DONE
 
@@ -257,7 +257,7 @@ def agents_on_bus(
         agents.close()
 
 
-def heard(
+def heard_agents(
     conf: cfg.ConfigOpts, agents: AgentsOnBus | None, roots: Sequence[str]
 ) -> fleet.HeardAgents | None:
     """Listen until all these hosts were announced, or those that were not are silent.
@@ -337,9 +337,9 @@ def host_document(host: FleetHost) -> dict[str, object]:
 
 
 def _summary(host: FleetHost) -> str:
-    enabled = "enabled" if host.is_enabled else "disabled"
+    state = "enabled" if host.is_enabled else "disabled"
     reason = f" ({host.reason})" if host.reason else ""
-    lines = [f"agent {agent_text(host)}, {enabled}{reason}"]
+    lines = [f"agent {agent_text(host)}, {state}{reason}"]
     lines += [f"  {sentence}" for sentence in host.trouble]
     return "\n".join(lines)
 

@@ -194,11 +194,11 @@ def _healer(
 def _status(result: HealResult, *, dry_run: bool) -> int:
     if result.failure is not None:
         return HealExit.FAILED
-    troubled = {state.name for state in result.counts}
+    state_names = {state.name for state in result.counts}
     for trouble in TROUBLES:
-        if trouble.name in troubled:
+        if trouble.name in state_names:
             return trouble
-    if "HEALED" not in troubled:
+    if "HEALED" not in state_names:
         return HealExit.NOTHING
     if dry_run:
         return WOULD_HEAL
@@ -250,10 +250,10 @@ def _print(
             )
     counts = result.counts
     verb = "would be healed" if namespace.dry_run else "healed"
-    troubled = sum(counts[State[trouble.name]] for trouble in TROUBLES)
+    troubled_count = sum(counts[State[trouble.name]] for trouble in TROUBLES)
     looked_at = wording.count_of(result.looked_at, "instance")
     print(
-        f"{looked_at}: {counts[State.HEALED]} {verb}, {troubled} could not be, "
+        f"{looked_at}: {counts[State.HEALED]} {verb}, {troubled_count} could not be, "
         f"{counts[State.SKIPPED]} left alone" + (", there are more to heal" if result.more else "")
     )
     if result.failure is not None:

@@ -96,7 +96,7 @@ def _hosts(
     from compute_agent.manage import fleet
 
     roots = [uuid for uuid, _ in fleet.roots(placement, namespace.name)]
-    heard_agents = fleet_commands.heard(conf, agents, roots)
+    heard_agents = fleet_commands.heard_agents(conf, agents, roots)
     with progress_bars() as bars:
         progress = partial(bars.update, "reading the hosts")
         trees = fleet.trees(placement, roots, progress=progress)
@@ -195,13 +195,13 @@ def _lines(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> Iterato
         return
     agents = Counter(host.agent for host in hosts)
     parts = [f"{count} {agent}" for agent, count in sorted(agents.items())]
-    disabled = sum(not host.is_enabled for host in hosts)
+    disabled_count = sum(not host.is_enabled for host in hosts)
     fleet_size = count_of(len(hosts), "host")
-    yield f"{_now()}  {fleet_size}: agents {', '.join(parts)}; {disabled} disabled"
+    yield f"{_now()}  {fleet_size}: agents {', '.join(parts)}; {disabled_count} disabled"
     console = new_console()
-    with console.capture() as captured:
+    with console.capture() as capture:
         console.print(_table(hosts, namespace.resource_class))
-    yield from captured.get().splitlines()
+    yield from capture.get().splitlines()
 
 
 def _now() -> str:

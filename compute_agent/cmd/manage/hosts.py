@@ -214,18 +214,18 @@ def _rename(namespace: argparse.Namespace) -> int:
     from compute_agent.manage.rename import rename
 
     conf = configuration(namespace)
-    renamed = rename(
+    renamings = rename(
         report_client(namespace, conf), namespace.old, namespace.new, dry_run=namespace.dry_run
     )
     if namespace.json:
         document = {
             "dry_run": namespace.dry_run,
-            "renamed": [asdict(renaming) for renaming in renamed],
+            "renamed": [asdict(renaming) for renaming in renamings],
         }
         print(json.dumps(document, indent=2))
     else:
         verb = "would be" if namespace.dry_run else "is"
-        for renaming in renamed:
+        for renaming in renamings:
             print(f"{renaming.uuid}: {renaming.old} {verb} {renaming.new}")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
 
@@ -238,7 +238,7 @@ def _delete_host(namespace: argparse.Namespace) -> int:
     host = delete_host(
         report_client(namespace, conf),
         namespace.name,
-        evacuated=namespace.evacuated,
+        is_evacuated=namespace.evacuated,
         dry_run=namespace.dry_run,
         running_agent=(lambda _root: None) if namespace.force else partial(running_agent, conf),
     )

@@ -187,8 +187,8 @@ def _adapter(namespace: argparse.Namespace) -> Any:
     from openstack import config, exceptions
 
     try:
-        bounded = cast("type[Any]", partial(session.Session, session=SteadySession()))
-        cloud = config.OpenStackConfig(session_constructor=bounded).get_one(
+        session_constructor = cast("type[Any]", partial(session.Session, session=SteadySession()))
+        cloud = config.OpenStackConfig(session_constructor=session_constructor).get_one(
             cloud=namespace.os_cloud
         )
         if urls.names_user(cloud.config.get("auth", {}).get("auth_url")):

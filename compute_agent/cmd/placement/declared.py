@@ -40,27 +40,27 @@ class Step:
 
 
 def plan(
-    declared: Sequence[Mapping[str, Any]],
+    declared_entries: Sequence[Mapping[str, Any]],
     absent: Sequence[Provider],
     present: Mapping[str, Provider],
 ) -> list[Step]:
     """Return the steps in an order in which each can be made.
 
-    :param declared: the providers of the document.
+    :param declared_entries: the providers of the document.
     :param absent: the providers that shall not exist any longer.
     :param present: the providers that exist, by name and by uuid.
     :raises BadInput: a parent is neither declared nor there, parents form a circle, or a provider
         is declared and absent.
     """
     absent_names = {name for provider in absent for name in (provider["name"], provider["uuid"])}
-    for entry in declared:
+    for entry in declared_entries:
         if not absent_names.isdisjoint((entry["name"], entry.get("uuid"))):
             raise BadInput(
                 f"{entry['name']} is both declared and listed as absent: remove one of the two."
             )
-    uuids = {entry["name"]: _uuid_of(entry, _present(entry, present)) for entry in declared}
+    uuids = {entry["name"]: _uuid_of(entry, _present(entry, present)) for entry in declared_entries}
     steps: list[Step] = []
-    for entry in _parents_first(declared, present):
+    for entry in _parents_first(declared_entries, present):
         provider = _present(entry, present)
         own = uuids[entry["name"]]
         parent = _parent_uuid(entry, provider, uuids, present)
@@ -111,12 +111,14 @@ def _uuid_of(entry: Mapping[str, Any], provider: Provider | None) -> str:
 
 
 def _parents_first(
-    declared: Sequence[Mapping[str, Any]], present: Mapping[str, Provider]
+    declared_entries: Sequence[Mapping[str, Any]], present: Mapping[str, Provider]
 ) -> list[Mapping[str, Any]]:
-    by_name = {name: entry for entry in declared for name in (entry["name"], entry.get("uuid"))}
+    by_name = {
+        name: entry for entry in declared_entries for name in (entry["name"], entry.get("uuid"))
+    }
     ordered_entries: list[Mapping[str, Any]] = []
     done_names = set[str]()
-    for entry in declared:
+    for entry in declared_entries:
         chain: dict[str, Mapping[str, Any]] = {}
         step: Mapping[str, Any] | None = entry
         while step is not None and step["name"] not in done_names:

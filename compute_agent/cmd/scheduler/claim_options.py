@@ -13,45 +13,54 @@ DEFAULT_OWNER = "compute-scheduler"
 
 def add_request_options(command: argparse.ArgumentParser) -> None:
     """Add the options that describe a request to a command."""
-    repeated: dict[str, Any] = {"action": "append", "default": []}
+    repeat_settings: dict[str, Any] = {"action": "append", "default": []}
     command.add_argument(
-        "--resources", metavar="CLASS=N,...", help="for example VCPU=2,MEMORY_MB=512", **repeated
+        "--resources",
+        metavar="CLASS=N,...",
+        help="for example VCPU=2,MEMORY_MB=512",
+        **repeat_settings,
     )
     command.add_argument(
         "--group",
         metavar="GROUP:CLASS=N,...",
         help="resources that one provider must give together, for example GPU:VGPU=1",
-        **repeated,
+        **repeat_settings,
     )
     command.add_argument(
         "--required",
         metavar="[GROUP:]TRAIT,...",
         help="traits that must be there; in:A,B means any of them",
-        **repeated,
+        **repeat_settings,
     )
     command.add_argument(
-        "--forbidden", metavar="[GROUP:]TRAIT,...", help="traits that must not be there", **repeated
+        "--forbidden",
+        metavar="[GROUP:]TRAIT,...",
+        help="traits that must not be there",
+        **repeat_settings,
     )
     command.add_argument(
         "--member-of",
         metavar="[GROUP:]UUID,...",
         help="be in one of these aggregates; with ! before it: in none of them",
-        **repeated,
+        **repeat_settings,
     )
     command.add_argument(
-        "--in-tree", metavar="[GROUP:]UUID", help="be in the tree of this provider", **repeated
+        "--in-tree",
+        metavar="[GROUP:]UUID",
+        help="be in the tree of this provider",
+        **repeat_settings,
     )
     command.add_argument(
         "--root-required",
         metavar="TRAIT,...",
         help="traits of the host; !TRAIT: without it",
-        **repeated,
+        **repeat_settings,
     )
     command.add_argument(
         "--same-subtree",
         metavar="GROUP,...",
         help="all of them in the subtree of one of them",
-        **repeated,
+        **repeat_settings,
     )
     command.add_argument(
         "--group-policy", choices=["none", "isolate"], default="none", help="default: %(default)s"

@@ -36,10 +36,10 @@ def _explain(namespace: argparse.Namespace) -> int:
         spec = spec_reader.read_spec(read_json(namespace.spec))
     else:
         spec = claim_options.spec_of(namespace)
-    explained = assemble_parts(namespace, chooses=True).explainer.explain(spec)
-    hosts, causes = explained.hosts, explained.causes
+    explanation = assemble_parts(namespace, chooses=True).explainer.explain(spec)
+    hosts, causes = explanation.hosts, explanation.causes
     if namespace.json:
-        print(json.dumps(explained.as_dict(), indent=2))
+        print(json.dumps(explanation.as_dict(), indent=2))
     elif hosts:
         names = [host.name for host in hosts[:SHOWN_HOSTS]]
         more = f" and {len(hosts) - len(names)} more" if len(hosts) > len(names) else ""

@@ -135,8 +135,8 @@ def _attach(namespace: argparse.Namespace) -> int:
     from compute_agent.request import spec_reader
 
     spec = spec_reader.read_spec(read_json(namespace.file))
-    attached = _life_cycle(namespace).attach(spec, _instance(namespace), _before(namespace))
-    print(json.dumps(attached.as_dict(), indent=2))
+    outcome = _life_cycle(namespace).attach(spec, _instance(namespace), _before(namespace))
+    print(json.dumps(outcome.as_dict(), indent=2))
     return Exit.DONE
 
 

@@ -47,10 +47,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         )
         step.set_defaults(function=function)
 
-    returned = steps.add_parser("returned", help="take a dead source's part when it is back")
-    returned.add_argument("instance", metavar="UUID", help="of the instance")
-    returned.add_argument("source", metavar="ROOT", help="uuid of the source's root provider")
-    returned.set_defaults(function=_record_returned_source)
+    returned_parser = steps.add_parser("returned", help="take a dead source's part when it is back")
+    returned_parser.add_argument("instance", metavar="UUID", help="of the instance")
+    returned_parser.add_argument(
+        "source", metavar="ROOT", help="uuid of the source's root provider"
+    )
+    returned_parser.set_defaults(function=_record_returned_source)
     move.set_defaults(json=True)
 
 
@@ -67,7 +69,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     instance = uuid_text("INSTANCE", namespace.instance)
     migration = uuid_text("--migration", namespace.migration) if namespace.migration else ""
     source = uuid_text("--source", namespace.source) if namespace.source else ""
-    begun = LifeCycle(assemble_parts(namespace, chooses=True)).begin_move(
+    begun_move = LifeCycle(assemble_parts(namespace, chooses=True)).begin_move(
         move_kind(namespace.kind),
         spec_reader.read_spec(body),
         instance,
@@ -77,8 +79,8 @@ def _begin(namespace: argparse.Namespace) -> int:
         alternates=namespace.alternates,
     )
     document = {
-        "move": begun.move.as_dict(),
-        "selections": [selection.as_dict() for selection in begun.selections],
+        "move": begun_move.move.as_dict(),
+        "selections": [selection.as_dict() for selection in begun_move.selections],
     }
     print(json.dumps(document, indent=2))
     return Exit.DONE

@@ -71,24 +71,27 @@ def spec_of(words: ClaimWords) -> RequestSpec:
 def _spec(words: ClaimWords, groups: dict[str, RequestGroup]) -> RequestSpec:
     if not any(group.resources for group in groups.values()):
         raise InvalidRequest("--resources", "", "CLASS=AMOUNT[,CLASS=AMOUNT...], or --group")
-    required: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
+    required_traits: frozenset[str] = frozenset()
+    forbidden_traits: frozenset[str] = frozenset()
     for text in words.root_required:
         more_required, more_forbidden = extra_specs.root_traits("--root-required", text)
-        required, forbidden = required | more_required, forbidden | more_forbidden
+        required_traits, forbidden_traits = (
+            required_traits | more_required,
+            forbidden_traits | more_forbidden,
+        )
     if not _CONSUMER_TYPE.fullmatch(words.consumer_type):
         raise InvalidRequest(
             "--type", words.consumer_type, "upper-case letters, digits and underscores"
         )
-    unsuffixed = groups.pop(UNSUFFIXED, RequestGroup())
+    unsuffixed_group = groups.pop(UNSUFFIXED, RequestGroup())
     return RequestSpec(
         project_id=words.project,
         user_id=words.user,
         flavor=Flavor(extra_specs={"group_policy": words.group_policy}),
-        unsuffixed=_requested_group("", unsuffixed),
+        unsuffixed_group=_requested_group("", unsuffixed_group),
         requested_groups=tuple(_requested_group(suffix, group) for suffix, group in groups.items()),
-        root_required=required,
-        root_forbidden=forbidden,
+        root_required=required_traits,
+        root_forbidden=forbidden_traits,
         same_subtree=frozenset(
             extra_specs.suffixes("--same-subtree", text) for text in words.same_subtree
         ),

@@ -55,13 +55,13 @@ def _top(namespace: argparse.Namespace) -> int:
 
     url = namespace.url or _configured_url(namespace)
     before = _read(url)
-    shown = 0
+    shown_count = 0
     with Screen() as screen:
         while not screen.is_left(namespace.interval):
             reading = _read(url)
             screen.show(list(picture(before, reading, url)))
-            before, shown = reading, shown + 1
-            if namespace.count and shown >= namespace.count:
+            before, shown_count = reading, shown_count + 1
+            if namespace.count and shown_count >= namespace.count:
                 break
     return Exit.DONE
 
@@ -130,9 +130,11 @@ def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator
         yield f"{title:<13}" + _rates(per_second(before, after, name, label))
     retries = per_second(before, after, "claim_retries_total", "")
     yield f"{'retries/s':<13}{sum(retries.values()):.1f}"
-    rejected = per_second(before, after, "filter_rejected_hosts_total", "filter")
+    rejection_rates = per_second(before, after, "filter_rejected_hosts_total", "filter")
     yield "hosts rejected/s"
-    for filter_name, rate in sorted(rejected.items(), key=lambda item: -item[1])[:SHOWN_FILTERS]:
+    for filter_name, rate in sorted(rejection_rates.items(), key=lambda item: -item[1])[
+        :SHOWN_FILTERS
+    ]:
         yield f"  {filter_name:<34}{rate:10.1f}"
 
 

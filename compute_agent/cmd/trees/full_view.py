@@ -84,14 +84,14 @@ def inventory_table(provider: ProviderLines) -> Table:
 
 def trait_text(traits: Sequence[str]) -> Text:
     """Return the traits grouped by prefix, as in ``HW_CPU_X86_{AVX AVX2}``."""
-    grouped: dict[str, list[str]] = {}
+    names_by_prefix: dict[str, list[str]] = {}
     for name in traits:
         prefix = next(
             (known_prefix for known_prefix in _TRAIT_PREFIXES if name.startswith(known_prefix)), ""
         )
-        grouped.setdefault(prefix, []).append(name.removeprefix(prefix))
+        names_by_prefix.setdefault(prefix, []).append(name.removeprefix(prefix))
     text = Text("traits", style="dim")
-    for prefix, names in grouped.items():
+    for prefix, names in names_by_prefix.items():
         shown_names = [*names] if len(names) > 1 else [prefix + names[0]]
         if len(names) > 1:
             text.append(f" {prefix}{{", style="green dim")

@@ -136,8 +136,8 @@ def _amounts(
 def bar(free: int, capacity: int) -> str:
     """Return a bar of what is used: whole only when nothing is free, empty only when all is."""
     used = capacity - free
-    filled = _BAR if free <= 0 < used else min(_BAR - 1, -(-used * _BAR // max(capacity, 1)))
-    return "█" * filled + "░" * (_BAR - filled)
+    filled_width = _BAR if free <= 0 < used else min(_BAR - 1, -(-used * _BAR // max(capacity, 1)))
+    return "█" * filled_width + "░" * (_BAR - filled_width)
 
 
 def _shown_classes(provider: ProviderLines, resource_class: str | None) -> list[str]:

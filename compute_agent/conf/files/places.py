@@ -36,8 +36,13 @@ def missing_files(conf: cfg.ConfigOpts) -> str:
     if conf.config_file or conf.config_dir or not conf.project:
         return ""
     name = conf.project
-    searched = f"~/.{name}/{name}.conf, ~/{name}.conf, /etc/{name}/{name}.conf, /etc/{name}.conf"
-    return f"there is no configuration file: neither {searched}, nor one given with --config-file"
+    searched_places = (
+        f"~/.{name}/{name}.conf, ~/{name}.conf, /etc/{name}/{name}.conf, /etc/{name}.conf"
+    )
+    return (
+        f"there is no configuration file: neither {searched_places}, nor one given with "
+        "--config-file"
+    )
 
 
 @contextmanager

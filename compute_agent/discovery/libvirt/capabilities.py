@@ -56,17 +56,17 @@ def restrict_to_online(
     """
     if not online:
         return capabilities
-    running = frozenset(online)
+    online_cpus = frozenset(online)
     return replace(
         capabilities,
         cells=tuple(
-            replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu in running))
+            replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu in online_cpus))
             for cell in capabilities.cells
         ),
         cpus=tuple(
-            Cpu(cpu.id, tuple(sibling for sibling in cpu.siblings if sibling in running))
+            Cpu(cpu.id, tuple(sibling for sibling in cpu.siblings if sibling in online_cpus))
             for cpu in capabilities.cpus
-            if cpu.id in running
+            if cpu.id in online_cpus
         ),
     )
 

@@ -219,20 +219,20 @@ class _EventLoop:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._begun = False
+        self._has_begun = False
 
     def begin(self) -> None:
         """Begin, before the first connection is opened."""
         import libvirt
 
         with self._mutex:
-            if self._begun:
+            if self._has_begun:
                 return
             # every error is raised as well; libvirt would also print it
             libvirt.registerErrorHandler(lambda _context, _error: None, None)
             libvirt.virEventRegisterDefaultImpl()
             threading.Thread(target=self._run, name="libvirt events", daemon=True).start()
-            self._begun = True
+            self._has_begun = True
 
     def _run(self) -> None:
         import libvirt

@@ -82,12 +82,12 @@ def cpus_of_guests(
         return () if model is None else (model_document(host.arch, model),)
     if options.virt_type == "kvm":
         return (host.cpu_xml,) if host.cpu_xml and host.model else ()
-    emulated = (
+    emulated_models = (
         domain.host_model_xml
         for domain in domain_capabilities
         if domain.arch == host.arch and domain.virt_type == "qemu" and domain.host_model_xml
     )
-    return tuple(emulated)[:1]
+    return tuple(emulated_models)[:1]
 
 
 def model_document(arch: str, model: str) -> str:
@@ -219,7 +219,7 @@ def _expanded_cpu(
     connection: LibvirtConnection, options: GuestCpuOptions, arch: str, document: str
 ) -> frozenset[str]:
     """Return all features of one CPU; for TCG only those that the emulator implements."""
-    _required, disabled = features(document)
+    _required_features, disabled_features = features(document)
     if options.virt_type == "qemu":
         try:
             return features(
@@ -237,4 +237,4 @@ def _expanded_cpu(
     answer = connection.call(
         "baselineCPU", lambda c: str(c.baselineCPU([document], EXPAND_FEATURES))
     )
-    return features(answer)[0] - disabled
+    return features(answer)[0] - disabled_features

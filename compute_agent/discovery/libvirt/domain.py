@@ -49,7 +49,7 @@ def _guest(domain: Element, uuid: str) -> Guest:
     return Guest(
         uuid=uuid,
         name=domain.findtext("name", ""),
-        running="id" in domain.attrib,
+        is_running="id" in domain.attrib,
         vcpus=vcpus,
         memory_kib=memory_kib,
         vcpu_pins=tuple(
@@ -147,9 +147,9 @@ def _page_size_kib(domain: Element) -> int | None:
         return DEFAULT_HUGE_PAGE_KIB
     sizes = {kib(page, "page@size", "size") for page in pages}
     everywhere = any(page.get("nodeset") is None for page in pages)
-    covered = {cell for page in pages for cell in cpu_list.parse(page.get("nodeset", ""))}
+    covered_cells = {cell for page in pages for cell in cpu_list.parse(page.get("nodeset", ""))}
     guest_cells = {int(cell.get("id", "")) for cell in domain.iterfind("cpu/numa/cell")}
-    if len(sizes) != 1 or not (everywhere or guest_cells <= covered):
+    if len(sizes) != 1 or not (everywhere or guest_cells <= covered_cells):
         return None
     return sizes.pop()
 

@@ -36,10 +36,10 @@ def number(text: str | None, name: str) -> int:
     :param name: of the element or attribute, for the message.
     :raises FactMalformed: there is none, or something else.
     """
-    stripped = (text or "").strip()
-    if not (stripped.isascii() and stripped.isdecimal()) or len(stripped) > 19:
+    stripped_text = (text or "").strip()
+    if not (stripped_text.isascii() and stripped_text.isdecimal()) or len(stripped_text) > 19:
         raise FactMalformed(name, text or "", "a decimal number")
-    return int(stripped)
+    return int(stripped_text)
 
 
 def kib(element: Element, name: str, attribute: str | None = None) -> int:

@@ -67,7 +67,7 @@ class HypervisorEvents:
         self._on_change = on_change
         self._quiet = quiet
         self._events: SimpleQueue[str | None] = SimpleQueue()
-        self._registered: dict[libvirt.virConnect, list[Callable[[], object]]] = {}
+        self._deregistrations: dict[libvirt.virConnect, list[Callable[[], object]]] = {}
         self._reason = ""
         """Why the last connection was lost."""
         self._wanted_events = threading.Event()
@@ -97,9 +97,9 @@ class HypervisorEvents:
 
     def on_open(self, connection: libvirt.virConnect) -> None:
         """Register for all events that this libvirt has."""
-        if connection in self._registered:
+        if connection in self._deregistrations:
             return
-        self._registered[connection] = []
+        self._deregistrations[connection] = []
         self._register_guests(connection)
         self._register_devices(connection)
 
@@ -112,7 +112,7 @@ class HypervisorEvents:
         """Take the registrations back."""
         import libvirt
 
-        for deregister in self._registered.pop(connection, ()):
+        for deregister in self._deregistrations.pop(connection, ()):
             try:
                 deregister()
             except libvirt.libvirtError as error:
@@ -177,7 +177,7 @@ class HypervisorEvents:
         except libvirt.libvirtError as error:
             LOG.debug("libvirt at %s has no %s: %s", self._connection.uri, name, error)
             return
-        self._registered[connection].append(lambda: deregister(number))
+        self._deregistrations[connection].append(lambda: deregister(number))
 
     def _note(self, domain: Any, what: str) -> None:
         self._events.put(f"guest {domain.name()} ({domain.UUIDString()}) {what}")
@@ -204,15 +204,15 @@ class HypervisorEvents:
     def _connect(self) -> None:
         """Open a connection, or register with the one that is open."""
         reason, self._reason = self._reason, ""
-        since, reported = time.monotonic(), False
+        since, is_reported = time.monotonic(), False
         if reason:
             LOG.info("There is no connection to libvirt at %s: %s.", self._connection.uri, reason)
         while not self._stopping.is_set():
             try:
                 self._connection.call("register events", self.on_open)
             except DiscoveryError as error:
-                if not reported and time.monotonic() - since >= RESTART:
-                    reported = True
+                if not is_reported and time.monotonic() - since >= RESTART:
+                    is_reported = True
                     self._events.put(f"libvirt is away: {error}")
                 self._stopping.wait(BETWEEN_TRIES)
                 continue

@@ -193,7 +193,7 @@ class Guest:
 
     uuid: str
     name: str
-    running: bool
+    is_running: bool
     """It has a process that holds CPUs and memory; a paused guest has one too."""
     vcpus: int
     """At most: those that are unplugged now are counted."""

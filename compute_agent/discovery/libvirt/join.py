@@ -50,13 +50,15 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
 
     :param topology: the same machine by sysfs; None: the hypervisor is of another machine.
     """
-    described = describe(reading)
-    topology_of_both = described if topology is None else _join(described, topology)
+    described_topology = describe(reading)
+    topology_of_both = (
+        described_topology if topology is None else _join(described_topology, topology)
+    )
     if topology is not None and reading.hypervisor in SHARED_CPU:
         topology_of_both = replace(topology_of_both, cpu_model=topology.cpu_model)
     if topology is not None and reading.domain_capabilities:
         sentences = memory_encryption.differences(
-            described.memory_encryption, topology.memory_encryption
+            described_topology.memory_encryption, topology.memory_encryption
         )
         topology_of_both = replace(
             topology_of_both, warnings=_once((*topology_of_both.warnings, *sentences))
@@ -135,40 +137,42 @@ def _join_devices(
     libvirt: tuple[_Device, ...],
     sysfs: tuple[_Device, ...],
     both: Callable[[_Device, _Device], _Device],
-    shown: frozenset[PciAddress] = frozenset(),
+    shown_addresses: frozenset[PciAddress] = frozenset(),
 ) -> tuple[_Device, ...]:
     """Return the devices of both sources, each once, by address.
 
-    :param shown: functions of which libvirt's word alone does not make such a device.
+    :param shown_addresses: functions of which libvirt's word alone does not make such a device.
     """
     devices = {device.address: device for device in sysfs}
     for device in libvirt:
         known_device = devices.get(device.address)
         if known_device is not None:
             devices[device.address] = both(device, known_device)
-        elif device.address not in shown:
+        elif device.address not in shown_addresses:
             devices[device.address] = device
     return tuple(devices[address] for address in sorted(devices, key=order))
 
 
 def _each_once(gpus: tuple[PhysicalGpu, ...]) -> tuple[PhysicalGpu, ...]:
     """Put VFs that stand for themselves in one source to the PF that the other source knows."""
-    standing = {gpu.address: gpu for gpu in gpus}
+    gpus_by_address = {gpu.address: gpu for gpu in gpus}
     members = frozenset(vf.address for gpu in gpus for vf in gpu.vfs)
     return tuple(
-        replace(gpu, vfs=tuple(_with_own_vgpus(vf, standing.get(vf.address)) for vf in gpu.vfs))
+        replace(
+            gpu, vfs=tuple(_with_own_vgpus(vf, gpus_by_address.get(vf.address)) for vf in gpu.vfs)
+        )
         for gpu in gpus
         if gpu.address not in members
     )
 
 
-def _with_own_vgpus(vf: GpuVf, standing: PhysicalGpu | None) -> GpuVf:
-    if standing is None:
+def _with_own_vgpus(vf: GpuVf, listed_gpu: PhysicalGpu | None) -> GpuVf:
+    if listed_gpu is None:
         return vf
     return replace(
         vf,
-        mdev_types=_types(vf.mdev_types, standing.mdev_types),
-        mdevs=_mdevs(vf.mdevs, standing.mdevs),
+        mdev_types=_types(vf.mdev_types, listed_gpu.mdev_types),
+        mdevs=_mdevs(vf.mdevs, listed_gpu.mdevs),
     )
 
 
@@ -202,9 +206,10 @@ def _port(libvirt: NicPort, sysfs: NicPort) -> NicPort:
 
 
 def _gpu(libvirt: PhysicalGpu, sysfs: PhysicalGpu) -> PhysicalGpu:
-    described = {vf.address: vf for vf in libvirt.vfs}
+    described_vfs = {vf.address: vf for vf in libvirt.vfs}
     own = tuple(
-        _gpu_vf(described[vf.address], vf) if vf.address in described else vf for vf in sysfs.vfs
+        _gpu_vf(described_vfs[vf.address], vf) if vf.address in described_vfs else vf
+        for vf in sysfs.vfs
     )
     return replace(
         sysfs,

@@ -89,10 +89,12 @@ def read(
     for handle in handles:
         if _name(handle) not in of_vfs:
             describe(handle)
-    unchanged = {pf.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen_names}
+    unchanged_addresses = {
+        pf.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen_names
+    }
     for handle in handles:
         name = _name(handle)
-        if name in of_vfs and of_vfs[name][1] in unchanged:
+        if name in of_vfs and of_vfs[name][1] in unchanged_addresses:
             devices[name] = of_vfs[name][0]
         elif name in of_vfs:
             describe(handle)

@@ -57,10 +57,10 @@ class Nvml:
             binding.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,  # likewise, for a structure
         }
 
-    def ask(self, function: str, *arguments: Any, numbered: bool = False) -> Any:
+    def ask(self, function: str, *arguments: Any, is_numbered: bool = False) -> Any:
         """Call `function`; None when the device, driver or library has no answer to it.
 
-        `numbered`: the last argument counts something up, and NVML calls each number behind the
+        `is_numbered`: the last argument counts something up, and NVML calls each number behind the
         last that it knows an invalid argument.
 
         Raises GpuLost and NvmlStale; any other failure is a warning, the answer is unknown.
@@ -78,7 +78,7 @@ class Nvml:
                 raise GpuLost(function) from error
             if code in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
                 raise NvmlStale(function) from error
-            behind_last = numbered and code == nvml.NVML_ERROR_INVALID_ARGUMENT
+            behind_last = is_numbered and code == nvml.NVML_ERROR_INVALID_ARGUMENT
             if code not in self._silent and not behind_last:
                 self._warn(f"NVML: {function}: {error}; treated as unknown")
             return None

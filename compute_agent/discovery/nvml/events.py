@@ -44,8 +44,8 @@ class XidWatch:
         if key in self._address_of:
             return
         self._address_of[key] = address
-        supported = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle) or 0
-        if not supported & self._types:
+        supported_types = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle) or 0
+        if not supported_types & self._types:
             return
         if self._set is None:
             self._set = self._nvml.ask("nvmlEventSetCreate")

@@ -21,7 +21,7 @@ def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
     count = getattr(nvml.binding, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)
     shapes = []
     for number in range(count):
-        shape = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", gpu, number, numbered=True)
+        shape = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", gpu, number, is_numbered=True)
         if shape is None:
             continue
         name = _text(shape.name).removeprefix(PREFIX)
@@ -59,7 +59,7 @@ def instances(
     return tuple(sorted(set(parts)))
 
 
-def remaining(
+def remaining_counts(
     nvml: Nvml, gpu: Any, profiles: tuple[MigProfile, ...]
 ) -> tuple[tuple[str, int], ...]:
     """Return how many more of each profile could be made now; those not reported are left out."""
@@ -101,10 +101,10 @@ def _device(nvml: Nvml, handle: Any, profiles: tuple[MigProfile, ...]) -> MigDev
     if uuid is None or gpu_instance is None or compute_instance is None:
         return None  # it went away between two calls
     shape = nvml.ask("nvmlDeviceGetAttributes", handle)
-    _, marked, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
+    _, marker, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
     return MigDevice(
         uuid=uuid,
-        profile=name if marked else _profile_name(shape, profiles),
+        profile=name if marker else _profile_name(shape, profiles),
         gpu_instance=gpu_instance,
         compute_instance=compute_instance,
     )

@@ -20,7 +20,7 @@ def states(nvml: Nvml, gpu: Any) -> tuple[bool, ...]:
     """
     active = []
     for number in range(MOST_LINKS):
-        state = nvml.ask("nvmlDeviceGetNvLinkState", gpu, number, numbered=True)
+        state = nvml.ask("nvmlDeviceGetNvLinkState", gpu, number, is_numbered=True)
         if state is None:
             break
         active.append(bool(state))
@@ -34,12 +34,12 @@ def links(nvml: Nvml, gpu: Any, active: Sequence[bool]) -> tuple[NvLink, ...] | 
     """
     if not active:
         return None
-    counted: Counter[tuple[PciAddress, str]] = Counter()
+    link_counts: Counter[tuple[PciAddress, str]] = Counter()
     for number in (number for number, is_active in enumerate(active) if is_active):
         remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, number)
         if remote is not None:
-            counted[pci_address(text_of(remote.busId)), _kind(nvml, gpu, number)] += 1
-    return tuple(sorted(NvLink(*device, amount) for device, amount in counted.items()))
+            link_counts[pci_address(text_of(remote.busId)), _kind(nvml, gpu, number)] += 1
+    return tuple(sorted(NvLink(*device, amount) for device, amount in link_counts.items()))
 
 
 def _kind(nvml: Nvml, gpu: Any, number: int) -> str:

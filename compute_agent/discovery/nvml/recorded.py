@@ -44,14 +44,14 @@ def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
     Raises FactMalformed, naming `path`, for anything else.
     """
     try:
-        gpus = [_gpu(recorded) for recorded in objects]
+        gpus = [_gpu(record) for record in objects]
     except (TypeError, ValueError, KeyError) as error:
         raise FactMalformed(path, repr(objects), f"a list of GPUs ({error})") from error
     return tuple(sorted(gpus, key=lambda gpu: gpu.address))
 
 
-def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
-    gpu_fields = _known_fields(NvmlGpu, recorded)
+def _gpu(record: Mapping[str, Any]) -> NvmlGpu:
+    gpu_fields = _known_fields(NvmlGpu, record)
     instances, links = gpu_fields.get("gpu_instances"), gpu_fields.get("nvlinks")
     memory_cell, capability = gpu_fields.get("memory_cell"), gpu_fields.get("compute_capability")
     gpu_fields.update(
@@ -69,20 +69,20 @@ def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
     return NvmlGpu(**gpu_fields)
 
 
-def _vgpu_type(recorded: Mapping[str, Any]) -> VgpuType:
-    type_fields = _known_fields(VgpuType, recorded)
+def _vgpu_type(record: Mapping[str, Any]) -> VgpuType:
+    type_fields = _known_fields(VgpuType, record)
     return VgpuType(**{**type_fields, "placements": tuple(type_fields.get("placements") or ())})
 
 
-def _nvlink(recorded: Mapping[str, Any]) -> NvLink:
-    link = _known_fields(NvLink, recorded)
+def _nvlink(record: Mapping[str, Any]) -> NvLink:
+    link = _known_fields(NvLink, record)
     return NvLink(pci_address(link["remote"]), str(link["kind"]), int(link["links"]))
 
 
-def _all(kind: type[Fact], recorded: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:
-    return tuple(kind(**_known_fields(kind, item)) for item in recorded or ())
+def _all(kind: type[Fact], records: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:
+    return tuple(kind(**_known_fields(kind, item)) for item in records or ())
 
 
-def _known_fields(kind: type[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a fact of this kind has of a record that another release may have written."""
-    return {field.name: recorded[field.name] for field in fields(kind) if field.name in recorded}
+    return {field.name: record[field.name] for field in fields(kind) if field.name in record}

@@ -161,20 +161,22 @@ class NvmlSource:
     def _gpu(self, nvml: Nvml, handle: Any, address: PciAddress) -> NvmlGpu:
         uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
         mode = nvml.ask("nvmlDeviceGetMigMode", handle)
-        enabled = None if mode is None else bool(mode[0])  # the other is that after a reset
-        mixed = vgpus.sizes_mixed(nvml, handle)
+        is_mig_enabled = None if mode is None else bool(mode[0])  # the other is that after a reset
+        has_mixed_sizes = vgpus.sizes_mixed(nvml, handle)
         key = uuid or address
-        modes = (enabled, mixed, nvlinks.states(nvml, handle))
-        known = self._lasting.get(key)
-        if known is None or known.modes != modes:
+        modes = (is_mig_enabled, has_mixed_sizes, nvlinks.states(nvml, handle))
+        known_state = self._lasting.get(key)
+        if known_state is None or known_state.modes != modes:
             before = len(self._warnings)
-            gpu = NvmlGpu(address, uuid, mig_enabled=enabled, vgpu_sizes_mixed=mixed)
+            gpu = NvmlGpu(
+                address, uuid, mig_enabled=is_mig_enabled, vgpu_sizes_mixed=has_mixed_sizes
+            )
             gpu = _lasting(nvml, handle, gpu, modes[2])
-            known = self._lasting[key] = _Lasting(modes, gpu, tuple(self._warnings[before:]))
+            known_state = self._lasting[key] = _Lasting(modes, gpu, tuple(self._warnings[before:]))
         else:
-            self._warnings.extend(known.warnings)
-        lasting = known.gpu
-        if not enabled:
+            self._warnings.extend(known_state.warnings)
+        lasting = known_state.gpu
+        if not is_mig_enabled:
             return replace(lasting, address=address)
         profiles = lasting.mig_profiles
         parts = mig.instances(nvml, handle, profiles)
@@ -183,7 +185,7 @@ class NvmlSource:
             address=address,
             gpu_instances=parts,
             mig_devices=mig.devices(nvml, handle, profiles, parts or ()),
-            mig_remaining=mig.remaining(nvml, handle, profiles),
+            mig_remaining=mig.remaining_counts(nvml, handle, profiles),
         )
 
 
@@ -199,7 +201,7 @@ def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu, links: Sequence[bool]) -> Nv
         near_cells=_near_cells(nvml, handle),
         memory_cell=None if own_memory is None or own_memory < 0 else CellId(own_memory),
         mig_profiles=() if gpu.mig_enabled is None else mig.profiles(nvml, handle),
-        vgpu_types=vgpus.types(nvml, handle, mixed=bool(gpu.vgpu_sizes_mixed)),
+        vgpu_types=vgpus.types(nvml, handle, has_mixed_sizes=bool(gpu.vgpu_sizes_mixed)),
         nvlinks=nvlinks.links(nvml, handle, links),
     )
 

@@ -18,22 +18,24 @@ def sizes_mixed(nvml: Nvml, gpu: Any) -> bool | None:
     return None if mode is None else bool(mode)
 
 
-def types(nvml: Nvml, gpu: Any, *, mixed: bool) -> tuple[VgpuType, ...]:
+def types(nvml: Nvml, gpu: Any, *, has_mixed_sizes: bool) -> tuple[VgpuType, ...]:
     """Return the types that the GPU supports, by number.
 
-    `mixed`: their sizes may be mixed on the GPU, so that each has places of its own.
+    `has_mixed_sizes`: their sizes may be mixed on the GPU, so that each has places of its own.
     """
     return tuple(
-        _type(nvml, gpu, number, mixed=mixed)
+        _type(nvml, gpu, number, has_mixed_sizes=has_mixed_sizes)
         for number in sorted(nvml.ask("nvmlDeviceGetSupportedVgpus", gpu) or ())
     )
 
 
-def _type(nvml: Nvml, gpu: Any, number: int, *, mixed: bool) -> VgpuType:
+def _type(nvml: Nvml, gpu: Any, number: int, *, has_mixed_sizes: bool) -> VgpuType:
     framebuffer = nvml.ask("nvmlVgpuTypeGetFramebufferSize", number)
     profile = nvml.ask("nvmlVgpuTypeGetGpuInstanceProfileId", number)
     backed_by_mig = profile not in (None, NO_PROFILE)
-    size, places = _placements(nvml, gpu, number) if mixed and not backed_by_mig else (0, ())
+    size, places = (
+        _placements(nvml, gpu, number) if has_mixed_sizes and not backed_by_mig else (0, ())
+    )
     return VgpuType(
         id=f"{PREFIX}{number}",
         name=nvml.ask_text("nvmlVgpuTypeGetName", number) or f"{PREFIX}{number}",

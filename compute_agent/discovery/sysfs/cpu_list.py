@@ -41,12 +41,12 @@ def _range(part: str) -> list[int]:
     match = _RANGE.fullmatch(part)
     if match is None:
         raise ValueError(f"{part!r} is neither a number nor a range such as 0-3")
-    first, last, used, group = (
+    first, last, used_count, group = (
         None if digits is None else int(digits) for digits in match.groups()
     )
     if first is None or (last is not None and last < first) or (last or first) > LARGEST:
         raise ValueError(f"{part!r} is not an ascending range of numbers up to {LARGEST}")
     numbers = list(range(first, (first if last is None else last) + 1))
-    if used is None or not group:
+    if used_count is None or not group:
         return numbers
-    return [number for number in numbers if (number - first) % group < used]
+    return [number for number in numbers if (number - first) % group < used_count]

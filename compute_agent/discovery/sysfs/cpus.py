@@ -46,10 +46,10 @@ def discover(machine: Machine) -> Cpus:
         present = online or _from_directories(machine.sys)
     if not online:
         online = present
-    model, counted = _model(machine)
+    model, cpu_count = _model(machine)
     if not online:
         # a container without /sys: the threads in /proc/cpuinfo are all there is to know
-        online = present = tuple(CpuId(number) for number in range(counted))
+        online = present = tuple(CpuId(number) for number in range(cpu_count))
     if not online:
         raise DiscoveryError(
             f"no CPU found: neither {machine.sys.path(ONLINE)} nor {machine.proc.path(CPUINFO)} "

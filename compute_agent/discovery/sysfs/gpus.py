@@ -28,9 +28,9 @@ NO_GPU_VENDORS = frozenset(
 
 def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ...]:
     """Every GPU and other maker of mediated devices, by address; VFs are with their PF."""
-    existing = mdevs.existing(machine)
+    existing_mdevs = mdevs.existing_mdevs(machine)
     return tuple(
-        _gpu(machine, function, functions, existing)
+        _gpu(machine, function, functions, existing_mdevs)
         for function in functions.values()
         if not _belongs_to_pf(function, functions)
         and (_is_gpu(function) or _makes_mdevs(function, functions))
@@ -56,7 +56,7 @@ def _gpu(
     machine: Machine,
     function: PciFunction,
     functions: PciFunctions,
-    existing: mdevs.Mdevs,
+    existing_mdevs: mdevs.Mdevs,
 ) -> PhysicalGpu:
     device = function.device
     return PhysicalGpu(
@@ -65,11 +65,11 @@ def _gpu(
         product_id=device.product_id,
         numa_node=device.numa_node,
         vfs=tuple(
-            _vf(machine, index, functions[address], existing)
+            _vf(machine, index, functions[address], existing_mdevs)
             for index, address in zip(function.vf_numbers, device.vfs, strict=True)
         ),
         mdev_types=mdevs.types(machine, function),
-        mdevs=existing.get(device.address, ()),
+        mdevs=existing_mdevs.get(device.address, ()),
     )
 
 
@@ -77,17 +77,17 @@ def _vf(
     machine: Machine,
     index: int,
     vf: PciFunction,
-    existing: mdevs.Mdevs,
+    existing_mdevs: mdevs.Mdevs,
 ) -> GpuVf:
     device = vf.device
     if mdevs.VENDOR_VFIO in vf.entries:
-        offered, devices = mdevs.vendor_types(machine, vf)
+        offered_types, devices = mdevs.vendor_types(machine, vf)
     else:
-        offered, devices = mdevs.types(machine, vf), existing.get(device.address, ())
+        offered_types, devices = mdevs.types(machine, vf), existing_mdevs.get(device.address, ())
     return GpuVf(
         address=device.address,
         index=index,
         numa_node=device.numa_node,
-        mdev_types=offered,
+        mdev_types=offered_types,
         mdevs=devices,
     )

@@ -35,7 +35,7 @@ _CREATABLE_LINE = re.compile(r"\s*(\d+)\s*(?::.*)?")
 Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
 
 
-def existing(machine: Machine) -> Mdevs:
+def existing_mdevs(machine: Machine) -> Mdevs:
     """Read the mediated devices of PCI functions, by parent, each parent's by uuid.
 
     Parents that are not PCI functions (samples of the kernel, crypto cards of s390) are left out.

@@ -88,8 +88,8 @@ def mac(machine: Machine, here: str) -> tuple[str | None, bool]:
     address = machine.sys.optional_text(f"{here}/{ADDRESS}")
     if address is None or not address.strip("0:"):
         return None, False
-    assigned = machine.sys.optional_integer(f"{here}/{ADDRESS_ASSIGNED}")
-    return address.lower(), assigned == PERMANENT
+    assignment = machine.sys.optional_integer(f"{here}/{ADDRESS_ASSIGNED}")
+    return address.lower(), assignment == PERMANENT
 
 
 class HostUse:

@@ -91,8 +91,10 @@ def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, 
             functions[address] = _function(machine, address, f"{DEVICES}/{name}", locality)
         except DiscoveryError as error:
             machine.warn(f"{error}; PCI device {address} left out")
-    ordered = sorted(functions, key=order)
-    return {address: _with_vfs(machine, functions[address], functions) for address in ordered}
+    ordered_addresses = sorted(functions, key=order)
+    return {
+        address: _with_vfs(machine, functions[address], functions) for address in ordered_addresses
+    }
 
 
 def order(address: PciAddress) -> tuple[int, ...]:

@@ -126,8 +126,8 @@ class FileTree:
         try:
             return int(text, 0)
         except ValueError:
-            malformed = FactMalformed(self.path(relative), text, "a number")
-            self._warn(f"{malformed}; treated as unknown")
+            error = FactMalformed(self.path(relative), text, "a number")
+            self._warn(f"{error}; treated as unknown")
             return None
 
     def names(self, relative: str) -> tuple[str, ...]:

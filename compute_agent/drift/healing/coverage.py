@@ -38,14 +38,14 @@ def cover(
     need: CandidateRequest,
     held_amounts: Amounts,
     *,
-    fixed: Mapping[str, str] | None = None,
+    fixed_providers: Mapping[str, str] | None = None,
     may_serve: Callable[[str, RequestGroup], bool] = lambda _provider, _group: True,
 ) -> Coverage:
     """Set what is held against what is needed.
 
     :param held_amounts: on the tree where the instance runs, and on providers that several
         hosts share.
-    :param fixed: suffix of a group to the only provider that may serve it.
+    :param fixed_providers: suffix of a group to the only provider that may serve it.
     :param may_serve: whether a provider has the traits that a group asks for; of several that
         could give it, one that has them is taken.
     """
@@ -56,7 +56,7 @@ def cover(
     for suffix, strict in [(name, True) for name in suffixes] + [
         (name, False) for name in suffixes
     ]:
-        group, only = need.groups[suffix], (fixed or {}).get(suffix)
+        group, only = need.groups[suffix], (fixed_providers or {}).get(suffix)
         if suffix in mappings:
             continue
         fitting_providers = [
@@ -76,7 +76,7 @@ def cover(
         kept_amounts=subtract(held_amounts, remaining_amounts),
         surplus=without_zeros(remaining_amounts),
         mappings=mappings,
-        missing_request=_missing(need, mappings, lacking_amounts, partly=partly),
+        missing_request=_missing_request(need, mappings, lacking_amounts, partly=partly),
         partly=partly,
     )
 
@@ -122,9 +122,9 @@ def _cover_unsuffixed(
     return lacking_amounts
 
 
-def _missing(
+def _missing_request(
     need: CandidateRequest,
-    mapped: Mapping[str, str],
+    mappings: Mapping[str, str],
     lacking_amounts: dict[str, int],
     *,
     partly: bool,
@@ -132,7 +132,7 @@ def _missing(
     groups = {
         suffix: group
         for suffix, group in need.groups.items()
-        if suffix != UNSUFFIXED and suffix not in mapped and group.resources
+        if suffix != UNSUFFIXED and suffix not in mappings and group.resources
     }
     if lacking_amounts:
         group = need.group(UNSUFFIXED).with_resources(lacking_amounts)
@@ -143,8 +143,8 @@ def _missing(
     # a group without resources restricts those in one subtree with it
     subtrees = {suffixes for suffixes in need.same_subtree if suffixes & set(groups)}
     bare = {name for name, group in need.groups.items() if name and not group.resources}
-    said = set().union(*subtrees) & bare
-    groups |= {name: need.groups[name] for name in said}
+    bare_suffixes = set().union(*subtrees) & bare
+    groups |= {name: need.groups[name] for name in bare_suffixes}
     remaining_subtrees = {suffixes & set(groups) for suffixes in subtrees}
     return replace(
         need,

@@ -121,8 +121,8 @@ class Healer:
         :param dry_run: only find out what would be done.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        if instance.unsettled:
-            return Outcome(instance, State.SKIPPED, instance.unsettled)
+        if instance.unsettled_reason:
+            return Outcome(instance, State.SKIPPED, instance.unsettled_reason)
         if ACCELERATORS in instance.spec.flavor.extra_specs and not instance.spec.requested_groups:
             profile = instance.spec.flavor.extra_specs[ACCELERATORS]
             detail = f"what device profile {profile!r} stands for is not known here"
@@ -160,15 +160,19 @@ class Healer:
         record = self._report.placement.allocations.get_allocs_for_consumer(instance.uuid)
         held_amounts = of_record(record)
         here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
-        fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound_providers.items()}
-        coverage = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
+        fixed_providers = {
+            suffix: uuid for port in ports for suffix, uuid in port.bound_providers.items()
+        }
+        coverage = cover(
+            need, here, fixed_providers=fixed_providers, may_serve=self._placing.may_serve
+        )
         elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
         surplus = without_zeros(add(coverage.surplus, elsewhere))
         found_instance = _ReadInstance(instance, ports, record, held_amounts, coverage, surplus)
         if coverage.missing_request is None:
             return self._settle(found_instance, PlacedResources(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
-        places = self._placing.places(instance, spec, root, coverage, fixed)
+        places = self._placing.places(instance, spec, root, coverage, fixed_providers)
         for place in islice(places, PLACES_TRIED):
             outcome = self._settle(found_instance, place, dry_run=dry_run)
             if outcome.state is not State.FAILED:

@@ -97,11 +97,11 @@ class Placing:
         spec: RequestSpec,
         root: str,
         coverage: Coverage,
-        fixed: Mapping[str, str],
+        fixed_providers: Mapping[str, str],
     ) -> Iterator[PlacedResources]:
         """Ways to give an instance what is missing, the best first; at least one.
 
-        :param fixed: suffix of a group to the only provider that may serve it.
+        :param fixed_providers: suffix of a group to the only provider that may serve it.
         :raises NotPlaced: there is none.
         :raises PlacementUnavailable: placement cannot be asked.
         """
@@ -116,7 +116,9 @@ class Placing:
             return
         part = cell_amounts or coverage.partly
         answer = self._search.on_host(_without_numa(spec) if part else spec, missing_request, root)
-        candidates = [candidate for candidate in answer.candidates if _is_fixed(candidate, fixed)]
+        candidates = [
+            candidate for candidate in answer.candidates if _is_fixed(candidate, fixed_providers)
+        ]
         allowed_candidates = [
             candidate
             for candidate in candidates
@@ -124,14 +126,16 @@ class Placing:
         ]
         if allowed_candidates:
             for candidate in _in_order(allowed_candidates, answer, coverage):
-                yield _placed(candidate, cell_amounts)
+                yield _placed_resources(candidate, cell_amounts)
             return
         rooms = roomiest(missing_request, self._providers(root))
         without_candidate = _asks_for_disk_alone(missing_request) and not rooms.obstacles
         if rooms.complete and (without_candidate or self._overcommit):
             yield PlacedResources(without_zeros(add(cell_amounts, rooms.amounts)), rooms.mappings)
             return
-        raise NotPlaced(self._reason(instance, missing_request, rooms, candidates, facts, fixed))
+        raise NotPlaced(
+            self._reason(instance, missing_request, rooms, candidates, facts, fixed_providers)
+        )
 
     def _reason(
         self,
@@ -140,7 +144,7 @@ class Placing:
         rooms: Roomiest,
         candidates: list[Candidate],
         facts: GuestFacts | None,
-        fixed: Mapping[str, str],
+        fixed_providers: Mapping[str, str],
     ) -> str:
         begin = (
             f"host {instance.provider_name} cannot give it {resources(missing_request.resources)}"
@@ -149,8 +153,10 @@ class Placing:
             return f"{begin}: {'; '.join(rooms.obstacles)}"
         if candidates and facts is not None:
             return f"{begin} where the guest is ({facts.describe()}): there is no room on those"
-        if bound := sorted(set(fixed) & set(missing_request.groups)):
-            port_texts = ", ".join(f"{suffix} on {fixed[suffix]}" for suffix in bound)
+        if bound_suffixes := sorted(set(fixed_providers) & set(missing_request.groups)):
+            port_texts = ", ".join(
+                f"{suffix} on {fixed_providers[suffix]}" for suffix in bound_suffixes
+            )
             return f"{begin} where its ports are bound ({port_texts})"
         return (
             f"{begin} on providers that belong together: each class has room somewhere, but "
@@ -183,7 +189,7 @@ class Placing:
         return self._trees[root]
 
 
-def _placed(candidate: Candidate, cell_amounts: Amounts) -> PlacedResources:
+def _placed_resources(candidate: Candidate, cell_amounts: Amounts) -> PlacedResources:
     mappings = {suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids}
     return PlacedResources(without_zeros(add(cell_amounts, candidate.allocations)), mappings)
 
@@ -222,8 +228,11 @@ def _without_numa(spec: RequestSpec) -> RequestSpec:
     )
 
 
-def _is_fixed(candidate: Candidate, fixed: Mapping[str, str]) -> bool:
-    return all(candidate.mappings.get(suffix, (uuid,)) == (uuid,) for suffix, uuid in fixed.items())
+def _is_fixed(candidate: Candidate, fixed_providers: Mapping[str, str]) -> bool:
+    return all(
+        candidate.mappings.get(suffix, (uuid,)) == (uuid,)
+        for suffix, uuid in fixed_providers.items()
+    )
 
 
 def _in_order(

@@ -83,7 +83,7 @@ class OrphanRemedy:
         for consumer in doubtful:
             if consumer.uuid in here.known_consumers:
                 yield Treated(consumer.uuid, End.LEFT, "runs here by now, or was claimed here")
-            elif here.running is None and not listing.complete:
+            elif here.running_guests is None and not listing.complete:
                 # the other agents do not know what runs here either
                 yield Treated(
                     consumer.uuid,
@@ -141,8 +141,8 @@ def judgement_from(
     if judgement.verdict is not Verdict.ORPHAN:
         return judgement
     heard_roots = (listing.answered_roots - listing.silent) | {root}
-    concerned = {directory.root(u) for u in consumer.resources if not directory.is_shared(u)}
-    if silent := concerned - heard_roots:
+    concerned_roots = {directory.root(u) for u in consumer.resources if not directory.is_shared(u)}
+    if silent := concerned_roots - heard_roots:
         return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))
     return judgement
 

@@ -87,8 +87,10 @@ class AgentsOnBus:
 
     def announced_hosts(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
-        heard = self._collector.collect(lambda heard: set(hosts).issubset(heard), self.patience)
-        return {host: frozenset(nodes) for host, nodes in heard.items()}
+        heard_nodes = self._collector.collect(
+            lambda heard_nodes: set(hosts).issubset(heard_nodes), self.patience
+        )
+        return {host: frozenset(nodes) for host, nodes in heard_nodes.items()}
 
     def nodes(
         self, roots: Collection[str], patience: float | None = None
@@ -121,7 +123,7 @@ class AgentsOnBus:
     def _reporting(self, roots: Collection[str], patience: float | None = None) -> dict[str, Nodes]:
         """Listen until every one of these root providers was announced, or patience is over."""
         return self._collector.collect(
-            lambda heard: frozenset(roots).issubset(frozenset().union(*heard.values())),
+            lambda heard_nodes: frozenset(roots).issubset(frozenset().union(*heard_nodes.values())),
             self.patience if patience is None else patience,
         )
 
@@ -202,36 +204,36 @@ class _AnnouncementCollector:
     """Announcements as they arrive, from other threads."""
 
     def __init__(self) -> None:
-        self._arrived = threading.Condition()
+        self._arrival = threading.Condition()
         self._nodes: dict[str, Nodes] = {}
         self._arrived_at: dict[str, float] = {}
 
     def note(self, host: str, nodes: Nodes) -> None:
-        with self._arrived:
+        with self._arrival:
             self._nodes[host] = nodes
             self._arrived_at[host] = time.monotonic()
-            self._arrived.notify_all()
+            self._arrival.notify_all()
 
     def last(self) -> dict[str, tuple[float, Nodes]]:
-        with self._arrived:
+        with self._arrival:
             return {host: (self._arrived_at[host], nodes) for host, nodes in self._nodes.items()}
 
     def collect(
         self, enough: Callable[[Mapping[str, Nodes]], bool], patience: float
     ) -> dict[str, Nodes]:
         """Forget what was heard, and listen until it is enough or `patience` is over."""
-        with self._arrived:
+        with self._arrival:
             self._nodes.clear()
-            self._arrived.wait_for(lambda: enough(self._nodes), patience)
+            self._arrival.wait_for(lambda: enough(self._nodes), patience)
             return dict(self._nodes)
 
 
 class _AnnouncementEndpoint:
     """Where agents announce themselves."""
 
-    def __init__(self, heard: _AnnouncementCollector, target: Any) -> None:
+    def __init__(self, collector: _AnnouncementCollector, target: Any) -> None:
         self.target = target
-        self._note: Callable[[str, Nodes], None] = heard.note
+        self._note: Callable[[str, Nodes], None] = collector.note
 
     def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Take in one announcement."""

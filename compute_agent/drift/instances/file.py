@@ -42,7 +42,7 @@ class InstanceFile:
         :raises InvalidConfiguration: the file cannot be read, or a line is not understood.
         """
         # every line is read before the first instance is changed
-        described = []
+        described_instances = []
         for number, line in self._lines():
             if isinstance(line, str):
                 if line == only:
@@ -52,10 +52,10 @@ class InstanceFile:
                     )
                 continue
             try:
-                described.append(instance_of(line))
+                described_instances.append(instance_of(line))
             except (InvalidRequest, ValueError, TypeError) as error:
                 raise self._wrong(number, str(error)) from error
-        yield from (instance for instance in described if only in (None, instance.uuid))
+        yield from (instance for instance in described_instances if only in (None, instance.uuid))
 
     def _lines(self) -> Iterator[tuple[int, Line]]:
         try:

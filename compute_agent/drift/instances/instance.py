@@ -50,7 +50,7 @@ class Instance:
 
     :ivar host: name of the service that runs it, empty where none does.
     :ivar node: name of its node; empty: that of the host.
-    :ivar unsettled: why nothing is to be changed about it now; empty where something may be.
+    :ivar unsettled_reason: why nothing is to be changed about it now; empty where something may be.
     :ivar spec: what it was asked for with, without its ports.
     :ivar devices: what of the host it really holds; None where the source does not know.
     """
@@ -59,7 +59,7 @@ class Instance:
     host: str
     node: str
     spec: RequestSpec
-    unsettled: str = ""
+    unsettled_reason: str = ""
     cell: str = ""
     ports: tuple[Port, ...] = ()
     devices: InstanceDevices | None = None
@@ -145,19 +145,21 @@ def instance_of(body: Mapping[str, Any]) -> Instance:
     :raises InvalidRequest: a field of the wrong type, or one that is missing.
     """
     fields = Fields(body)
-    unsettled = fields.text("unsettled") or ("it is deleted" if fields.flag("deleted") else "")
+    unsettled_reason = fields.text("unsettled") or (
+        "it is deleted" if fields.flag("deleted") else ""
+    )
     if fields.text("task_state"):
-        unsettled = unsettled or f"its task state is {fields.text('task_state')}"
+        unsettled_reason = unsettled_reason or f"its task state is {fields.text('task_state')}"
     if fields.flag("moving"):
-        unsettled = unsettled or "a migration or resize of it is not finished"
+        unsettled_reason = unsettled_reason or "a migration or resize of it is not finished"
     if not fields.text("host"):
-        unsettled = unsettled or "it is on no host"
+        unsettled_reason = unsettled_reason or "it is on no host"
     return Instance(
         uuid=str(uuidlib.UUID(fields.text("uuid"))),
         host=fields.text("host"),
         node=fields.text("node"),
         spec=read_spec(body),
-        unsettled=unsettled,
+        unsettled_reason=unsettled_reason,
         cell=fields.text("cell"),
         ports=tuple(_port(port) for port in fields.objects("ports")),
         devices=devices_of(body["devices"]) if fields.has("devices") else None,

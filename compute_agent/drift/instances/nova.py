@@ -191,14 +191,14 @@ class NovaCatalogue:
             yield self._instance(server, moving)
 
     def _instance(self, server: Mapping[str, Any], moving: set[str]) -> Instance:
-        unsettled = _why_unsettled(server, moving)
+        unsettled_reason = _why_unsettled(server, moving)
         image = server.get("image") or {}
         properties = image.get("properties")
-        if image and properties is None and not unsettled:
+        if image and properties is None and not unsettled_reason:
             properties = self._images.properties(str(image["id"]))
             if properties is None:
-                unsettled = "its image is gone, so that it is not known what that asks for"
-        return _instance(server, unsettled, properties or {})
+                unsettled_reason = "its image is gone, so that it is not known what that asks for"
+        return _instance(server, unsettled_reason, properties or {})
 
 
 def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,7 +215,9 @@ def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return entry
 
 
-def _instance(server: Mapping[str, Any], unsettled: str, properties: Mapping[str, str]) -> Instance:
+def _instance(
+    server: Mapping[str, Any], unsettled_reason: str, properties: Mapping[str, str]
+) -> Instance:
     flavor = server.get("flavor") or {}
     try:
         return instance_of(
@@ -236,7 +238,7 @@ def _instance(server: Mapping[str, Any], unsettled: str, properties: Mapping[str
                 },
                 "image": {"properties": properties},
                 "is_bfv": not server.get("image"),
-                "unsettled": unsettled,
+                "unsettled": unsettled_reason,
             }
         )
     except (KeyError, ValueError, errors.ComputeAgentError) as error:

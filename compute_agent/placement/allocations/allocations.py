@@ -209,7 +209,7 @@ class Allocations:
         :param resources: provider uuid -> class -> amount.
         :raises errors.AllocationUpdateFailed: it holds nothing, there is not enough, or it changed.
         """
-        self._change(consumer, "Adding to", lambda held: add(held, resources))
+        self._change(consumer, "Adding to", lambda held_amounts: add(held_amounts, resources))
 
     def remove_resources(self, consumer: str, resources: Amounts) -> None:
         """Take from what a consumer holds.
@@ -217,14 +217,14 @@ class Allocations:
         :raises errors.AllocationUpdateFailed: it holds less than that, or it changed.
         """
 
-        def take(held: Amounts) -> Amounts:
-            for shortfall in shortfalls(held, resources):
+        def take(held_amounts: Amounts) -> Amounts:
+            for shortfall in shortfalls(held_amounts, resources):
                 raise errors.AllocationUpdateFailed(
                     f"Taking {shortfall.amount} {shortfall.resource_class} on provider "
                     f"{shortfall.provider} from consumer {consumer} failed: it holds "
-                    f"{shortfall.held} there"
+                    f"{shortfall.held_amount} there"
                 )
-            return subtract(held, resources)
+            return subtract(held_amounts, resources)
 
         self._change(consumer, "Taking from", take)
 
@@ -239,7 +239,7 @@ class Allocations:
         self._change(
             consumer,
             "Taking from",
-            lambda held: {p: own for p, own in held.items() if p not in members},
+            lambda held_amounts: {p: own for p, own in held_amounts.items() if p not in members},
         )
 
     def delete_allocation(self, consumer: str, force: bool = False) -> bool:
@@ -344,9 +344,9 @@ class Allocations:
 
         Types are written only when every record has one that can be: older writes keep them.
         """
-        typed = all(record.get("consumer_type", UNTYPED) != UNTYPED for record in records)
-        version = CONSUMER_TYPE if typed else BASE
-        keys = ["project_id", "user_id", *(["consumer_type"] if typed else [])]
+        has_types = all(record.get("consumer_type", UNTYPED) != UNTYPED for record in records)
+        version = CONSUMER_TYPE if has_types else BASE
+        keys = ["project_id", "user_id", *(["consumer_type"] if has_types else [])]
         return [
             {
                 "allocations": as_request(of_entries(record["allocations"])),

@@ -140,8 +140,8 @@ class Alternatives:
             answer = _read(response, response_schemas.claim_of(number), doing)
             return AlternativeAnswer(answer["chosen"], _lost_alternatives(answer["lost"]))
         if responses.code_of(response) == NO_CANDIDATE_LEFT:
-            refused = _read(response, response_schemas.no_candidate_left(number), doing)
-            return AlternativeAnswer(None, _lost_alternatives(refused["errors"][0]["lost"]))
+            refusal = _read(response, response_schemas.no_candidate_left(number), doing)
+            return AlternativeAnswer(None, _lost_alternatives(refusal["errors"][0]["lost"]))
         if responses.is_consumer_conflict(response):
             current_record = self._allocations.get_allocs_for_consumer(consumer)
             if current_record["allocations"]:

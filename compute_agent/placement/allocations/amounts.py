@@ -17,7 +17,7 @@ class Shortfall(NamedTuple):
     provider: str
     resource_class: str
     amount: int
-    held: int
+    held_amount: int
 
 
 def copy_of(amounts: Amounts) -> MutableAmounts:

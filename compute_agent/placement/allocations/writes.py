@@ -71,9 +71,11 @@ class AllocationExchange:
         raise responses.failure(errors.AllocationMoveFailed, doing, "POST", _PATH, response)
 
     def _version(self, records: Mapping[str, Record]) -> Microversion:
-        typed = all(record.get("consumer_type", UNTYPED) != UNTYPED for record in records.values())
+        has_types = all(
+            record.get("consumer_type", UNTYPED) != UNTYPED for record in records.values()
+        )
         newest = self._connection.newest(CONSUMER_TYPE)
-        if newest >= CONSUMER_TYPE and not typed:
+        if newest >= CONSUMER_TYPE and not has_types:
             newest = MAPPINGS
         return max(BASE, newest)
 

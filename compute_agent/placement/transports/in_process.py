@@ -43,15 +43,15 @@ class InProcessTransport:
         from placement_server import conf as server_conf
         from placement_server.store.errors import StoreError
 
-        named = ", ".join(config_files)
+        file_names = ", ".join(config_files)
         try:
             conf = server_conf.new_config(config_files=list(config_files))
             app = server_app.build_app(conf, auth_strategy="noauth2")
         except server_conf.InvalidConfiguration as exc:
-            raise errors.InvalidConfiguration(f"Placement cannot use {named}: {exc}") from exc
+            raise errors.InvalidConfiguration(f"Placement cannot use {file_names}: {exc}") from exc
         except StoreError as exc:
             raise errors.PlacementUnavailable(
-                f"The database of placement, as {named} names it, cannot be used: {exc}"
+                f"The database of placement, as {file_names} names it, cannot be used: {exc}"
             ) from exc
         return cls(app)
 

@@ -200,7 +200,7 @@ class KeystoneTransport:
             return self._get_adapter().request(request.path, request.method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
-            raise _unauthorized(request, exc) from exc
+            raise _unauthorized_error(request, exc) from exc
         except ka_exc.ConnectionError as exc:
             raise _connect_failure(request, exc) from exc
         except ka_exc.HttpError as exc:
@@ -243,7 +243,7 @@ def _failure(
     return failure(f"{request} {reason}", method=request.method, path=request.path, **details)
 
 
-def _unauthorized(request: Request, error: ka_exc.ClientException) -> errors.PlacementError:
+def _unauthorized_error(request: Request, error: ka_exc.ClientException) -> errors.PlacementError:
     reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else str(error)
     return _failure(
         errors.PlacementUnauthorized,
@@ -255,8 +255,8 @@ def _unauthorized(request: Request, error: ka_exc.ClientException) -> errors.Pla
 
 
 def _connect_failure(request: Request, error: ka_exc.ConnectionError) -> errors.PlacementError:
-    if refused := refused_answer(error):
-        reason = f"got no answer that can be used: {refused}"
+    if refusal := refused_answer(error):
+        reason = f"got no answer that can be used: {refusal}"
         return _failure(errors.PlacementAnswerRefused, request, reason)
     reason = f"got no answer: {short_reason(error)}"
     return _failure(errors.PlacementAPIConnectFailure, request, reason)

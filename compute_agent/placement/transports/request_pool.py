@@ -37,16 +37,16 @@ class RequestPool:
         :param ends_all: whether after this error nothing further is worth starting; it is then
             raised once what already runs has ended.
         """
-        stopped: list[errors.ComputeAgentError] = []
+        stop_errors: list[errors.ComputeAgentError] = []
 
         def run(task: Callable[[], T]) -> T | errors.ComputeAgentError:
-            if stopped:
-                return stopped[0]
+            if stop_errors:
+                return stop_errors[0]
             try:
                 return task()
             except errors.ComputeAgentError as exc:
                 if ends_all(exc):
-                    stopped.append(exc)
+                    stop_errors.append(exc)
                 return exc
 
         if len(tasks) < 2 or self._connections == 1:
@@ -57,11 +57,11 @@ class RequestPool:
                 self._pool.submit(contextvars.copy_context().run, run, task) for task in tasks
             ]
             results = [future.result() for future in futures]
-        if stopped:
-            raise stopped[0]
+        if stop_errors:
+            raise stop_errors[0]
         return results
 
     def results(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """Return what each task returned; raise the first error, and start nothing after it."""
-        done = self.outcomes(tasks, lambda _error: True)
-        return [result for result in done if not isinstance(result, errors.ComputeAgentError)]
+        outcomes = self.outcomes(tasks, lambda _error: True)
+        return [result for result in outcomes if not isinstance(result, errors.ComputeAgentError)]

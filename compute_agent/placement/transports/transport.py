@@ -99,14 +99,14 @@ class Transport(Protocol):
 
 def make_response(status: int, headers: Iterable[tuple[str, str]], text: str) -> Response:
     """Make an answer as the transports return it; a body may be other than JSON."""
-    lowered = {name.lower(): value for name, value in headers}
+    lowered_headers = {name.lower(): value for name, value in headers}
     body = None
     if text:
         try:
             body = jsonlib.loads(text)
         except ValueError:
             body = None
-    return Response(status, lowered, body, text)
+    return Response(status, lowered_headers, body, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,10 +104,10 @@ class Flush:
         self._workers = workers
         self._lock = threading.Lock()
         self._failures: list[errors.SyncFailure] = []
-        self._new: set[str] = set()
+        self._new_uuids: set[str] = set()
         self._lost_uuids: set[str] = set()
         self._unready: set[str] = set()
-        self._doomed: set[str] = set()
+        self._doomed_uuids: set[str] = set()
         self._internal_errors = 0
         self.report = report or FlushReport()
 
@@ -123,7 +123,7 @@ class Flush:
         :raises errors.ResourceProviderSyncFailed: everything else, collected.
         """
         self.report.operations = tuple(operations)
-        self._doomed = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
+        self._doomed_uuids = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
         for stage in stages(operations):
             if isinstance(stage[0], Reshape):
                 if self._failures:
@@ -179,7 +179,7 @@ class Flush:
             error, errors.ResourceProviderNotFound
         ):
             self._lost_uuids.add(uuid)
-        elif uuid in self._new and isinstance(operation, SetTraits | SetAggregates):
+        elif uuid in self._new_uuids and isinstance(operation, SetTraits | SetAggregates):
             # Its capacity must not be seen without them.
             self._unready.add(uuid)
 
@@ -251,7 +251,7 @@ class Flush:
         uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid
         new_provider = self._providers.create(uuid, name, parent_uuid)
         with self._lock:
-            self._new.add(uuid)
+            self._new_uuids.add(uuid)
             self.report.created_uuids.append(uuid)
         if parent_uuid is None:
             self._live.new_root(name, uuid, new_provider.generation)
@@ -264,7 +264,7 @@ class Flush:
         try:
             self._writes.set_inventory(operation)
         except errors.InventoryInUse:
-            if operation.uuid not in self._doomed:
+            if operation.uuid not in self._doomed_uuids:
                 raise
             self._writes.retire(operation.uuid, operation.name)
         except errors.InvalidInventory as exc:

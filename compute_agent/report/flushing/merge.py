@@ -38,12 +38,12 @@ def _merge_record(
 ) -> InventoryRecord:
     if base is None or theirs is None:
         return ours
-    followed = {
+    followed_values = {
         key: theirs[key]
         for key in OPERATORS_OWN
         if _same(ours[key], base[key]) and not _same(theirs[key], ours[key])
     }
-    return FrozenRecord({**ours, **followed}) if followed else ours
+    return FrozenRecord({**ours, **followed_values}) if followed_values else ours
 
 
 def _same(first: float, second: float) -> bool:

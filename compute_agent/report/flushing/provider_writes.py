@@ -46,8 +46,8 @@ class ProviderWrites:
         def attempt() -> None:
             provider = self._fresh(uuid, "inventories")
             ours = self._names.accepted_inventory(operation.after)
-            merged = merge_inventory(operation.before, provider.inventory, ours)
-            self._put_inventory(uuid, name, provider, merged)
+            merged_inventory = merge_inventory(operation.before, provider.inventory, ours)
+            self._put_inventory(uuid, name, provider, merged_inventory)
 
         self._retries.while_conflicting(attempt)
 
@@ -57,13 +57,13 @@ class ProviderWrites:
 
         def attempt() -> None:
             provider = self._fresh(uuid, "aggregates")
-            merged = merge_set(operation.before, provider.aggregates, operation.after)
-            if merged == provider.aggregates:
+            merged_aggregates = merge_set(operation.before, provider.aggregates, operation.after)
+            if merged_aggregates == provider.aggregates:
                 return
             generation = _generation(provider)
             with self._noticing_others(uuid):
-                answer = self._providers.put_aggregates(uuid, name, generation, merged)
-            self._live.update_aggregates(uuid, merged, answer.generation)
+                answer = self._providers.put_aggregates(uuid, name, generation, merged_aggregates)
+            self._live.update_aggregates(uuid, merged_aggregates, answer.generation)
 
         self._retries.while_conflicting(attempt)
 
@@ -74,13 +74,13 @@ class ProviderWrites:
         def attempt() -> None:
             provider = self._fresh(uuid, "traits")
             ours = self._names.accepted_traits(operation.after)
-            merged = merge_set(operation.before, provider.traits, ours)
-            if merged == provider.traits:
+            merged_traits = merge_set(operation.before, provider.traits, ours)
+            if merged_traits == provider.traits:
                 return
             generation = _generation(provider)
             with self._noticing_others(uuid):
-                answer = self._providers.put_traits(uuid, name, generation, merged)
-            self._live.update_traits(uuid, merged, answer.generation)
+                answer = self._providers.put_traits(uuid, name, generation, merged_traits)
+            self._live.update_traits(uuid, merged_traits, answer.generation)
 
         self._retries.while_conflicting(attempt)
 

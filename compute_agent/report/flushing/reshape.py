@@ -132,9 +132,9 @@ class Reshaper:
         inventories: dict[str, Inventory] = {}
         for change in changes:
             theirs = live.data(change.uuid).inventory
-            merged = merge_inventory(change.before, theirs, change.after)
-            if not equal_inventories(merged, theirs):
-                inventories[change.uuid] = merged
+            merged_inventory = merge_inventory(change.before, theirs, change.after)
+            if not equal_inventories(merged_inventory, theirs):
+                inventories[change.uuid] = merged_inventory
         return inventories
 
     def _settle(

@@ -73,17 +73,17 @@ class TreeChange(NamedTuple):
         members_before = _members(self.live, self.root_uuid)
         has = _members(self.result, self.root_uuid)
         changes = self.difference
-        written = {
+        written_uuids = {
             *(change.uuid for change in changes.inventories),
             *(change.uuid for change in changes.aggregates),
             *(change.uuid for change in changes.traits),
             *(change.uuid for change in changes.rename),
-            *(new.uuid for new in changes.create),
+            *(creation.uuid for creation in changes.create),
         }
         moved_uuids = {move.uuid for move in changes.reparent}
         deleted_uuids = {deleted_provider.uuid for deleted_provider in changes.delete}
         return (
-            written <= has
+            written_uuids <= has
             and deleted_uuids <= members_before
             and moved_uuids <= members_before & has
         )
@@ -123,8 +123,12 @@ def tree_change(
         carrier.carry_out(operation)
     difference = diff(live, carrier.tree)
     # a reshape changes inventories and allocations together: it was done, or neither of them was
-    pending = carrier.allocations if difference.inventories or difference.delete else None
-    return TreeChange(root_uuid, live, carrier.tree, difference, carrier.kept_reasons, pending)
+    pending_allocations = (
+        carrier.allocations if difference.inventories or difference.delete else None
+    )
+    return TreeChange(
+        root_uuid, live, carrier.tree, difference, carrier.kept_reasons, pending_allocations
+    )
 
 
 class _Carrier:
@@ -140,7 +144,7 @@ class _Carrier:
         self.kept_reasons: dict[str, str] = {}
         self.allocations: Mapping[str, Mapping[str, Any]] | None = None
         self._names = names
-        self._doomed = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
+        self._doomed_uuids = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
 
     def carry_out(self, operation: Operation) -> None:
         match operation:
@@ -149,7 +153,7 @@ class _Carrier:
             case CreateProvider():
                 self._create(operation)
             case PutProvider(uuid, _, name, _, parent_uuid):
-                self._put(self._existing(uuid), name, parent_uuid)
+                self._put(self._existing_provider(uuid), name, parent_uuid)
             case SetInventory():
                 self._set_inventory(operation)
             case SetInventories(changes):
@@ -160,11 +164,11 @@ class _Carrier:
                 for change in changes:
                     self._set_inventory(change)
             case SetAggregates(uuid, _, before, after):
-                provider = self._existing(uuid)
+                provider = self._existing_provider(uuid)
                 merged_names = merge_set(before, provider.aggregates, after)
                 self.tree.update_aggregates(uuid, merged_names)
             case SetTraits(uuid, _, before, after):
-                provider = self._existing(uuid)
+                provider = self._existing_provider(uuid)
                 merged_names = merge_set(before, provider.traits, self._names.traits(after))
                 self.tree.update_traits(uuid, merged_names)
             case DeleteProvider(uuid):
@@ -195,9 +199,9 @@ class _Carrier:
             raise _moved_on(str(error)) from error
 
     def _set_inventory(self, change: SetInventory) -> None:
-        if change.uuid in self._doomed:
+        if change.uuid in self._doomed_uuids:
             return
-        stored_inventory = self._existing(change.uuid).inventory
+        stored_inventory = self._existing_provider(change.uuid).inventory
         merged_inventory = merge_inventory(
             change.before, stored_inventory, self._names.inventory(change.after)
         )
@@ -216,7 +220,7 @@ class _Carrier:
         }
         self.tree.update_inventory(uuid, reserved, operator_keys=())
 
-    def _existing(self, uuid: str) -> ProviderData:
+    def _existing_provider(self, uuid: str) -> ProviderData:
         if not self.tree.exists(uuid):
             raise _moved_on(f"provider {uuid} is gone from placement")
         return self.tree.data(uuid)
@@ -232,7 +236,7 @@ def _members(tree: ProviderTree, root_uuid: str) -> set[str]:
 
 def _entries(changes: Difference, result: ProviderTree) -> list[dict[str, Any]]:
     """Return the providers that change, parents first, each with the aspects that change."""
-    aspects: dict[str, dict[str, Any]] = {new.uuid: {} for new in changes.create}
+    aspects: dict[str, dict[str, Any]] = {creation.uuid: {} for creation in changes.create}
     aspects |= {move.uuid: {} for move in changes.reparent}
     aspects |= {rename.uuid: {} for rename in changes.rename}
     for inventory in changes.inventories:

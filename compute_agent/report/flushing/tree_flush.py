@@ -47,7 +47,7 @@ class TreeFlush:
         self._reader = reader
         self._retries = retries
         self._is_allowed = True
-        self._said: dict[str, str] = {}
+        self._logged_details: dict[str, str] = {}
 
     @property
     def possible(self) -> bool:
@@ -102,23 +102,23 @@ class TreeFlush:
             self._reader.read(cache)
         try:
             change = self._change(cache, operations)
-        except errors.ResourceProviderUpdateConflict as outdated:
-            return outdated
+        except errors.ResourceProviderUpdateConflict as stale_error:
+            return stale_error
         if change:
             try:
                 whole = self._trees.replace(
                     cache.root_uuid, change.body, cache.etag, repeat=not change.reshapes
                 )
-            except errors.PlacementUnavailable as lost:
+            except errors.PlacementUnavailable as outage:
                 if not change.reshapes:
                     raise
-                self._settle(lost, cache, operations)
+                self._settle(outage, cache, operations)
                 return self._attempt(cache, operations)
             except errors.ResourceProviderUpdateConflict as conflict:
                 self._read_after(conflict, cache, operations)
                 raise
-            except errors.ResourceProviderUpdateFailed as refused:
-                if refused.status == 400 and self._learnt_names(change, refused.detail):
+            except errors.ResourceProviderUpdateFailed as refusal:
+                if refusal.status == 400 and self._learnt_names(change, refusal.detail):
                     return self._attempt(cache, operations)
                 raise
             self._reader.take(cache, whole)
@@ -165,8 +165,8 @@ class TreeFlush:
             ) from conflict
 
     def _change(self, cache: TreeCache, operations: Sequence[Operation]) -> TreeChange:
-        accepted = AcceptedNames(self._names.accepted_traits, self._names.accepted_inventory)
-        change = tree_change(cache.root_uuid, cache.tree, operations, names=accepted)
+        accepted_names = AcceptedNames(self._names.accepted_traits, self._names.accepted_inventory)
+        change = tree_change(cache.root_uuid, cache.tree, operations, names=accepted_names)
         if not change.within_tree:
             raise _BeyondTree(
                 f"the plan for the tree of {cache.root_uuid} changes providers of other trees"
@@ -216,8 +216,8 @@ class TreeFlush:
         return self._not_done(cache, error)
 
     def _not_done(self, cache: TreeCache, error: errors.PlacementError) -> bool:
-        if error.detail != self._said.get(cache.root_uuid):
-            self._said[cache.root_uuid] = error.detail
+        if error.detail != self._logged_details.get(cache.root_uuid):
+            self._logged_details[cache.root_uuid] = error.detail
             LOG.info("%s. It is written provider by provider.", error)
         # the answer may be a lie, and claims have raised generations since they were read
         for uuid in cache.tree.get_provider_uuids():

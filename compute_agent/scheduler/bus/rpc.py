@@ -94,8 +94,11 @@ class SchedulerEndpoint:
                 alternates=return_alternates,
                 request_id=request_id_of(ctxt),
             )
-        wrapped = is_wrapped(spec_obj)
-        return [[answer_of(selection, wrapped=wrapped) for selection in per] for per in selections]
+        has_wrapped_spec = is_wrapped(spec_obj)
+        return [
+            [answer_of(selection, has_wrapped_spec=has_wrapped_spec) for selection in per]
+            for per in selections
+        ]
 
     def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents that are too old hold back; see `Fleet.status`."""

@@ -85,10 +85,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def answer_of(selection: Selection, *, wrapped: bool) -> dict[str, Any]:
+def answer_of(selection: Selection, *, has_wrapped_spec: bool) -> dict[str, Any]:
     """Return a selection as plain values, or as a versioned object where the question was one."""
     plain = selection.as_dict()
-    if not wrapped:
+    if not has_wrapped_spec:
         return plain
     return {
         f"{OBJECT}name": "Selection",

@@ -118,7 +118,7 @@ class LifeCycleEndpoint:
     ) -> dict[str, Any]:
         """Claim the destination of a move; see `LifeCycle.begin_move`."""
         with answering(self._observer, "begin_move", "of", instance_uuid):
-            begun = self._life_cycle.begin_move(
+            begun_move = self._life_cycle.begin_move(
                 move_kind(kind),
                 spec_of(spec_obj),
                 uuid_text("instance_uuid", instance_uuid),
@@ -127,10 +127,13 @@ class LifeCycleEndpoint:
                 mappings=Fields({"mappings": mappings or {}}).lists("mappings"),
                 alternates=return_alternates,
             )
-        wrapped = is_wrapped(spec_obj)
+        has_wrapped_spec = is_wrapped(spec_obj)
         return {
-            "move": begun.move.as_dict(),
-            "selections": [answer_of(selection, wrapped=wrapped) for selection in begun.selections],
+            "move": begun_move.move.as_dict(),
+            "selections": [
+                answer_of(selection, has_wrapped_spec=has_wrapped_spec)
+                for selection in begun_move.selections
+            ],
         }
 
     def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:

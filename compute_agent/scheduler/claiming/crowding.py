@@ -40,26 +40,28 @@ def crowded_hosts(
     if not _looked_at(members, claimed_hosts):
         return []
     # One that claims between the looks at two hosts is not seen on the first of them.
-    crowded = _looked_at(members, claimed_hosts)
+    crowded_places = _looked_at(members, claimed_hosts)
     for pause in PAUSES:
-        if not crowded or _comes_later(members, crowded):
+        if not crowded_places or _comes_later(members, crowded_places):
             break
         wait(pause)
-        crowded = _looked_at(members, claimed_hosts)
-    return crowded
+        crowded_places = _looked_at(members, claimed_hosts)
+    return crowded_places
 
 
 def _looked_at(members: GroupMembers, claimed_hosts: Mapping[str, HostState]) -> list[CrowdedHost]:
-    crowded = []
+    crowded_places = []
     for uuid, host in {host.uuid: host for host in claimed_hosts.values()}.items():
-        here = frozenset(i for i, claimed in claimed_hosts.items() if claimed.uuid == uuid)
+        here = frozenset(
+            i for i, claimed_host in claimed_hosts.items() if claimed_host.uuid == uuid
+        )
         others = members.crowding_after_claim(host, here)
         if others:
-            crowded.append(CrowdedHost(host, here, others))
-    return crowded
+            crowded_places.append(CrowdedHost(host, here, others))
+    return crowded_places
 
 
-def _comes_later(members: GroupMembers, crowded: Sequence[CrowdedHost]) -> bool:
-    first = min(instance for place in crowded for instance in place.instances)
-    rivals = (members.rivals(place.host, place.others) for place in crowded)
+def _comes_later(members: GroupMembers, crowded_places: Sequence[CrowdedHost]) -> bool:
+    first = min(instance for place in crowded_places for instance in place.instances)
+    rivals = (members.rivals(place.host, place.others) for place in crowded_places)
     return any(rival < first for rival in frozenset[str]().union(*rivals))

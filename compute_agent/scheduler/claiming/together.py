@@ -75,7 +75,7 @@ class ClaimsTogether:
         :raises PlacementUnavailable: placement does not answer; nothing is claimed, or it is in the
             journal and given back as soon as placement answers.
         """
-        hosts, lost_claims, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
+        hosts, lost_claims, unnamed_count = list(found_hosts.hosts), list[LostClaim](), 0
         for _ in range(ROUNDS):
             placed_instances, hosts_after = self._plan(
                 spec, instances, hosts, found_hosts, lost_claims
@@ -85,7 +85,7 @@ class ClaimsTogether:
             if refusal is None:
                 crowded_places = self._crowded_hosts(found_hosts.members, placed_by_instance)
                 if not crowded_places:
-                    self._won(placed_by_instance, bool(lost_claims))
+                    self._record_wins(placed_by_instance, bool(lost_claims))
                     return placed_instances, hosts_after
                 lost_claims += self._take_back(
                     placed_by_instance, crowded_places, bool(lost_claims)
@@ -102,8 +102,8 @@ class ClaimsTogether:
             if refusal.provider and refusal.resource_class:
                 hosts = _without_shortage(hosts, placed_instances, refusal)
                 continue
-            unnamed += 1
-            if unnamed == UNNAMED_REFUSALS:
+            unnamed_count += 1
+            if unnamed_count == UNNAMED_REFUSALS:
                 break
             found_hosts = self._search.find(spec)
             hosts = list(found_hosts.hosts)
@@ -137,7 +137,7 @@ class ClaimsTogether:
             placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)
             remaining_hosts = [
-                other.using(candidate, claimed=int(other.uuid == host.uuid))
+                other.using(candidate, claimed_count=int(other.uuid == host.uuid))
                 for other in remaining_hosts
             ]
         return placed_instances, remaining_hosts
@@ -190,12 +190,12 @@ class ClaimsTogether:
     def _take_back(
         self,
         placed_by_instance: dict[str, PlacedInstance],
-        crowded: Sequence[CrowdedHost],
+        crowded_places: Sequence[CrowdedHost],
         again: bool,
     ) -> list[LostClaim]:
         self._return(placed_by_instance)
         self._observer.on_claim(ClaimOutcome.GROUP, again=again)
-        lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded]
+        lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded_places]
         LOG.info(
             "A claim for %d instances was taken back. %s",
             len(placed_by_instance),
@@ -206,7 +206,7 @@ class ClaimsTogether:
     def _return(self, placed_by_instance: dict[str, PlacedInstance]) -> None:
         self._give_back.all_of({i: [place.candidate] for i, place in placed_by_instance.items()})
 
-    def _won(self, placed_by_instance: dict[str, PlacedInstance], again: bool) -> None:
+    def _record_wins(self, placed_by_instance: dict[str, PlacedInstance], again: bool) -> None:
         for instance, place in placed_by_instance.items():
             self._observer.on_claim(ClaimOutcome.WON, again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)

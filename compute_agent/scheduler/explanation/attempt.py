@@ -275,7 +275,7 @@ class Attempt:
 
     def _rejection(self, name: str, host: HostState) -> str:
         for cause in self.base.causes.filters:
-            for rejected in cause.rejected:
-                if cause.name == name and rejected.host == host.name and rejected.reason:
-                    return f"{name}: {rejected.reason}"
+            for rejected_host in cause.rejected:
+                if cause.name == name and rejected_host.host == host.name and rejected_host.reason:
+                    return f"{name}: {rejected_host.reason}"
         return f"{name} rejects it"

@@ -57,7 +57,7 @@ class Explained:
 class Explainer:
     """Explains why requests fit nowhere.  Safe in several threads, of which one explains.
 
-    :param enabled: whether requests that failed are explained; one that is asked for always is.
+    :param is_enabled: whether requests that failed are explained; one that is asked for always is.
     :param effort: that a request that failed is worth.
     """
 
@@ -67,14 +67,14 @@ class Explainer:
         search: HostSearch,
         clock: Callable[[], float] = time.monotonic,
         *,
-        enabled: bool = True,
+        is_enabled: bool = True,
         effort: Effort = IN_PASSING,
     ) -> None:
         self._effort = effort
         self._placement = placement
         self._search = search
         self._clock = clock
-        self._is_enabled = enabled
+        self._is_enabled = is_enabled
         self._lock = threading.Lock()
         self._kept_explanations: dict[str, tuple[float, Causes]] = {}
 
@@ -136,9 +136,9 @@ class Explainer:
 
 
 def _with_constraints(
-    query_causes: Sequence[QueryCause], explained: Sequence[QueryCause]
+    query_causes: Sequence[QueryCause], explained_queries: Sequence[QueryCause]
 ) -> tuple[QueryCause, ...]:
-    constraints = {query.query: query.constraints for query in explained}
+    constraints = {query.query: query.constraints for query in explained_queries}
     return tuple(
         replace(query, constraints=constraints.get(query.query, query.constraints))
         for query in query_causes

@@ -27,14 +27,16 @@ class ImagePropertiesFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host supports the image."""
         wanted_values = _wanted_values(spec)
-        supported = host.announcement.attributes.get(_ANNOUNCED) if host.announcement else None
-        if supported:
+        supported_kinds = (
+            host.announcement.attributes.get(_ANNOUNCED) if host.announcement else None
+        )
+        if supported_kinds:
             return any(
                 all(
                     want is None or want.lower() == str(have).lower()
                     for want, have in zip(wanted_values, kind, strict=False)
                 )
-                for kind in supported
+                for kind in supported_kinds
             )
         architecture = wanted_values[0]
         architecture_traits = [

@@ -59,11 +59,11 @@ class NUMATopologyFilter(HostFilter):
         if not announced_cells:
             return True
         networks = [network.physnet for network in spec.requested_networks if network.physnet]
-        tunneled = any(network.tunneled for network in spec.requested_networks)
-        if not (numa.names_nodes or networks or tunneled):
+        needs_tunnel = any(network.is_tunneled for network in spec.requested_networks)
+        if not (numa.names_nodes or networks or needs_tunnel):
             return True
         return any(
-            networks_reached(assignment, announced_cells, networks, tunneled=tunneled)
+            networks_reached(assignment, announced_cells, networks, needs_tunnel=needs_tunnel)
             for assignment in assignments(numa.nodes, announced_cells)
         )
 
@@ -91,11 +91,11 @@ def assignments(
 
 
 def networks_reached(
-    chosen: Sequence[Mapping[str, Any]],
+    chosen_cells: Sequence[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
     physnets: Collection[str],
     *,
-    tunneled: bool,
+    needs_tunnel: bool,
 ) -> bool:
     """Whether the guest is on a cell near each of its networks that has a cell at all."""
 
@@ -103,10 +103,10 @@ def networks_reached(
         def of(cell: Mapping[str, Any]) -> bool:
             return value in cell.get(has, ()) if value is not None else bool(cell.get(has))
 
-        return not any(map(of, cells)) or any(map(of, chosen))
+        return not any(map(of, cells)) or any(map(of, chosen_cells))
 
     return all(near("physnets", name) for name in physnets) and (
-        not tunneled or near("tunneled", None)
+        not needs_tunnel or near("tunneled", None)
     )
 
 

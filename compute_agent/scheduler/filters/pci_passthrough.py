@@ -45,17 +45,17 @@ def pools_suffice(pools: Sequence[Mapping[str, Any]], aliases: Sequence[PciAlias
     """Whether each of the devices wanted can be had from a pool, every one only once."""
     users: list[list[PciAlias]] = [[] for _ in pools]
 
-    def place(alias: PciAlias, seen: set[int]) -> bool:
+    def place(alias: PciAlias, seen_indexes: set[int]) -> bool:
         for index, pool in enumerate(pools):
-            if index in seen or not _serves(pool, alias):
+            if index in seen_indexes or not _serves(pool, alias):
                 continue
-            seen.add(index)
+            seen_indexes.add(index)
             if len(users[index]) < int(pool.get("count", 0)):
                 users[index].append(alias)
                 return True
             # a device bound before may do with another pool
             for position, other in enumerate(users[index]):
-                if place(other, seen):
+                if place(other, seen_indexes):
                     users[index][position] = alias
                     return True
         return False
@@ -92,7 +92,9 @@ def _serves(pool: Mapping[str, Any], alias: PciAlias) -> bool:
         f"{DEVICE_TYPE_PREFIX}{kind}" for kind in alias.device_types
     }
     has_class = pool.get("resource_class") == alias.resource_class
-    return has_class and alias.traits <= traits and not alias.forbidden & traits and not others
+    return (
+        has_class and alias.traits <= traits and not alias.forbidden_traits & traits and not others
+    )
 
 
 def _pools(host: HostState) -> Sequence[Mapping[str, Any]]:

@@ -54,13 +54,13 @@ BUILT_IN: tuple[type[HostFilter], ...] = (
 
 
 def make(
-    enabled: Sequence[str],
+    enabled_names: Sequence[str],
     available: Iterable[str] = (ALL_FILTERS,),
     options: FilterOptions | None = None,
 ) -> tuple[HostFilter, ...]:
-    """Return the filters named in `enabled`, in that order.
+    """Return the filters named in `enabled_names`, in that order.
 
-    :param enabled: class names.
+    :param enabled_names: class names.
     :param available: where they may come from: `ALL_FILTERS`, paths of classes, or paths of
         functions that return classes.
     :raises InvalidConfiguration: a path that cannot be imported or a name that no filter has.
@@ -68,13 +68,13 @@ def make(
     classes: dict[str, type[HostFilter]] = {}
     for path in available:
         classes.update((filter_class.__name__, filter_class) for filter_class in _classes(path))
-    unknown_names = [name for name in enabled if name not in classes]
+    unknown_names = [name for name in enabled_names if name not in classes]
     if unknown_names:
         raise InvalidConfiguration(
             f"Option [filter_scheduler]enabled_filters names {unknown_names[0]}: expected one of "
             f"{', '.join(sorted(classes))}."
         )
-    return tuple(classes[name](options) for name in enabled)
+    return tuple(classes[name](options) for name in enabled_names)
 
 
 def _classes(path: str) -> Sequence[type[HostFilter]]:

@@ -36,8 +36,8 @@ class AggregateSource(Protocol):
 class FixedAggregates:
     """Aggregates that change only when they are read again at a start or a reload."""
 
-    def __init__(self, known: Aggregates | None = None) -> None:
-        self._aggregates = known or Aggregates()
+    def __init__(self, known_aggregates: Aggregates | None = None) -> None:
+        self._aggregates = known_aggregates or Aggregates()
 
     def current(self) -> Aggregates:
         """See `AggregateSource`."""

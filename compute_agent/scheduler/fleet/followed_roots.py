@@ -79,6 +79,6 @@ class FollowedRoots:
     def _with_read(self, roots: frozenset[str]) -> Roots:
         layouts = {root: self._layout_of(root) for root in roots}
         hosts = {root for root, layout in layouts.items() if layout is not Layout.NO_HOST}
-        nested = {root for root, layout in layouts.items() if layout is Layout.NESTED}
+        nested_roots = {root for root, layout in layouts.items() if layout is Layout.NESTED}
         known_hosts, known_nested = self._known_roots
-        return known_hosts - roots | hosts, known_nested - roots | nested
+        return known_hosts - roots | hosts, known_nested - roots | nested_roots

@@ -37,8 +37,8 @@ class Fleet:
     """The lowest service version of all agents; kept for a minute, or until `forget`.
 
     :param announcements: None without a bus, when nothing is known of any agent.
-    :param existing: returns which of some roots placement still has; an agent whose host is gone
-        counts no more.
+    :param existing_roots_of: returns which of some roots placement still has; an agent whose host
+        is gone counts no more.
     :param behaviours: those that are switched by the version, as configured.
     :param clock: seconds that only grow.
     """
@@ -46,16 +46,16 @@ class Fleet:
     def __init__(
         self,
         announcements: Announcements | None,
-        existing: Callable[[Collection[str]], Collection[str]],
+        existing_roots_of: Callable[[Collection[str]], Collection[str]],
         behaviours: Sequence[Behaviour] = BEHAVIOURS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._behaviours = behaviours
         self._announcements = announcements
-        self._existing = existing
+        self._existing_roots_of = existing_roots_of
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: tuple[float, int] | None = None
+        self._kept_minimum: tuple[float, int] | None = None
 
     def minimum(self) -> int | None:
         """Return the lowest version, 0 when no agent was heard of, None without a bus.
@@ -66,11 +66,11 @@ class Fleet:
             return None
         now = self._clock()
         with self._lock:
-            if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
-                return self._kept[1]
+            if self._kept_minimum is not None and now - self._kept_minimum[0] < KEPT_SECONDS:
+                return self._kept_minimum[1]
         lowest = min((version for _, version in self._versions()), default=0)
         with self._lock:
-            self._kept = (now, lowest)
+            self._kept_minimum = (now, lowest)
         return lowest
 
     def supports(self, behaviour: Behaviour) -> bool:
@@ -105,13 +105,13 @@ class Fleet:
     def forget(self) -> None:
         """Look again with the next question."""
         with self._lock:
-            self._kept = None
+            self._kept_minimum = None
 
     def _versions(self) -> list[tuple[str, int]]:
         if self._announcements is None:
             return []
         by_root = self._announcements.all()
-        existing_roots = set(self._existing(tuple(by_root)))
+        existing_roots = set(self._existing_roots_of(tuple(by_root)))
         return [
             (announcement.host, announcement.service_version)
             for root, announcement in by_root.items()
@@ -133,7 +133,7 @@ class Layouts:
         self._roots = roots
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: tuple[float, frozenset[str]] | None = None
+        self._kept_layouts: tuple[float, frozenset[str]] | None = None
 
     def present(self) -> frozenset[str]:
         """Return `FLAT`, `NESTED` or both; both, too, before the first host.
@@ -142,17 +142,19 @@ class Layouts:
         """
         now = self._clock()
         with self._lock:
-            if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
-                return self._kept[1]
-        hosts, nested = self._roots()
+            if self._kept_layouts is not None and now - self._kept_layouts[0] < KEPT_SECONDS:
+                return self._kept_layouts[1]
+        hosts, nested_roots = self._roots()
         present_layouts = frozenset(
-            name for name, some in ((FLAT, hosts - nested), (NESTED, nested)) if some or not hosts
+            name
+            for name, some in ((FLAT, hosts - nested_roots), (NESTED, nested_roots))
+            if some or not hosts
         )
         with self._lock:
-            self._kept = (now, present_layouts)
+            self._kept_layouts = (now, present_layouts)
         return present_layouts
 
     def forget(self) -> None:
         """Look again with the next question."""
         with self._lock:
-            self._kept = None
+            self._kept_layouts = None

@@ -120,7 +120,7 @@ class Attachments:
             raise AllocationUpdateFailed(
                 f"Taking {shortfall.amount} {shortfall.resource_class} on provider "
                 f"{shortfall.provider} from {instance} was refused: it holds "
-                f"{shortfall.held} there."
+                f"{shortfall.held_amount} there."
             )
         remaining_amounts = subtract(holding.allocations, resources)
         wanted_holdings = {instance: WantedHolding(holding, remaining_amounts, INSTANCE)}

@@ -107,7 +107,7 @@ class MoveClaims:
         else:
             there = both_places(self._source_holding.allocations, there, self._sharing)
         move = replace(
-            move, destination_root=candidate.root, destination=there, left=source_amounts
+            move, destination_root=candidate.root, destination=there, left_amounts=source_amounts
         )
         self._progress.trying(move)
         wanted_holdings = {

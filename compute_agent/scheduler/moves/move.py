@@ -35,7 +35,7 @@ class Move:
     :param mappings: group to providers of that claim, as the caller knew it; a revert returns it.
     :param destination_root: root provider of the host that was claimed, empty until then.
     :param destination: all that the instance holds once that is claimed.
-    :param left: all that the migration holds then.
+    :param left_amounts: all that the migration holds then.
     """
 
     kind: MoveKind
@@ -46,7 +46,7 @@ class Move:
     mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     destination_root: str = ""
     destination: Amounts = field(default_factory=dict)
-    left: Amounts = field(default_factory=dict)
+    left_amounts: Amounts = field(default_factory=dict)
     project_id: str = ""
     user_id: str = ""
 
@@ -60,7 +60,7 @@ class Move:
             "destination_root": self.destination_root,
             "source": copy_of(self.source),
             "destination": copy_of(self.destination),
-            "left": copy_of(self.left),
+            "left": copy_of(self.left_amounts),
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
             "project_id": self.project_id,
             "user_id": self.user_id,
@@ -102,7 +102,7 @@ def move_of(body: Mapping[str, Any]) -> Move:
             source_root=str(body["source_root"]),
             source=_allocations(body["source"]),
             destination=_allocations(body["destination"]),
-            left=_allocations(body["left"]),
+            left_amounts=_allocations(body["left"]),
             mappings={str(s): tuple(map(str, uuids)) for s, uuids in body["mappings"].items()},
             destination_root=str(body["destination_root"]),
             project_id=str(body["project_id"]),

@@ -100,14 +100,14 @@ class Mover:
         with self._journal.begin(entry_of(move, "claim")) as line:
             progress = Progress(self._placement, self._journal, line, move, holding)
             try:
-                begun = self._begin(progress, spec, alternates=alternates)
+                begun_move = self._begin(progress, spec, alternates=alternates)
             except BaseException:
                 self._undo(progress)
                 self._observer.on_move(kind, MoveState.NOT_BEGUN)
                 raise
             self._journal.close(line)
         self._observer.on_move(kind, MoveState.BEGUN)
-        return begun
+        return begun_move
 
     def finish(self, move: Move) -> None:
         """Confirm a move: the source's allocations are released.
@@ -321,7 +321,10 @@ class Mover:
             )
         held_amounts = holding.allocations
         kept_amounts = self._source_holding(move).allocations
-        if (held_amounts, kept_amounts) in ((move.source, {}), (move.destination, move.left)):
+        if (held_amounts, kept_amounts) in (
+            (move.source, {}),
+            (move.destination, move.left_amounts),
+        ):
             self._restore(move)
             return
         raise MoveRefused(

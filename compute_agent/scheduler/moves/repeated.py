@@ -57,7 +57,7 @@ def begun_before(
         mappings={suffix: tuple(uuids) for suffix, uuids in (mappings or {}).items()},
         destination_root=destination_root,
         destination=holding.allocations,
-        left=copy_of(source_holding.allocations),
+        left_amounts=copy_of(source_holding.allocations),
         project_id=str(holding.record.get("project_id", "")),
         user_id=str(holding.record.get("user_id", "")),
     )
@@ -96,8 +96,8 @@ def _source(
     for pool in sharing:
         for name, amount in held_amounts[pool].items():
             if name not in local:
-                pooled = source.setdefault(pool, {})
-                pooled[name] = pooled.get(name, 0) + amount
+                pool_amounts = source.setdefault(pool, {})
+                pool_amounts[name] = pool_amounts.get(name, 0) + amount
     return source
 
 

@@ -82,8 +82,8 @@ class HoldingsReader:
         :raises PlacementError: it cannot be read.
         """
         usages: dict[str, Any] = self._consumers.placement.candidates.get_usages(project)
-        typed = all(isinstance(amounts, dict) for amounts in usages.values())
-        return usages if typed else {"all": usages}
+        has_types = all(isinstance(amounts, dict) for amounts in usages.values())
+        return usages if has_types else {"all": usages}
 
     def _holding_of(self, consumer: Consumer) -> HeldByConsumer:
         for uuid in consumer.resources:

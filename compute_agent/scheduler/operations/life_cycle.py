@@ -77,15 +77,15 @@ class LifeCycle:
         :raises NoValidHost: there is no other host; the instance holds nothing any more.
         :raises AllocationMoveFailed: another writer changed what it holds.
         """
-        failed = frozenset(failed_hosts)
-        if not failed:
+        failed_names = frozenset(failed_hosts)
+        if not failed_names:
             raise InvalidRequest("failed_hosts", failed_hosts, "at least one name")
-        spec = replace(spec, ignore_hosts=spec.ignore_hosts | failed)
+        spec = replace(spec, ignore_hosts=spec.ignore_hosts | failed_names)
         holding = self._placement.holding(instance)
         if not holding.allocations:
             return self.claim(spec, instance)
         root = root_of(self._placement, instance, holding)
-        if self._name(root) not in failed:
+        if self._name(root) not in failed_names:
             return self._claimed_before(spec, instance, holding)
         claims = ReplacingClaims(self._placement, holding)
         try:

@@ -58,20 +58,20 @@ def run_exclusions(
     for name, admits in exclusions:
         if name in skipped_names:
             continue
-        admitted = [host for host in remaining_hosts if admits(host)]
-        if len(admitted) < len(remaining_hosts):
-            names = tuple(host.name for host in admitted[:SHOWN_HOSTS])
-            rejected = [host for host in remaining_hosts if not admits(host)]
+        admitted_hosts = [host for host in remaining_hosts if admits(host)]
+        if len(admitted_hosts) < len(remaining_hosts):
+            names = tuple(host.name for host in admitted_hosts[:SHOWN_HOSTS])
+            rejected_hosts = [host for host in remaining_hosts if not admits(host)]
             causes.append(
                 FilterCause(
                     name,
                     len(remaining_hosts),
-                    len(admitted),
+                    len(admitted_hosts),
                     names,
-                    tuple(RejectedHost(host.name) for host in rejected[:SHOWN_HOSTS]),
+                    tuple(RejectedHost(host.name) for host in rejected_hosts[:SHOWN_HOSTS]),
                 )
             )
-        remaining_hosts = admitted
+        remaining_hosts = admitted_hosts
     return remaining_hosts, causes
 
 
@@ -92,8 +92,8 @@ def _rejected_hosts(
     if len(before) == len(remaining_hosts):
         return ()
     left_roots = {host.uuid for host in remaining_hosts}
-    rejected = (host for host in before if host.uuid not in left_roots)
+    rejected_hosts = (host for host in before if host.uuid not in left_roots)
     return tuple(
         RejectedHost(host.name, host_filter.reason(host, spec))
-        for host in islice(rejected, SHOWN_HOSTS)
+        for host in islice(rejected_hosts, SHOWN_HOSTS)
     )

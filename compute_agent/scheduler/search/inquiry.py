@@ -79,9 +79,9 @@ class Inquiry:
         if not any(answer.candidates for answer in found_answers):
             probe = layout_queries.split_shape(request, numa, policy_of)
             if probe is not None:
-                probed = queries.ask(probe)
-                composed = split.compose(probed, numa.nodes[0], probe.request)
-                found_answers.append(replace(probed, candidates=composed))
+                probe_answer = queries.ask(probe)
+                composed_candidates = split.compose(probe_answer, numa.nodes[0], probe.request)
+                found_answers.append(replace(probe_answer, candidates=composed_candidates))
         return host_state.merge(found_answers), queries, queries.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:

@@ -55,7 +55,7 @@ class LayoutQuery:
     name: str
     request: CandidateRequest
     guest_cells: int = 0
-    required: Mapping[str, str] = field(default_factory=dict)
+    required_policies: Mapping[str, str] = field(default_factory=dict)
     """Suffixes of devices that must be near the guest, to their policy."""
 
     def keep(self, candidate: Candidate, answer: AllocationCandidates) -> bool:
@@ -74,7 +74,7 @@ class LayoutQuery:
             for uuid in uuids
         ]
         return len(cells) == len(set(cells)) and device_affinity.near(
-            candidate, answer.providers, self.required
+            candidate, answer.providers, self.required_policies
         )
 
 
@@ -93,14 +93,18 @@ def shapes(
     flat = _without_guest_nodes(request, strict=False)
     group = flat.group(UNSUFFIXED)
     flat = flat.with_group(UNSUFFIXED, group.forbidding(HW_NUMA_ROOT))
-    _to_cells, in_line, _kept = _sort_traits(group, _beside_cells(group))
+    _to_cells, in_line, _kept_traits = _sort_traits(group, _beside_cells(group))
     unlike = (CELL_GROUP,) if in_line else ()
     ways = device_affinity.bindings(request, policy_of, numa.nodes, unlike)
-    required = {suffix: policy for suffix, policy in policy_of.items() if policy == REQUIRED}
+    required_policies = {
+        suffix: policy for suffix, policy in policy_of.items() if policy == REQUIRED
+    }
     return (
         LayoutQuery("flat", flat),
         *(
-            LayoutQuery("nested", nested_request(request, numa, way), len(numa.nodes), required)
+            LayoutQuery(
+                "nested", nested_request(request, numa, way), len(numa.nodes), required_policies
+            )
             for way in ways
         ),
     )
@@ -138,12 +142,12 @@ def unpinned_shape(request: CandidateRequest) -> LayoutQuery | None:
     Such a host has no trait for its hardware threads either, so these are not asked for.
     """
     group = request.group(UNSUFFIXED)
-    pinned = group.resources.get("PCPU", 0)
-    if not pinned:
+    pinned_count = group.resources.get("PCPU", 0)
+    if not pinned_count:
         return None
     rest = {name: amount for name, amount in group.resources.items() if name != "PCPU"}
     group = replace(
-        group.with_resources(rest).adding({"VCPU": pinned}),
+        group.with_resources(rest).adding({"VCPU": pinned_count}),
         required=group.required - {frozenset((HW_CPU_HYPERTHREADING,))},
         forbidden=group.forbidden - {HW_CPU_HYPERTHREADING} | {HW_NUMA_ROOT},
     )
@@ -227,8 +231,10 @@ def on_target(request: CandidateRequest, root: str) -> CandidateRequest:
     """
     group = request.group(UNSUFFIXED)
     if not group.resources:
-        bound = {name: replace(group, in_tree=root) for name, group in request.groups.items()}
-        return replace(request, groups=bound)
+        bound_groups = {
+            name: replace(group, in_tree=root) for name, group in request.groups.items()
+        }
+        return replace(request, groups=bound_groups)
     disk = group.resources.get("DISK_GB", 0)
     if disk and len(group.resources) > 1 and "_DISK" not in request.groups:
         disk_traits = frozenset(
@@ -247,13 +253,13 @@ def _node_groups(
 ) -> tuple[RequestGroup, RequestGroup | None]:
     cpus = {name: n for name, n in (("VCPU", node.vcpu), ("PCPU", node.pcpu)) if n}
     memory = {"MEMORY_MB": node.memory_mb} if node.memory_mb else {}
-    bound = RequestGroup(
+    bound_group = RequestGroup(
         required=traits, forbidden=group.forbidden, in_tree=group.in_tree
     ).requiring(HW_NUMA_ROOT)
     if not (numa.page_traits and memory):
-        return bound.with_resources(cpus | memory), None
+        return bound_group.with_resources(cpus | memory), None
     pages = RequestGroup(memory, frozenset((numa.page_traits,)), in_tree=group.in_tree)
-    return bound.with_resources(cpus), pages
+    return bound_group.with_resources(cpus), pages
 
 
 def _host_group(group: RequestGroup) -> RequestGroup:

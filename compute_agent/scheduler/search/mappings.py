@@ -34,7 +34,7 @@ def mappings_of(
     requested_amounts = _sums(request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED])
     if _sums(held_amounts.values()) != requested_amounts:
         return None
-    admitted = {
+    admitted_providers = {
         suffix: tuple(
             provider
             for provider in sorted(held_amounts)
@@ -43,13 +43,13 @@ def mappings_of(
         for suffix in suffixes
     }
     # those with the least choice first, so that little is tried in vain
-    suffixes.sort(key=lambda suffix: len(admitted[suffix]))
-    assigned = _assign(request, suffixes, copy_of(held_amounts), admitted, set())
-    if assigned is None:
+    suffixes.sort(key=lambda suffix: len(admitted_providers[suffix]))
+    assignment = _assign(request, suffixes, copy_of(held_amounts), admitted_providers, set())
+    if assignment is None:
         return None
-    mappings, rest = assigned
-    forbidden = request.group(UNSUFFIXED).forbidden
-    if any(not forbidden.isdisjoint(traits.get(provider, ())) for provider in rest):
+    mappings, rest = assignment
+    forbidden_traits = request.group(UNSUFFIXED).forbidden
+    if any(not forbidden_traits.isdisjoint(traits.get(provider, ())) for provider in rest):
         return None
     return {**mappings, **({UNSUFFIXED: tuple(sorted(rest))} if rest else {})}
 
@@ -58,7 +58,7 @@ def _assign(
     request: CandidateRequest,
     suffixes: Sequence[str],
     remaining_amounts: MutableAmounts,
-    admitted: Mapping[str, Sequence[str]],
+    admitted_providers: Mapping[str, Sequence[str]],
     dead_ends: set[tuple[int, str]],
 ) -> tuple[dict[str, tuple[str, ...]], MutableAmounts] | None:
     """Return providers for these groups, and what is left then; `None` when there are none.
@@ -75,14 +75,14 @@ def _assign(
         return None
     suffix, *others = suffixes
     resources = request.group(suffix).resources
-    for provider in admitted[suffix]:
+    for provider in admitted_providers[suffix]:
         part = {provider: resources}
         if not covers(remaining_amounts, part):
             continue
         rest = without_zeros(subtract(remaining_amounts, part))
-        assigned = _assign(request, others, rest, admitted, dead_ends)
-        if assigned is not None:
-            mappings, amounts_left = assigned
+        assignment = _assign(request, others, rest, admitted_providers, dead_ends)
+        if assignment is not None:
+            mappings, amounts_left = assignment
             return {suffix: (provider,), **mappings}, amounts_left
     dead_ends.add(state)
     return None

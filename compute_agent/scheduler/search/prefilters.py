@@ -240,8 +240,8 @@ def _member_of(request: CandidateRequest, uuids: frozenset[str]) -> CandidateReq
 
 
 def _not_member_of(request: CandidateRequest, uuids: frozenset[str]) -> CandidateRequest:
-    forbidden = request.root_forbidden_aggregates | uuids
-    return replace(request, root_forbidden_aggregates=forbidden)
+    forbidden_aggregates = request.root_forbidden_aggregates | uuids
+    return replace(request, root_forbidden_aggregates=forbidden_aggregates)
 
 
 def _on_root(request: CandidateRequest, trait: str) -> CandidateRequest:

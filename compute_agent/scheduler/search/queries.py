@@ -22,26 +22,28 @@ class CandidateQueries:
 
     def ask(self, shape: LayoutQuery) -> AllocationCandidates:
         request = shape.request
-        extended = request.gains_by_extensions and self._placement.understands_extensions()
-        query = request.query(extended=extended)
+        is_extended = request.gains_by_extensions and self._placement.understands_extensions()
+        query = request.query(is_extended=is_extended)
         try:
             body, self.microversion = self._placement.allocation_candidates(
-                request.parameters(extended=extended), request.microversion, extended=extended
+                request.parameters(is_extended=is_extended),
+                request.microversion,
+                is_extended=is_extended,
             )
         except UnknownName as error:
-            self._note(shape, query, returned=0)
+            self._note(shape, query, returned_count=0)
             if str(error) not in self.notes:
                 self.notes.append(str(error))
             return AllocationCandidates()
         answer = answers.read(body, shape.name)
-        self._note(shape, query, returned=answer.returned_count)
+        self._note(shape, query, returned_count=answer.returned_count)
         kept_candidates = tuple(
             candidate for candidate in answer.candidates if shape.keep(candidate, answer)
         )
         return replace(answer, candidates=kept_candidates)
 
-    def _note(self, shape: LayoutQuery, query: str, *, returned: int) -> None:
+    def _note(self, shape: LayoutQuery, query: str, *, returned_count: int) -> None:
         limit = shape.request.limit
         version = ".".join(map(str, self.microversion))
-        reached = limit is not None and returned >= limit
-        self.causes.append(QueryCause(shape.name, query, version, returned, reached))
+        is_limit_reached = limit is not None and returned_count >= limit
+        self.causes.append(QueryCause(shape.name, query, version, returned_count, is_limit_reached))

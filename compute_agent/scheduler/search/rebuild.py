@@ -16,12 +16,12 @@ def is_rebuild(spec: RequestSpec) -> bool:
 
 
 def missing_traits(
-    spec: RequestSpec, used: Collection[str], traits: Mapping[str, frozenset[str]]
+    spec: RequestSpec, used_providers: Collection[str], traits: Mapping[str, frozenset[str]]
 ) -> frozenset[str]:
     """Return the traits that the image requires and that no provider in use has.
 
-    :param used: the providers that the instance holds something on, and its host's root.
+    :param used_providers: the providers that the instance holds something on, and its host's root.
     :param traits: of every provider of the tree.
     """
-    there = frozenset().union(*(traits.get(uuid, frozenset()) for uuid in used))
+    there = frozenset().union(*(traits.get(uuid, frozenset()) for uuid in used_providers))
     return extra_specs.image_traits(spec.image.properties) - there

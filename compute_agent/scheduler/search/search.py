@@ -134,8 +134,8 @@ class HostSearch:
         answer, queries, version = self._inquiry.ask(spec, request.request)
         reduced_request = shared_holdings.reduce(request.anywhere) if shared_holdings else None
         if shared_holdings and reduced_request and not answer.candidates:
-            targeted = _restrict_to_target(spec, reduced_request, request.target)
-            answer, more_queries, version = self._inquiry.ask(spec, targeted)
+            targeted_request = _restrict_to_target(spec, reduced_request, request.target)
+            answer, more_queries, version = self._inquiry.ask(spec, targeted_request)
             answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
         self._observer.on_search(len(answer.candidates))
@@ -171,11 +171,11 @@ class HostSearch:
             context = replace(context, pci_aliases=aliases, device_type_traits=known_traits)
         request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
-        enforced = not _is_forced(spec) and any(
+        is_enforced = not _is_forced(spec) and any(
             isinstance(host_filter, ServerGroupAntiAffinityFilter)
             for host_filter in self._options.filters
         )
-        members = GroupMembers(self._placement, spec, enforced=enforced)
+        members = GroupMembers(self._placement, spec, is_enforced=is_enforced)
         return TargetedRequest(
             _restrict_to_target(spec, request, target), request, target, aggregates, members
         )
@@ -185,8 +185,8 @@ class HostSearch:
         root = target.root
         if root is None:
             return causes
-        disabled = [("in_tree", root), ("required", COMPUTE_STATUS_DISABLED)]
-        if root not in self._placement.matching_providers(disabled):
+        conditions = [("in_tree", root), ("required", COMPUTE_STATUS_DISABLED)]
+        if root not in self._placement.matching_providers(conditions):
             return causes
         announcement, _ = self._announcement(root)
         reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
@@ -304,7 +304,7 @@ class HostSearch:
     ) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
-        living = roots_of_named(self._placement, spec)
+        roots_by_instance = roots_of_named(self._placement, spec)
         policy_of = self._inquiry.policies(spec, request.request)
         states = []
         for root, candidates in by_root.items():
@@ -321,7 +321,9 @@ class HostSearch:
                     providers=providers,
                     candidates=candidate_order.in_order(candidates, providers, policy_of),
                     aggregates=request.aggregates.of_host(name),
-                    instances=frozenset(i for i, roots in living.items() if root in roots),
+                    instances=frozenset(
+                        i for i, roots in roots_by_instance.items() if root in roots
+                    ),
                     announcement=announcement,
                     alive=alive,
                 )

@@ -31,17 +31,17 @@ class GroupMembers:
     Where the caller names the hosts of the group, the filter and the weigher use these, and nothing
     is asked before the claim; but a host that may have several members is asked how many.
 
-    :param enforced: whether a host must not have too many.
+    :param is_enforced: whether a host must not have too many.
     """
 
-    def __init__(self, placement: Placement, spec: RequestSpec, *, enforced: bool) -> None:
+    def __init__(self, placement: Placement, spec: RequestSpec, *, is_enforced: bool) -> None:
         self._placement = placement
-        self._members, self._most = anti_affinity(spec) if enforced else (frozenset(), 1)
+        self._members, self._most = anti_affinity(spec) if is_enforced else (frozenset(), 1)
         self._named_hosts = spec.instance_group.hosts if spec.instance_group else frozenset()
         soft = spec.group_of("soft-anti-affinity")
         self._soft = soft.members if soft and not soft.hosts else frozenset()
         self._there: dict[str, frozenset[str]] = {}
-        self._rejected: dict[str, RejectedHost] = {}
+        self._rejected_hosts: dict[str, RejectedHost] = {}
 
     @property
     def are_looked_for(self) -> bool:
@@ -63,7 +63,7 @@ class GroupMembers:
         if len(there) + host.claimed_here < self._most:
             return frozenset()
         reason = f"has {len(there)} of at most {self._most} members of the group"
-        self._rejected[host.uuid] = RejectedHost(host.name, reason)
+        self._rejected_hosts[host.uuid] = RejectedHost(host.name, reason)
         return there
 
     def crowding_after_claim(self, host: HostState, instances: Collection[str]) -> frozenset[str]:
@@ -95,16 +95,18 @@ class GroupMembers:
 
     def cause(self, hosts: Sequence[HostState]) -> FilterCause | None:
         """Return what was rejected of these hosts, in the name of the filter; None for nothing."""
-        rejected = [self._rejected[host.uuid] for host in hosts if host.uuid in self._rejected]
-        if not rejected:
+        rejected_hosts = [
+            self._rejected_hosts[host.uuid] for host in hosts if host.uuid in self._rejected_hosts
+        ]
+        if not rejected_hosts:
             return None
-        remaining_hosts = [host.name for host in hosts if host.uuid not in self._rejected]
+        remaining_hosts = [host.name for host in hosts if host.uuid not in self._rejected_hosts]
         return FilterCause(
             ServerGroupAntiAffinityFilter.__name__,
             len(hosts),
             len(remaining_hosts),
             tuple(remaining_hosts[:SHOWN_HOSTS]),
-            tuple(rejected[:SHOWN_HOSTS]),
+            tuple(rejected_hosts[:SHOWN_HOSTS]),
         )
 
     def looked_at(self, ordered_hosts: Sequence[HostState]) -> list[HostState]:
@@ -121,9 +123,13 @@ class GroupMembers:
 
     def _on(self, host: HostState, members: Collection[str]) -> frozenset[str]:
         if host.uuid not in self._there:
-            used = [provider.uuid for provider in host.tree if any(provider.used.values())]
+            used_providers = [
+                provider.uuid for provider in host.tree if any(provider.used.values())
+            ]
             self._there[host.uuid] = (
-                self._placement.consumers_on(host.uuid, used, members) if used else frozenset()
+                self._placement.consumers_on(host.uuid, used_providers, members)
+                if used_providers
+                else frozenset()
             )
         return self._there[host.uuid]
 

@@ -53,15 +53,17 @@ class SharedHoldings:
                     member_of.add(self.aggregates.get(pool, frozenset()))
         if remaining_amounts == dict(group.resources) or frozenset() in member_of:
             return None
-        reduced = request.with_group(UNSUFFIXED, group.with_resources(remaining_amounts))
-        return replace(reduced, root_member_of=frozenset(member_of))
+        reduced_request = request.with_group(UNSUFFIXED, group.with_resources(remaining_amounts))
+        return replace(reduced_request, root_member_of=frozenset(member_of))
 
     def complete(
         self, answer: AllocationCandidates, request: CandidateRequest
     ) -> AllocationCandidates:
         """Return the answer to the reduced request with all that `request` asks for."""
         wanted_amounts = request.group(UNSUFFIXED).resources
-        completed = [self._complete(candidate, wanted_amounts) for candidate in answer.candidates]
+        completed_candidates = [
+            self._complete(candidate, wanted_amounts) for candidate in answer.candidates
+        ]
         pools = {
             pool: ProviderSummary(
                 pool,
@@ -73,7 +75,9 @@ class SharedHoldings:
         }
         return replace(
             answer,
-            candidates=tuple(candidate for candidate in completed if candidate is not None),
+            candidates=tuple(
+                candidate for candidate in completed_candidates if candidate is not None
+            ),
             providers={**pools, **answer.providers},
         )
 
@@ -81,13 +85,13 @@ class SharedHoldings:
         self, candidate: Candidate, wanted_amounts: Mapping[str, int]
     ) -> Candidate | None:
         allocations = copy_of(candidate.allocations)
-        served = list(candidate.mappings.get(UNSUFFIXED, ()))
+        serving_providers = list(candidate.mappings.get(UNSUFFIXED, ()))
         for pool, amounts in self.amounts.items():
             for name in amounts.keys() & wanted_amounts.keys():
                 if wanted_amounts[name] > amounts[name] and name not in allocations.get(pool, {}):
                     # the rest was found elsewhere, and a disk is in one piece
                     return None
                 allocations.setdefault(pool, {})[name] = wanted_amounts[name]
-                served += [pool] if pool not in served else []
-        mappings = {**candidate.mappings, UNSUFFIXED: tuple(served)}
+                serving_providers += [pool] if pool not in serving_providers else []
+        mappings = {**candidate.mappings, UNSUFFIXED: tuple(serving_providers)}
         return replace(candidate, allocations=allocations, mappings=mappings)

@@ -31,9 +31,9 @@ def compose(
     :param whole: what the guest needs.
     :param probe: the question of shape ``split``, with one of each in the place of `whole`.
     """
-    composed: dict[str, Candidate] = {}
+    composed_candidates: dict[str, Candidate] = {}
     for candidate in answer.candidates:
-        if candidate.root in composed:
+        if candidate.root in composed_candidates:
             continue
         others = _without(candidate, probe.group(CELL_GROUP).resources)
         cells = [
@@ -43,13 +43,13 @@ def compose(
         ]
         shares = share(cells, whole)
         if shares:
-            composed[candidate.root] = Candidate(
+            composed_candidates[candidate.root] = Candidate(
                 candidate.root,
                 add(others, shares),
                 {**candidate.mappings, CELL_GROUP: tuple(shares)},
                 "split",
             )
-    return tuple(composed.values())
+    return tuple(composed_candidates.values())
 
 
 def share(cells: Sequence[ProviderSummary], whole: GuestNode) -> MutableAmounts:
@@ -124,10 +124,10 @@ def _isolated_providers(candidate: Candidate) -> set[str]:
     return {uuid for suffix in suffixes for uuid in candidate.mappings[suffix]}
 
 
-def _without(candidate: Candidate, probed: Mapping[str, int]) -> MutableAmounts:
+def _without(candidate: Candidate, probed_amounts: Mapping[str, int]) -> MutableAmounts:
     """Return what the candidate takes besides what the probe took from the guest's cell."""
     return subtract(
-        candidate.allocations, dict.fromkeys(candidate.mappings.get(CELL_GROUP, ()), probed)
+        candidate.allocations, dict.fromkeys(candidate.mappings.get(CELL_GROUP, ()), probed_amounts)
     )
 
 

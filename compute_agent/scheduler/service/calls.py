@@ -23,7 +23,7 @@ class Calls(Observer):
         self._clock = clock
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._running: dict[int, tuple[str, float]] = {}
+        self._running_calls: dict[int, tuple[str, float]] = {}
         self._has_moved = False
 
     @contextmanager
@@ -31,12 +31,12 @@ class Calls(Observer):
         """See `Observer`."""
         number = next(self._numbers)
         with self._lock:
-            self._running[number] = (method, self._clock())
+            self._running_calls[number] = (method, self._clock())
         try:
             yield
         finally:
             with self._lock:
-                del self._running[number]
+                del self._running_calls[number]
                 self._has_moved = True
 
     def record_progress(self) -> None:
@@ -51,7 +51,7 @@ class Calls(Observer):
         """Return whether calls have moved on since this was last asked, or none is in progress."""
         with self._lock:
             has_moved, self._has_moved = self._has_moved, False
-            return has_moved or not self._running
+            return has_moved or not self._running_calls
 
     def in_progress(self) -> list[dict[str, Any]]:
         """Return the calls in progress, the oldest first, with the seconds since they came."""
@@ -59,7 +59,7 @@ class Calls(Observer):
         with self._lock:
             return [
                 {"method": method, "seconds": round(now - since, 3)}
-                for method, since in self._running.values()
+                for method, since in self._running_calls.values()
             ]
 
 

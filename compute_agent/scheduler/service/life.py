@@ -169,10 +169,10 @@ class SchedulerLife:
         """
         announcements = self._service.announcements
         by_root = announcements.all()
-        existing: Collection[str] = by_root
+        existing_roots: Collection[str] = by_root
         if only_existing:
-            existing = self._service.parts.client.provider_names(tuple(by_root))
-        return [announcements.age(last) for root, last in by_root.items() if root in existing]
+            existing_roots = self._service.parts.client.provider_names(tuple(by_root))
+        return [announcements.age(last) for root, last in by_root.items() if root in existing_roots]
 
     def _placement_now(self) -> str:
         try:

@@ -90,7 +90,7 @@ class CountedCalls(Calls):
             buckets=CANDIDATE_BUCKETS,
             registry=registry,
         )
-        self._rejected = CounterMetric(
+        self._rejected_hosts = CounterMetric(
             f"{PREFIX}_filter_rejected_hosts",
             "Hosts that a filter rejected.",
             ["filter"],
@@ -146,7 +146,7 @@ class CountedCalls(Calls):
     def on_filtering(self, causes: Sequence[FilterCause]) -> None:
         """See `Observer`."""
         for cause in causes:
-            self._rejected.labels(cause.name).inc(cause.hosts_before - cause.hosts_left)
+            self._rejected_hosts.labels(cause.name).inc(cause.hosts_before - cause.hosts_left)
 
     def on_claim(self, outcome: ClaimOutcome, *, again: bool) -> None:
         """See `Observer`."""

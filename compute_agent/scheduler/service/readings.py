@@ -91,15 +91,15 @@ def quantile(before: ServiceReading, after: ServiceReading, name: str, part: flo
     Within a bucket it is interpolated, as Prometheus does; above the last bound it is that bound.
     """
     earlier = before.by_label(f"{name}_bucket", "le")
-    grown = sorted(
+    growths = sorted(
         (float(bound), count - earlier.get(bound, 0.0))
         for bound, count in after.by_label(f"{name}_bucket", "le").items()
     )
-    total = grown[-1][1] if grown else 0.0
+    total = growths[-1][1] if growths else 0.0
     if total <= 0:
         return None
     lower, below = 0.0, 0.0
-    for bound, count in grown:
+    for bound, count in growths:
         if count >= part * total:
             if bound == float("inf"):
                 return lower

@@ -69,7 +69,7 @@ class Workers:
         self._on_end = on_end
         self._clock = clock
         self._events: queue.SimpleQueue[_Ended | Notice | signal.Signals] = queue.SimpleQueue()
-        self._running: list[_Worker] = []
+        self._running_workers: list[_Worker] = []
         self._notices = WorkerNotices()
         self._ready: set[int] = set()
         self._pids_once_ready: set[int] = set()
@@ -105,7 +105,7 @@ class Workers:
                 if event is signal.SIGHUP:
                     self._manager.reloading()
                     self._ready.clear()
-                for worker in self._running:
+                for worker in self._running_workers:
                     worker.process.send_signal(event)
             else:
                 return 0
@@ -115,7 +115,7 @@ class Workers:
             self._events.put(self._notices.receive())
 
     def _handle_notice(self, notice: Notice) -> None:
-        pids = {worker.process.pid for worker in self._running}
+        pids = {worker.process.pid for worker in self._running_workers}
         if notice.pid not in pids:
             # of a worker that has ended since, or of another process that found the socket
             return
@@ -138,10 +138,10 @@ class Workers:
     def _status(self) -> str:
         """Return the statuses of the workers, each once, and how many there are."""
         different = sorted(set(filter(None, self._statuses.values())))
-        return f"{len(self._running)} workers: {' / '.join(different)}"
+        return f"{len(self._running_workers)} workers: {' / '.join(different)}"
 
     def _handle_end(self, worker: _Worker) -> int | None:
-        self._running.remove(worker)
+        self._running_workers.remove(worker)
         self._ready.discard(worker.process.pid)
         self._statuses.pop(worker.process.pid, None)
         self._on_end(worker.process.pid)
@@ -168,7 +168,7 @@ class Workers:
             env={**self._notices.environment(), **self._variables},
         )
         worker = _Worker(process, self._clock())
-        self._running.append(worker)
+        self._running_workers.append(worker)
         threading.Thread(target=self._wait_for, args=(worker,), daemon=True).start()
         LOG.info("Worker %d was started", process.pid)
 
@@ -178,10 +178,10 @@ class Workers:
 
     def _stop(self) -> None:
         self._manager.stopping()
-        for worker in self._running:
+        for worker in self._running_workers:
             worker.process.terminate()
         deadline = self._clock() + STOP_SECONDS
-        for worker in self._running:
+        for worker in self._running_workers:
             try:
                 worker.process.wait(max(deadline - self._clock(), 0.1))
             except subprocess.TimeoutExpired:

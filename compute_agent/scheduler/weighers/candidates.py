@@ -36,15 +36,15 @@ def in_order(
 def _cost(
     candidate: Candidate, providers: Mapping[str, ProviderSummary]
 ) -> tuple[int, int, int, float]:
-    untouched = left_over = 0
+    untouched_count = left_over = 0
     emptiest = 1.0
     for uuid, resources in candidate.allocations.items():
         provider = providers[uuid]
         for name, amount in resources.items():
             remainder = provider.free(name) - amount
             if is_special(name):
-                untouched += provider.used.get(name, 0) == 0
+                untouched_count += provider.used.get(name, 0) == 0
                 left_over += remainder
             else:
                 emptiest = min(emptiest, remainder / max(provider.capacity.get(name, 0), 1))
-    return untouched, left_over, len(candidate.allocations), -emptiest
+    return untouched_count, left_over, len(candidate.allocations), -emptiest

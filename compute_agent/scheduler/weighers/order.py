@@ -86,13 +86,13 @@ def weights(
     for weigher in weighers:
         if not weigher.concerns(spec):
             continue
-        scaled = normalise([weigher.weigh(host, spec) for host in hosts])
-        if not any(scaled):
+        scaled_weights = normalise([weigher.weigh(host, spec) for host in hosts])
+        if not any(scaled_weights):
             continue
         default = options.multipliers.get(weigher.option, weigher.default_multiplier)
         for index, host in enumerate(hosts):
             multiplier = _multiplier(weigher, host, default) if host.aggregates else default
-            total[index] += multiplier * scaled[index]
+            total[index] += multiplier * scaled_weights[index]
     return total
 
 
@@ -119,14 +119,16 @@ def in_order(
 
     :param request: what distinguishes this request from others, the same each time it is made.
     """
-    weighed = weights(hosts, spec, weighers, options)
-    spread = options.spread_equals and bool(request)
-    places = [_place(request, host.uuid) if spread else b"" for host in hosts]
-    indexes = sorted(range(len(hosts)), key=lambda index: (-weighed[index], places[index]))
+    host_weights = weights(hosts, spec, weighers, options)
+    is_spread = options.spread_equals and bool(request)
+    places = [_place(request, host.uuid) if is_spread else b"" for host in hosts]
+    indexes = sorted(range(len(hosts)), key=lambda index: (-host_weights[index], places[index]))
     if not indexes:
         return []
     if options.shuffle_best:
-        best_indexes = [index for index in indexes if weighed[index] == weighed[indexes[0]]]
+        best_indexes = [
+            index for index in indexes if host_weights[index] == host_weights[indexes[0]]
+        ]
         chance.shuffle(best_indexes)
         indexes[: len(best_indexes)] = best_indexes
     first = chance.randrange(min(options.subset_size, len(indexes)))

@@ -21,22 +21,22 @@ def synchronise(
     root_uuid: str,
     *,
     capabilities: Mapping[str, bool],
-    enabled: bool,
-    owned: Collection[str],
+    is_enabled: bool,
+    owned_uuids: Collection[str],
 ) -> None:
     """Give the root what the driver can do and whether it may be used, and mark what is ours.
 
     :param capabilities: trait to whether the driver has the capability now; a trait that is not
         named is left as it is.
-    :param owned: uuids of providers that this agent made or took over.
+    :param owned_uuids: uuids of providers that this agent made or took over.
     """
     tree.add_traits(root_uuid, COMPUTE_NODE, *(t for t, has in capabilities.items() if has))
     tree.remove_traits(root_uuid, *(t for t, has in capabilities.items() if not has))
-    if enabled:
+    if is_enabled:
         tree.remove_traits(root_uuid, COMPUTE_STATUS_DISABLED)
     else:
         tree.add_traits(root_uuid, COMPUTE_STATUS_DISABLED)
-    mark_owned(tree, [uuid for uuid in tree.get_provider_uuids(root_uuid) if uuid in owned])
+    mark_owned(tree, [uuid for uuid in tree.get_provider_uuids(root_uuid) if uuid in owned_uuids])
 
 
 def mark_owned(tree: ProviderTree, uuids: Iterable[str]) -> None:

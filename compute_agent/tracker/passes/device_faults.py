@@ -82,12 +82,12 @@ class DeviceFaults:
         :param base: the tree as placement has it.
         """
         known_uuids = self._ledger.reserves()
-        new = {
+        new_reserves = {
             uuid: {rc: _reserve_of(base, uuid, rc) for rc in tree.data(uuid).inventory}
             for uuid in tree.get_provider_uuids(root_uuid)
             if uuid not in known_uuids and UNHEALTHY in tree.data(uuid).traits
         }
-        self._ledger.change_faults(reserved=new)
+        self._ledger.change_faults(reserved=new_reserves)
 
     def remember(self, tree: ProviderTree, root_uuid: str, taken_off: frozenset[str]) -> None:
         """Record the marks on a tree that placement has now.
@@ -102,7 +102,7 @@ class DeviceFaults:
             seen_faults={
                 uuid: self._boot for uuid in marked_uuids if uuid not in marks or uuid in taken_off
             },
-            forgotten=[
+            forgotten_providers=[
                 uuid for uuid in members if uuid in known_uuids and uuid not in marked_uuids
             ],
         )

@@ -74,7 +74,7 @@ class NodePass:
         self._merger = merger
         self._faults = faults
         self._read_only = read_only
-        self._settled: dict[str, Proposal] = {}
+        self._settled_proposals: dict[str, Proposal] = {}
         """By root: the last proposal that left nothing to do."""
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
@@ -91,25 +91,25 @@ class NodePass:
         :param startup: a need to reshape is raised unasked: the reshape reads everything again.
         :raises Exception: as `propose`.
         """
-        believed: ProviderTree | None = None
+        believed_tree: ProviderTree | None = None
 
         def base() -> ProviderTree:
-            nonlocal believed
-            believed = self._report.believed_tree(target.uuid)
-            return self._base(target, fresh=False) if believed is None else believed
+            nonlocal believed_tree
+            believed_tree = self._report.believed_tree(target.uuid)
+            return self._base(target, fresh=False) if believed_tree is None else believed_tree
 
         try:
             proposal = self._proposal(target, base)
         except Exception as error:
-            if believed is None or (startup and isinstance(error, errors.ReshapeNeeded)):
+            if believed_tree is None or (startup and isinstance(error, errors.ReshapeNeeded)):
                 raise
-            newer = self._report.newer_tree(believed, target.uuid)
+            newer = self._report.newer_tree(believed_tree, target.uuid)
             if newer is None:
                 raise
         else:
-            if believed is None or self._has_changes(proposal):
+            if believed_tree is None or self._has_changes(proposal):
                 return proposal
-            newer = self._report.newer_tree(believed, target.uuid)
+            newer = self._report.newer_tree(believed_tree, target.uuid)
             if newer is None:
                 return proposal
         return self._proposal(target, lambda: newer)
@@ -146,12 +146,16 @@ class NodePass:
             self._ask_driver(wanted_tree, target, allocations)
             caveats = self._driver.caveats(target.name)
             grounds = self._grounds(target, base, wanted_tree)
-            settled = self._settled.get(target.uuid)
-            if not (reshape or over) and settled is not None and settled.grounds == grounds:
-                return replace(settled, facts=facts, caveats=caveats)
+            settled_proposal = self._settled_proposals.get(target.uuid)
+            if (
+                not (reshape or over)
+                and settled_proposal is not None
+                and settled_proposal.grounds == grounds
+            ):
+                return replace(settled_proposal, facts=facts, caveats=caveats)
             self._add_what_is_ours(base, wanted_tree, grounds)
-            merged = self._merger.merge(base, wanted_tree, target.uuid)
-            problems = [*merged.problems, *self._normalise(wanted_tree, target)]
+            merge_result = self._merger.merge(base, wanted_tree, target.uuid)
+            problems = [*merge_result.problems, *self._normalise(wanted_tree, target)]
         if before is not None and allocations is not None:
             reshape_check.check(base, wanted_tree, before, allocations, target.uuid)
         return Proposal(
@@ -159,7 +163,7 @@ class NodePass:
             wanted_tree,
             allocations,
             before,
-            merged,
+            merge_result,
             target.uuid,
             problems,
             faults_over=over,
@@ -185,8 +189,8 @@ class NodePass:
             return []
         uuids_before = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted_tree.get_provider_uuids())
-        self._ledger.remember_providers(added=has - uuids_before)
-        self._merger.before_flush(proposal.merged)
+        self._ledger.remember_providers(additions=has - uuids_before)
+        self._merger.before_flush(proposal.merge_result)
         self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
         try:
             with self._stage("flush"):
@@ -194,19 +198,19 @@ class NodePass:
                     proposal.base,
                     proposal.wanted_tree,
                     proposal.allocations,
-                    owned=self._owner_of(proposal.base),
+                    is_ours=self._owner_of(proposal.base),
                     original_allocations=proposal.original_allocations,
                 )
-        except errors.ResourceProviderSyncFailed as failed:
-            self._check_root_name(proposal, failed)
+        except errors.ResourceProviderSyncFailed as failure:
+            self._check_root_name(proposal, failure)
             raise
-        self._merger.after_flush(proposal.merged)
+        self._merger.after_flush(proposal.merge_result)
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in report.kept_providers}
-        self._ledger.remember_providers(added=(), removed=uuids_before - has - kept_uuids)
+        self._ledger.remember_providers(additions=(), removals=uuids_before - has - kept_uuids)
         is_quiet = not (report.operations or report.kept_providers or proposal.faults_over)
-        if is_quiet and not (proposal.problems or proposal.merged.keeps_held):
-            self._settled[proposal.root_uuid] = replace(proposal, is_settled=True)
+        if is_quiet and not (proposal.problems or proposal.merge_result.keeps_held):
+            self._settled_proposals[proposal.root_uuid] = replace(proposal, is_settled=True)
         return changes(report.operations)
 
     def operations(self, proposal: Proposal) -> list[Operation]:
@@ -215,7 +219,7 @@ class NodePass:
             proposal.base,
             proposal.wanted_tree,
             proposal.allocations,
-            owned=self._owner_of(proposal.base),
+            is_ours=self._owner_of(proposal.base),
             original_allocations=proposal.original_allocations,
         )
 
@@ -232,7 +236,7 @@ class NodePass:
     def _base(self, target: PassTarget, *, fresh: bool) -> ProviderTree:
         if self._read_only:
             return self._report.get_provider_tree(target.uuid, fresh=fresh)
-        self._ledger.remember_providers(added=[target.uuid])
+        self._ledger.remember_providers(additions=[target.uuid])
         try:
             return self._report.get_provider_tree_and_ensure_root(
                 target.uuid, target.name, fresh=fresh
@@ -263,7 +267,7 @@ class NodePass:
         except errors.InvalidNodeConfiguration:
             # not a tree of this agent, and not a provider that it may ever delete
             self._report.drop_cache(target.uuid)
-            self._ledger.remember_providers(added=(), removed=[target.uuid])
+            self._ledger.remember_providers(additions=(), removals=[target.uuid])
             raise
 
     def _follow_name(self, wanted_tree: ProviderTree, target: PassTarget) -> None:
@@ -339,8 +343,8 @@ class NodePass:
             wanted_tree,
             target.uuid,
             capabilities=grounds.capabilities,
-            enabled=target.enabled,
-            owned=new_uuids | kept_uuids | {target.uuid},
+            is_enabled=target.is_enabled,
+            owned_uuids=new_uuids | kept_uuids | {target.uuid},
         )
 
     def _normalise(self, wanted_tree: ProviderTree, target: PassTarget) -> list[Exception]:
@@ -350,11 +354,11 @@ class NodePass:
             if SHARING_TRAIT not in wanted_tree.data(uuid).traits
         ]
         problems: list[Exception] = []
-        for corrected in normalise(wanted_tree, own):
-            if corrected.kind is Correction.RESERVE_CLAMPED:
-                problems.append(errors.InvalidConfiguration(corrected.message))
+        for correction in normalise(wanted_tree, own):
+            if correction.kind is Correction.RESERVE_CLAMPED:
+                problems.append(errors.InvalidConfiguration(correction.message))
             else:
-                LOG.warning("%s", corrected.message)
+                LOG.warning("%s", correction.message)
         return problems
 
     def _name_taken(

@@ -17,7 +17,7 @@ class PassTarget(NamedTuple):
 
     name: str
     uuid: str
-    enabled: bool = True
+    is_enabled: bool = True
     rename_allowed: bool = True
 
 
@@ -43,7 +43,7 @@ class Proposal:
     wanted_tree: ProviderTree
     allocations: Mapping[str, Mapping[str, Any]] | None
     original_allocations: Mapping[str, Mapping[str, Any]] | None
-    merged: Merged
+    merge_result: Merged
     root_uuid: str
     problems: list[Exception] = field(default_factory=list)
     faults_over: frozenset[str] = frozenset()

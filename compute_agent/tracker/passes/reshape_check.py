@@ -119,7 +119,7 @@ def _capacity_faults(
     own: Collection[str],
 ) -> list[str]:
     used: Counter[tuple[str, str]] = Counter()
-    touched: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    touched_inventories: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for consumer, record in after.items():
         was = of_record(before.get(consumer, {}))
         for uuid, resources in of_record(record).items():
@@ -128,9 +128,9 @@ def _capacity_faults(
             for resource_class, amount in resources.items():
                 used[uuid, resource_class] += amount
                 if was.get(uuid, {}).get(resource_class) != amount:
-                    touched[uuid, resource_class].append((consumer, amount))
+                    touched_inventories[uuid, resource_class].append((consumer, amount))
     faults = _lost_inventory(wanted_tree, used)
-    for (uuid, resource_class), holders in touched.items():
+    for (uuid, resource_class), holders in touched_inventories.items():
         if wanted_tree.exists(uuid) and resource_class in wanted_tree.data(uuid).inventory:
             faults.extend(
                 _record_faults(

@@ -80,18 +80,18 @@ class Exchanges(NamedTuple):
         """
         before, after = _sums(was), _sums(now)
         found_sums = _sums(_within(now, self.newly_counted))
-        departures, arrived = _sums(_within(was, self.going)), _sums(_within(now, self.coming))
-        grouped = {rc for group in self.groups for rc in group}
-        alone = (frozenset({rc}) for rc in {*before, *after} - grouped)
+        departures, arrivals = _sums(_within(was, self.going)), _sums(_within(now, self.coming))
+        grouped_classes = {rc for group in self.groups for rc in group}
+        alone = (frozenset({rc}) for rc in {*before, *after} - grouped_classes)
         faulty: set[str] = set()
         for group in (*self.groups, *alone):
             total = sum(after[rc] for rc in group)
-            healed = total - sum(found_sums[rc] for rc in group)
-            renamed = group != CPUS and len(group) > 1
-            if sum(before[rc] for rc in group) not in (total, healed) or (
-                renamed
+            healed_total = total - sum(found_sums[rc] for rc in group)
+            is_renamed = group != CPUS and len(group) > 1
+            if sum(before[rc] for rc in group) not in (total, healed_total) or (
+                is_renamed
                 and any(
-                    before[rc] - after[rc] > departures[rc] or after[rc] - before[rc] > arrived[rc]
+                    before[rc] - after[rc] > departures[rc] or after[rc] - before[rc] > arrivals[rc]
                     for rc in group - CPUS
                 )
             ):

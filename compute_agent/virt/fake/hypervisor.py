@@ -105,8 +105,8 @@ class EndlessMigrations(FakeHypervisor):
 
     def live_migration(self, uuid: str, timeout: float) -> bool:
         """Migrate a guest away; whether a test ended it before `timeout` seconds."""
-        with self.instances.migrating(uuid) as ended:
-            has_ended = ended.wait(timeout)
+        with self.instances.migrating(uuid) as end_event:
+            has_ended = end_event.wait(timeout)
         if has_ended:
             self.instances.remove(uuid)
         return has_ended

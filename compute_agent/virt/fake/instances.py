@@ -74,9 +74,9 @@ class FakeInstances:
         with self._mutex:
             if uuid not in self._instances:
                 raise GuestFailure(f"Guest {uuid} does not run on this host.")
-            ended = self._migrating.setdefault(uuid, threading.Event())
+            end_event = self._migrating.setdefault(uuid, threading.Event())
         try:
-            yield ended
+            yield end_event
         finally:
             with self._mutex:
                 self._migrating.pop(uuid, None)
@@ -84,7 +84,7 @@ class FakeInstances:
     def end_migration(self, uuid: str) -> None:
         """Let a live migration of a guest end. Raises GuestFailure when there is none."""
         with self._mutex:
-            ended = self._migrating.get(uuid)
-        if ended is None:
+            end_event = self._migrating.get(uuid)
+        if end_event is None:
             raise GuestFailure(f"Guest {uuid} is not being migrated.")
-        ended.set()
+        end_event.set()

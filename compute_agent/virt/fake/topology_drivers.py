@@ -66,7 +66,7 @@ class FakeNumaDriver(FakeHypervisor, TopologyDriver):
         gpu = self.options.gpu
         if not gpu.mdev_types:
             gpu = replace(gpu, mdev_types=(MdevTypeOptions(MDEV_TYPE),))
-        self.options = replace(self.options, nested=True, gpu=gpu)
+        self.options = replace(self.options, is_nested=True, gpu=gpu)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:  # noqa: ARG002 (contract)
         return [self._nodename]
@@ -92,7 +92,7 @@ class FakeReshapeDriver(FakeNumaDriver):
         path.parent.mkdir(parents=True, exist_ok=True)
         starts = (int(path.read_text()) if path.exists() else 0) + 1
         path.write_text(str(starts))
-        self.options = replace(self.options, nested=starts % 2 == 0)
+        self.options = replace(self.options, is_nested=starts % 2 == 0)
         super().init_host(host)
 
 
@@ -111,7 +111,7 @@ class FakeDriverWithPciResources(FakeNumaDriver):
         )
         self.machine = fake_topology(self._nodename, size)
         self.options = replace(
-            self.options, nested=False, gpu=replace(self.options.gpu, mdev_types=())
+            self.options, is_nested=False, gpu=replace(self.options.gpu, mdev_types=())
         )
 
 
@@ -129,7 +129,7 @@ class Misdeed:
     calls: int = 1
     """0 = all from the first on."""
 
-    def due(self, call: int) -> bool:
+    def is_due(self, call: int) -> bool:
         return call >= self.first and (not self.calls or call < self.first + self.calls)
 
 
@@ -179,7 +179,7 @@ class FakeMisbehavingDriver(FakeNumaDriver):
     def _perhaps_fail(self, method: str) -> None:
         self._calls[method] += 1
         for misdeed in self._misdeeds:
-            if misdeed.method == method and misdeed.due(self._calls[method]):
+            if misdeed.method == method and misdeed.is_due(self._calls[method]):
                 raise misdeed.error
 
 
@@ -235,7 +235,7 @@ class FakeManyNodesDriver(FakeDriver):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
-        self._deleted: set[str] = set()
+        self._deleted_nodenames: set[str] = set()
         self.set_nodes(
             [str(uuidlib.uuid5(uuidlib.NAMESPACE_OID, str(n))) for n in range(_options(conf).nodes)]
         )
@@ -243,13 +243,13 @@ class FakeManyNodesDriver(FakeDriver):
     def node_uuid(self, nodename: str) -> str:
         return nodename
 
-    def set_nodes(self, nodenames: Sequence[str], *, deleted: Sequence[str] = ()) -> None:
-        """Manage these nodes from now on. `deleted`: nodes that are gone for good."""
+    def set_nodes(self, nodenames: Sequence[str], *, deleted_nodenames: Sequence[str] = ()) -> None:
+        """Manage these nodes from now on. `deleted_nodenames`: nodes that are gone for good."""
         super().set_nodes(nodenames)
-        self._deleted.update(deleted)
+        self._deleted_nodenames.update(deleted_nodenames)
 
     def is_node_deleted(self, nodename: str) -> bool:
-        return nodename in self._deleted
+        return nodename in self._deleted_nodenames
 
     def update_provider_tree(
         self,

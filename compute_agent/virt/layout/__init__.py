@@ -81,14 +81,14 @@ def lay_out(
         power_management=options.cpu_power_management,
     )
     cells = guest_cells(topology, cpus, options)
-    parents = DeviceParents(cells.provider_of if options.nested else {})
+    parents = DeviceParents(cells.provider_of if options.is_nested else {})
 
     pmem = lay_out_pmem(topology, options.pmem)
     root = root_provider(root_name, topology, cpus, options, shared_disk=shared_disk)
     providers = [pmem.added_to(root)]
     warnings = list(topology.warnings)
     errors = list(check_reserves(topology, cells, options))
-    if options.nested:
+    if options.is_nested:
         providers.extend(cell_providers(root_name, topology, cells, options))
         warnings.extend(cells.warnings)
     devices = _lay_out_devices(root_name, topology, options, parents, existing_names)
@@ -101,9 +101,9 @@ def lay_out(
     clamps = [clamp(provider) for provider in providers]
     return HostLayout(
         tuple(provider for provider, _, _ in clamps),
-        options.nested,
+        options.is_nested,
         parents.provider_of,
-        (*warnings, *chain.from_iterable(adjusted for _, _, adjusted in clamps)),
+        (*warnings, *chain.from_iterable(clamp_warnings for _, _, clamp_warnings in clamps)),
         (
             *errors,
             *chain.from_iterable(faults for _, faults, _ in clamps),
@@ -135,18 +135,18 @@ def _lay_out_devices(
         topology,
         options.gpu,
         parents,
-        claimed=frozenset(claims),
+        claimed_addresses=frozenset(claims),
         existing_names=existing_names,
-        nested=options.nested,
+        is_nested=options.is_nested,
     )
     nics: Iterable[WantedProvider] = ()
-    if reports_nics(options.nic, nested=options.nested):
+    if reports_nics(options.nic, is_nested=options.is_nested):
         nics = lay_out_nics(
             root_name,
             topology,
             options.nic,
             parents,
-            nested=options.nested,
+            is_nested=options.is_nested,
             claims=claims,
             network_functions=network_functions(topology, options.pci),
         )

@@ -68,14 +68,18 @@ class Ratios(NamedTuple):
     """Overcommit by options, and what a class moves along with when its provider changes."""
 
     options: Mapping[str, Ratio]
-    inherited: Mapping[str, float] = MappingProxyType({})
+    inherited_ratios: Mapping[str, float] = MappingProxyType({})
 
     def of(
-        self, resource_class: str, record: WantedRecord, stored: InventoryRecord | None
+        self, resource_class: str, record: WantedRecord, stored_record: InventoryRecord | None
     ) -> float:
         if record.ratio is not None:
             return record.ratio
-        stored_ratio = stored["allocation_ratio"] if stored else self.inherited.get(resource_class)
+        stored_ratio = (
+            stored_record["allocation_ratio"]
+            if stored_record
+            else self.inherited_ratios.get(resource_class)
+        )
         return self.options[resource_class].of(stored_ratio)
 
 
@@ -109,13 +113,15 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
     Cards may have swapped their slots, so the names are all given up before they are given out.
     """
     known_providers = [w for w in layout.children if w.key in identities.known_keys]
-    renamed = [w for w in known_providers if tree.data(identities.uuids[w.key]).name != w.name]
-    olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed}
-    for wanted_provider in renamed:
+    renamed_providers = [
+        w for w in known_providers if tree.data(identities.uuids[w.key]).name != w.name
+    ]
+    olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed_providers}
+    for wanted_provider in renamed_providers:
         tree.rename(
             identities.uuids[wanted_provider.key], f"~{identities.uuids[wanted_provider.key]}"
         )
-    for wanted_provider in renamed:
+    for wanted_provider in renamed_providers:
         uuid = identities.uuids[wanted_provider.key]
         name = (
             wanted_provider.name
@@ -173,7 +179,9 @@ def _write(
         uuid,
         {
             rc: [
-                Resource(uuid, rc, name, UNMANAGED if name in wanted_provider.unmanaged else None)
+                Resource(
+                    uuid, rc, name, UNMANAGED if name in wanted_provider.unmanaged_units else None
+                )
                 for name in names
             ]
             for rc, names in units.items()
@@ -204,7 +212,9 @@ def _stored_record(
             return provider.inventory[name]
     record = wanted_provider.inventory[resource_class]
     lost_records = [
-        stored for rc, stored in provider.inventory.items() if rc not in wanted_provider.inventory
+        other_record
+        for rc, other_record in provider.inventory.items()
+        if rc not in wanted_provider.inventory
     ]
     if record.keep_reserved and len(lost_records) == 1 and lost_records[0]["total"] == record.total:
         return lost_records[0]
@@ -215,7 +225,7 @@ def _record(
     provider: ProviderData,
     resource_class: str,
     wanted_record: WantedRecord,
-    stored: InventoryRecord | None,
+    stored_record: InventoryRecord | None,
     ratio: float,
     held_units: HeldUnits,
     *,
@@ -223,13 +233,17 @@ def _record(
 ) -> InventoryRecord:
     reserved = wanted_record.reserved
     used_up = wanted_record.reserve_when_held
-    if stored and wanted_record.keep_reserved and (MISSING not in provider.traits or used_up):
-        reserved = int(stored["reserved"])
+    if (
+        stored_record
+        and wanted_record.keep_reserved
+        and (MISSING not in provider.traits or used_up)
+    ):
+        reserved = int(stored_record["reserved"])
     if is_broken and wanted_record.ratio is not None:
         reserved = wanted_record.total
     if (
         used_up
-        and stored
+        and stored_record
         and reserved < wanted_record.total
         and held_units(provider.uuid).get(resource_class)
     ):

@@ -26,15 +26,15 @@ class CellProvider(NamedTuple):
     """A cell that gets a provider."""
 
     id: int
-    shared: frozenset[int]
-    dedicated: frozenset[int]
+    shared_cpus: frozenset[int]
+    dedicated_cpus: frozenset[int]
     memory_mib: int
     """Memory that is not in huge pages."""
     pools: tuple[PagePool, ...] = ()
 
     @property
     def cpus(self) -> frozenset[int]:
-        return self.shared | self.dedicated
+        return self.shared_cpus | self.dedicated_cpus
 
 
 class GuestCells(NamedTuple):
@@ -68,7 +68,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
     ]
     kept_cells = kept_cells or list(topology.cells[:1])
     provider_of, warnings = _merged_cells(kept_cells)
-    offered_cpus = _cpus_by_cell(cpus.shared | cpus.dedicated, kept_cells)
+    offered_cpus = _cpus_by_cell(cpus.shared_cpus | cpus.dedicated_cpus, kept_cells)
     cells = []
     for cell in kept_cells:
         if provider_of[cell.id] != cell.id:
@@ -84,8 +84,8 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
         cells.append(
             CellProvider(
                 cell.id,
-                own & cpus.shared,
-                own & cpus.dedicated,
+                own & cpus.shared_cpus,
+                own & cpus.dedicated_cpus,
                 max(cell.memory_kib // 1024 - in_pages, 0),
                 pools,
             )
@@ -139,7 +139,7 @@ def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> di
 
 def reserved_cpus(cells: Sequence[CellProvider], count: int) -> dict[int, int]:
     """Return CPUs kept for the host by cell, counted from the lowest numbered CPU upwards."""
-    cell_of = {cpu: cell.id for cell in cells for cpu in cell.shared}
+    cell_of = {cpu: cell.id for cell in cells for cpu in cell.shared_cpus}
     kept_cpus = sorted(cell_of)[:count]
     reserved = {cell.id: 0 for cell in cells}
     for cpu in kept_cpus:
@@ -160,8 +160,8 @@ def cell_facts(
     host_cpus = reserved_cpus(guests, options.reserved_cpus)
     for_guests = {
         cell.id: {
-            "shared_cpus": sorted(cell.shared),
-            "dedicated_cpus": sorted(cell.dedicated),
+            "shared_cpus": sorted(cell.shared_cpus),
+            "dedicated_cpus": sorted(cell.dedicated_cpus),
             "reserved_cpus": host_cpus[cell.id],
             "memory_mib": max(cell.memory_mib - memory[cell.id], 0),
             "pages_mib": {p.size_kib: max(p.total_mib - p.reserved_mib, 0) for p in cell.pools},
@@ -180,9 +180,11 @@ def cell_facts(
     ]
 
 
-def _excessive_reserve(cells: Sequence[CellProvider], wanted: int, total: int) -> dict[int, int]:
+def _excessive_reserve(
+    cells: Sequence[CellProvider], wanted_mib: int, total: int
+) -> dict[int, int]:
     reserved = {cell.id: cell.memory_mib for cell in cells}
-    reserved[cells[0].id] += wanted - total
+    reserved[cells[0].id] += wanted_mib - total
     return reserved
 
 
@@ -226,12 +228,12 @@ def _pools(cell: NumaCell, options: LayoutOptions) -> list[PagePool]:
 def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
     """Cells cannot have more than the host: rounding and firmware reserves come off the last."""
     excess = sum(c.memory_mib + sum(p.total_mib for p in c.pools) for c in cells) - most
-    capped = []
+    capped_cells = []
     for cell in reversed(cells):
         cut = min(max(excess, 0), cell.memory_mib)
         excess -= cut
-        capped.append(cell._replace(memory_mib=cell.memory_mib - cut))
-    return capped[::-1]
+        capped_cells.append(cell._replace(memory_mib=cell.memory_mib - cut))
+    return capped_cells[::-1]
 
 
 def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvider]:

@@ -46,7 +46,7 @@ def root_provider(
     """
     inventory: dict[str, WantedRecord] = {}
     traits = cpu_traits.arch_traits(topology.cpu_model.arch)
-    if options.nested:
+    if options.is_nested:
         traits |= dict.fromkeys(cpu_traits.known_cpu_traits(), False)
     else:
         inventory |= _flat_inventory(topology, cpus, options)
@@ -58,7 +58,7 @@ def root_provider(
         ROOT,
         root_name,
         inventory=inventory,
-        units={} if options.nested else _cpu_units(cpus.dedicated),
+        units={} if options.is_nested else _cpu_units(cpus.dedicated_cpus),
         traits=frozenset(t for t, present in traits.items() if present),
         absent_traits=frozenset(t for t, present in traits.items() if not present),
     )
@@ -82,16 +82,18 @@ def check_reserves(
     """Say which reserves name something this machine does not have."""
     cells = {int(cell.id): cell for cell in topology.cells}
     for reserve in options.reserved_pages:
-        written = f"[DEFAULT]reserved_huge_pages names {reserve.size_kib} KiB pages on NUMA cell"
+        reserve_text = (
+            f"[DEFAULT]reserved_huge_pages names {reserve.size_kib} KiB pages on NUMA cell"
+        )
         if reserve.cell not in cells:
             yield (
-                f"{written} {reserve.cell}, which this machine does not have; it has "
+                f"{reserve_text} {reserve.cell}, which this machine does not have; it has "
                 f"{', '.join(map(str, cells))}"
             )
         elif reserve.size_kib not in {p.size_kib for p in cells[reserve.cell].huge_pages}:
             sizes = [str(p.size_kib) for p in cells[reserve.cell].huge_pages]
             yield (
-                f"{written} {reserve.cell}, which has none of this size; its sizes in KiB are "
+                f"{reserve_text} {reserve.cell}, which has none of this size; its sizes in KiB are "
                 f"{', '.join(sizes) or 'none'}"
             )
     known_ids = {cell.id for cell in guest_cells.cells}
@@ -135,8 +137,8 @@ def _flat_inventory(
 ) -> dict[str, WantedRecord]:
     file_backed = options.file_backed_memory_mib
     return {
-        "VCPU": WantedRecord(len(cpus.shared), options.reserved_cpus, ratio=None),
-        "PCPU": WantedRecord(len(cpus.dedicated)),
+        "VCPU": WantedRecord(len(cpus.shared_cpus), options.reserved_cpus, ratio=None),
+        "PCPU": WantedRecord(len(cpus.dedicated_cpus)),
         "MEMORY_MB": WantedRecord(
             file_backed or host_memory_mib(topology, options),
             0 if file_backed else options.reserved_memory_mib,
@@ -156,8 +158,8 @@ def _cell(
     root_name: str, topology: HostTopology, cell: CellProvider, memory_reserved: int, host_cpus: int
 ) -> WantedProvider:
     inventory = {
-        "VCPU": WantedRecord(len(cell.shared), host_cpus, ratio=None),
-        "PCPU": WantedRecord(len(cell.dedicated)),
+        "VCPU": WantedRecord(len(cell.shared_cpus), host_cpus, ratio=None),
+        "PCPU": WantedRecord(len(cell.dedicated_cpus)),
         "MEMORY_MB": WantedRecord(cell.memory_mib, memory_reserved, ratio=None),
     }
     traits = _traits_of_cpus(topology, inventory)
@@ -165,7 +167,7 @@ def _cell(
         cell_key(cell.id),
         names.cell_name(root_name, cell.id),
         inventory=inventory,
-        units=_cpu_units(cell.dedicated),
+        units=_cpu_units(cell.dedicated_cpus),
         traits=frozenset(t for t, present in traits.items() if present) | {HW_NUMA_ROOT},
         absent_traits=frozenset(t for t, present in traits.items() if not present),
     )
@@ -187,8 +189,8 @@ def _pages(root_name: str, cell: CellProvider, pool: PagePool) -> WantedProvider
     )
 
 
-def _cpu_units(dedicated: Iterable[int]) -> dict[str, tuple[str, ...]]:
-    return {"PCPU": tuple(str(cpu) for cpu in sorted(dedicated))}
+def _cpu_units(dedicated_cpus: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    return {"PCPU": tuple(str(cpu) for cpu in sorted(dedicated_cpus))}
 
 
 def _traits_of_cpus(topology: HostTopology, inventory: dict[str, WantedRecord]) -> dict[str, bool]:

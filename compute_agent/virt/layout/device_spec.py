@@ -70,9 +70,9 @@ class DeviceSpec(NamedTuple):
     """The address has no wildcard, so naming a PF names its VFs too."""
     devname: str | None = None
     physical_network: str | None = None
-    trusted: bool = False
+    is_trusted: bool = False
     remote_managed: bool = False
-    managed: bool = True
+    is_managed: bool = True
     live_migratable: bool | None = None
     one_time_use: bool = False
     resource_class: str | None = None
@@ -165,9 +165,9 @@ def _parse_entry(entry: Any, *, report: bool) -> DeviceSpec:
         exact_address=isinstance(address, str) and _is_exact(address),
         devname=entry.get("devname"),
         physical_network=entry.get("physical_network"),
-        trusted=_flag(entry, "trusted") or False,
+        is_trusted=_flag(entry, "trusted") or False,
         remote_managed=_flag(entry, "remote_managed") or False,
-        managed=_flag(entry, "managed") is not False,
+        is_managed=_flag(entry, "managed") is not False,
         live_migratable=_flag(entry, "live_migratable"),
         one_time_use=_flag(entry, "one_time_use") or False,
         resource_class=_resource_class(entry),
@@ -197,15 +197,15 @@ def _split_glob(entry: Mapping[str, Any], address: str) -> list[str]:
     parts = head.split(":")
     if len(parts) > 3:
         raise _invalid(entry, f"address {address!r} is not <domain>:<bus>:<slot>.<function>")
-    padded = [""] * (3 - len(parts)) + parts + [function]
+    padded_parts = [""] * (3 - len(parts)) + parts + [function]
     widths = (4, 2, 2, 1)
-    split = []
-    for part, width in zip(padded, widths, strict=True):
+    glob_parts = []
+    for part, width in zip(padded_parts, widths, strict=True):
         text = (part or "*").strip().lower()
         if not re.fullmatch(r"[0-9a-f*?\[\]!-]+", text):
             raise _invalid(entry, f"address {address!r} is not <domain>:<bus>:<slot>.<function>")
-        split.append(text.zfill(width) if re.fullmatch("[0-9a-f]+", text) else text)
-    return split
+        glob_parts.append(text.zfill(width) if re.fullmatch("[0-9a-f]+", text) else text)
+    return glob_parts
 
 
 def _glob_part(part: str) -> str:

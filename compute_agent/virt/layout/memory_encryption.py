@@ -50,6 +50,8 @@ def _contexts(facts: MemoryEncryption, options: LayoutOptions) -> dict[str, int]
     elif facts.amd_sev_es:
         contexts["amd_sev_es"] = capacity.get("sev_es", 0)
     if facts.intel_tdx:
-        configured = options.tdx_guests
-        contexts["intel_tdx"] = capacity.get("tdx", 0) if configured is None else configured
+        configured_count = options.tdx_guests
+        contexts["intel_tdx"] = (
+            capacity.get("tdx", 0) if configured_count is None else configured_count
+        )
     return contexts

@@ -22,11 +22,11 @@ class Ratio(NamedTuple):
     fixed_ratio: float | None = None
     initial: float = 1.0
 
-    def of(self, stored: float | None) -> float:
+    def of(self, stored_ratio: float | None) -> float:
         """Return the ratio that is in force, given the one placement has (None = no record)."""
         if self.fixed_ratio:
             return self.fixed_ratio
-        return self.initial if stored is None else stored
+        return self.initial if stored_ratio is None else stored_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class PciOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LayoutOptions:
-    nested: bool = False
+    is_nested: bool = False
     """One provider per NUMA cell, instead of everything on the root."""
     cpu_sets: CpuSets = field(default_factory=CpuSets)
     cpu_power_management: bool = False

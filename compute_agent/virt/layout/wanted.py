@@ -61,7 +61,7 @@ class WantedProvider:
     units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Class -> names of its units, where a guest gets certain ones: CPU numbers, PCI
     addresses of functions, `slots` for mediated devices."""
-    unmanaged: frozenset[str] = frozenset()
+    unmanaged_units: frozenset[str] = frozenset()
     """Units that the hypervisor must not take from their driver and give back: `UNMANAGED`."""
 
     @property
@@ -73,7 +73,7 @@ class HostLayout(NamedTuple):
     """The root first, then its descendants, parents before children, in a fixed order."""
 
     providers: tuple[WantedProvider, ...]
-    nested: bool
+    is_nested: bool
     provider_of: Mapping[int, int] = MappingProxyType({})
     """Cell of the machine -> cell that has its provider; empty in the flat layout."""
     warnings: tuple[str, ...] = ()

@@ -188,7 +188,7 @@ class LibvirtDriver(TopologyDriver):
         with self.same_reading():
             facts = super().get_available_resource(nodename)
             reading = self.hypervisor()
-            running_guests = [guest for guest in self.guests().guests.values() if guest.running]
+            running_guests = [guest for guest in self.guests().guests.values() if guest.is_running]
         return {
             **facts,
             "hypervisor_type": reading.hypervisor,

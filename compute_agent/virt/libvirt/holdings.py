@@ -42,11 +42,11 @@ def holdings(
     own = {
         vcpu: cpus[0] for vcpu, cpus in guest.vcpu_pins if len(cpus) == 1 and alone[cpus[0]] == 1
     }
-    pinned: set[int] = set(own.values())
-    if pinned:
-        pinned.update((sets.dedicated or frozenset()).intersection(guest.emulator_cpus))
+    pinned_cpus: set[int] = set(own.values())
+    if pinned_cpus:
+        pinned_cpus.update((sets.dedicated_cpus or frozenset()).intersection(guest.emulator_cpus))
     return InstanceDevices(
-        pinned_cpus=tuple(sorted(pinned)),
+        pinned_cpus=tuple(sorted(pinned_cpus)),
         floating_cpus=_floating_cpus(guest, own, online),
         cells=tuple(
             CellUse(cell, vcpus, memory_kib // _KIB_PER_MIB)
@@ -70,7 +70,7 @@ def holdings(
 
 
 def _floating_cpus(guest: Guest, own: Collection[int], online: Collection[int]) -> tuple[int, ...]:
-    if not guest.running:
+    if not guest.is_running:
         return ()
     cpus: set[int] = set()
     for vcpu, pin in guest.vcpu_pins:

@@ -105,10 +105,10 @@ class Lost:
 def places_of(topology: HostTopology, types: tuple[MdevTypeOptions, ...]) -> tuple[Place, ...]:
     """Return where devices of enabled types can be made now, by address."""
     every_maker = (maker for gpu in topology.gpus for maker in makers(gpu))
-    enabled = ((maker, type_for(maker, types)) for maker in every_maker)
+    makers_with_types = ((maker, type_for(maker, types)) for maker in every_maker)
     return tuple(
         Place(maker.address, offered_type.id, offered_type.available_instances)
-        for maker, chosen_type in enabled
+        for maker, chosen_type in makers_with_types
         for offered_type in maker.types
         if chosen_type
         and offered_type.id == chosen_type.type_id
@@ -120,7 +120,7 @@ def steps(
     guests: Iterable[Guest],
     devices: Iterable[MdevNodeDevice],
     places: tuple[Place, ...],
-    claimed: Claimed,
+    claimed_units_of: Claimed,
 ) -> Iterator[RestoredMdev | Lost]:
     """Decide what is done for each device that a guest holds, guest by guest.
 
@@ -137,13 +137,13 @@ def steps(
             elif not device.active or not device.persistent:
                 action = MdevAction.DEFINE if device.active else MdevAction.START
                 yield RestoredMdev(action, guest, uuid, device.type_id, device.parent, device.name)
-        if gone_mdevs and not guest.running:
+        if gone_mdevs and not guest.is_running:
             own = [
                 devices_by_uuid[mdev.uuid].parent_address
                 for mdev in guest.mdevs
                 if mdev.uuid in devices_by_uuid
             ]
-            yield from _again(guest, gone_mdevs, own, places, free, claimed(guest.uuid))
+            yield from _again(guest, gone_mdevs, own, places, free, claimed_units_of(guest.uuid))
 
 
 def _again(
@@ -204,7 +204,7 @@ def carry_out(connection: LibvirtConnection, todo: Iterable[RestoredMdev | Lost]
 def _define(connection: LibvirtConnection, step: RestoredMdev) -> libvirt.virNodeDevice:
     handle = connection.call(
         f"nodeDeviceDefineXML of {step.uuid}",
-        lambda opened: opened.nodeDeviceDefineXML(_description(step), 0),
+        lambda opened_connection: opened_connection.nodeDeviceDefineXML(_description(step), 0),
     )
     try:
         connection.call(f"setAutostart of {step.uuid}", lambda _: handle.setAutostart(1))
@@ -229,7 +229,7 @@ def _start_named(connection: LibvirtConnection, uuid: str, name: str | None) -> 
     )(
         connection.call,
         f"start of mediated device {uuid}",
-        lambda opened: opened.nodeDeviceLookupByName(name).create(0),
+        lambda opened_connection: opened_connection.nodeDeviceLookupByName(name).create(0),
     )
 
 
@@ -254,7 +254,7 @@ def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
         )
         connection.call(
             f"nodeDeviceCreateXML of {step.uuid}",
-            lambda opened: opened.nodeDeviceCreateXML(_description(step), 0),
+            lambda opened_connection: opened_connection.nodeDeviceCreateXML(_description(step), 0),
         )
     else:
         _start_named(connection, step.uuid, handle.name())

@@ -30,12 +30,12 @@ def check_versions(reading: HypervisorReading) -> None:
     """
     if reading.hypervisor == TEST:
         return
-    installed = [("libvirt", version(reading.libvirt_version), OLDEST_LIBVIRT)]
+    installed_versions = [("libvirt", version(reading.libvirt_version), OLDEST_LIBVIRT)]
     if reading.hypervisor == "QEMU":
-        installed.append(("QEMU", version(reading.hypervisor_version), OLDEST_QEMU))
+        installed_versions.append(("QEMU", version(reading.hypervisor_version), OLDEST_QEMU))
     faults = [
         f"{name} {_version_text(actual)} is older than {_version_text(oldest)}"
-        for name, actual, oldest in installed
+        for name, actual, oldest in installed_versions
         if actual < oldest
     ]
     if faults:

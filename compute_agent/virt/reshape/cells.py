@@ -30,7 +30,7 @@ CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 
 def reasons(situation: Situation, pinned_guests: Callable[[], bool]) -> Iterator[str]:
     root = situation.root
-    if situation.layout.nested:
+    if situation.layout.is_nested:
         moving = [rc for rc in CELL_CLASSES if rc in root.inventory]
         if moving:
             yield f"{', '.join(moving)} move from {root.name} to its NUMA cells"
@@ -49,7 +49,7 @@ def move(
     """Edit `allocations` in place. Raises ReshapeFailed naming every consumer without room."""
     if any("PCPU" in wanted_provider.inventory for wanted_provider in situation.layout.providers):
         _dedicate(situation, allocations, devices_of)
-    if situation.layout.nested:
+    if situation.layout.is_nested:
         _root_to_cells(situation, allocations, devices_of, ratios)
     else:
         _cells_to_root(situation, allocations)
@@ -245,10 +245,10 @@ class _Pools:
         for wanted_provider in self._situation.layout.providers:
             if self._situation.identities.uuids[wanted_provider.key] == unit.provider:
                 record = wanted_provider.inventory[unit.resource_class]
-                stored = None
+                stored_record = None
                 if self._situation.tree.exists(unit.provider):
                     inventory = self._situation.tree.data(unit.provider).inventory
-                    stored = inventory.get(unit.resource_class)
-                ratio = self._ratios.of(unit.resource_class, record, stored)
+                    stored_record = inventory.get(unit.resource_class)
+                ratio = self._ratios.of(unit.resource_class, record, stored_record)
                 return int((record.total - min(record.reserved, record.total)) * ratio)
         raise KeyError(unit.provider)

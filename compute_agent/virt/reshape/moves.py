@@ -44,12 +44,12 @@ class Situation:
         identities: Identities,
         topology: HostTopology,
     ) -> Situation:
-        owned = tuple(
+        owned_providers = tuple(
             provider
             for provider in descendants(tree, identities.root)
             if MISSING not in provider.traits and is_owned(provider, layout.root.name)
         )
-        return cls(tree, layout, identities, topology, owned)
+        return cls(tree, layout, identities, topology, owned_providers)
 
     @property
     def root(self) -> ProviderData:
@@ -85,8 +85,10 @@ def shift(record: dict[str, Any], source: Unit, target: Unit, amount: int) -> No
         del resources[source.resource_class]
     if not resources:
         del entries[source.provider]
-    received = entries.setdefault(target.provider, {"resources": {}})["resources"]
-    received[target.resource_class] = received.get(target.resource_class, 0) + amount
+    received_amounts = entries.setdefault(target.provider, {"resources": {}})["resources"]
+    received_amounts[target.resource_class] = (
+        received_amounts.get(target.resource_class, 0) + amount
+    )
 
 
 def move_all(allocations: Allocations, source: Unit, target: Unit) -> None:

@@ -68,7 +68,7 @@ def pack(demands: Sequence[Demand], room: Mapping[int, ClassAmounts]) -> Packing
     for demand in sorted(floating_demands, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
         found_parts = _whole(demand.amounts, free) or _split(demand.amounts, free)
         if found_parts is None:
-            misfits.append(Misfit(demand.consumer, _missing(demand.amounts, free)))
+            misfits.append(Misfit(demand.consumer, _missing_amounts(demand.amounts, free)))
         else:
             parts[demand.consumer] = _take(free, found_parts)
     return Packing(parts, tuple(misfits))
@@ -179,13 +179,13 @@ def _fill(total: int, caps: Sequence[int]) -> list[int]:
 
 def _within(shares: Sequence[int], caps: Sequence[int]) -> list[int]:
     """Move what rounding put above a cap to where there is room, first cells first."""
-    bounded = [min(share, cap) for share, cap in zip(shares, caps, strict=True)]
-    over = sum(shares) - sum(bounded)
+    bounded_shares = [min(share, cap) for share, cap in zip(shares, caps, strict=True)]
+    over = sum(shares) - sum(bounded_shares)
     for i, cap in enumerate(caps):
-        moved_amount = min(over, cap - bounded[i])
-        bounded[i] += moved_amount
+        moved_amount = min(over, cap - bounded_shares[i])
+        bounded_shares[i] += moved_amount
         over -= moved_amount
-    return bounded
+    return bounded_shares
 
 
 def _take(
@@ -209,7 +209,7 @@ def _lacking(
     return dict(sorted(lacking_amounts.items()))
 
 
-def _missing(amounts: ClassAmounts, free: Mapping[int, Mapping[str, int]]) -> ClassAmounts:
+def _missing_amounts(amounts: ClassAmounts, free: Mapping[int, Mapping[str, int]]) -> ClassAmounts:
     missing_amounts = {
         rc: amount - sum(max(room.get(rc, 0), 0) for room in free.values())
         for rc, amount in amounts.items()

@@ -23,10 +23,10 @@ Guests = Callable[[], Mapping[str, InstanceDevices]]
 
 
 def reasons(situation: Situation, guests: Guests) -> Iterator[str]:
-    new = _new_units(situation)
-    if not new:
+    new_units = _new_units(situation)
+    if not new_units:
         return
-    for uuid, amounts in _held_of(new, guests).items():
+    for uuid, amounts in _held_of(new_units, guests).items():
         for unit, amount in amounts.items():
             yield (
                 f"guest {uuid} holds {amount} of {unit.resource_class} on "
@@ -40,10 +40,10 @@ def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None
     Of a guest without a record there (its migration has it, or nobody) nothing can be said; it
     is left to the audit, with a WARNING.
     """
-    new = _new_units(situation)
-    if not new:
+    new_units = _new_units(situation)
+    if not new_units:
         return
-    for uuid, amounts in _held_of(new, guests).items():
+    for uuid, amounts in _held_of(new_units, guests).items():
         record = allocations.get(uuid)
         for unit, amount in amounts.items():
             if record is None:
@@ -81,7 +81,7 @@ def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, fro
 
 def _new_units(situation: Situation) -> dict[str, Unit]:
     """Address of a function -> where it will be counted, for those placement does not count."""
-    new = {}
+    new_units = {}
     for wanted_provider in situation.layout.children:
         if MANAGED not in wanted_provider.traits:
             continue
@@ -91,14 +91,16 @@ def _new_units(situation: Situation) -> dict[str, Unit]:
         )
         for resource_class, addresses in wanted_provider.units.items():
             if resource_class not in stored_inventory:
-                new.update(dict.fromkeys(addresses, Unit(uuid, resource_class)))
-    return new
+                new_units.update(dict.fromkeys(addresses, Unit(uuid, resource_class)))
+    return new_units
 
 
-def _held_of(new: Mapping[str, Unit], guests: Guests) -> dict[str, Counter[Unit]]:
+def _held_of(new_units: Mapping[str, Unit], guests: Guests) -> dict[str, Counter[Unit]]:
     """Return what each guest holds of the new units, guests by uuid."""
     held_units = {
-        uuid: Counter(new[address] for address in devices.pci_addresses if address in new)
+        uuid: Counter(
+            new_units[address] for address in devices.pci_addresses if address in new_units
+        )
         for uuid, devices in sorted(guests().items())
     }
     return {uuid: amounts for uuid, amounts in held_units.items() if amounts}

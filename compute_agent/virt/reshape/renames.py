@@ -132,9 +132,9 @@ def _kind(
     return _Kind.PCI if MANAGED in traits else _Kind.VGPU
 
 
-def _may_be(old: str, situation: Situation, functions: Collection[str]) -> bool:
+def _may_be(old_class: str, situation: Situation, functions: Collection[str]) -> bool:
     """Whether the class may have named these functions: one made of ids names those of no other."""
-    if not old.startswith("CUSTOM_PCI_"):
+    if not old_class.startswith("CUSTOM_PCI_"):
         return True
     devices = situation.topology.pci_devices
-    return {class_of_ids(d) for d in devices if d.address in functions} == {old}
+    return {class_of_ids(d) for d in devices if d.address in functions} == {old_class}

@@ -69,11 +69,11 @@ def _shown_report(report: Report | None) -> dict[str, Any]:
     return {
         "closest": [
             {
-                "changes": [change.entry(to) for change, to in reported.change_set.changes],
-                "trees": reported.change_set.trees,
-                "example": reported.example,
+                "changes": [change.entry(to) for change, to in reported_set.change_set.changes],
+                "trees": reported_set.change_set.trees,
+                "example": reported_set.example,
             }
-            for reported in report.sets
+            for reported_set in report.sets
         ],
         "short": [_short(short) for short in report.short],
         "complete": report.complete,
@@ -81,18 +81,18 @@ def _shown_report(report: Report | None) -> dict[str, Any]:
 
 
 def _short(short: Short) -> dict[str, Any]:
-    shown = {
+    entry = {
         "group": short.group,
         "provider": short.provider,
         "name": short.name,
         "resource_class": short.resource_class,
-        "asked": short.asked,
+        "asked": short.requested_amount,
         "free": short.room.free,
         "capacity": short.room.capacity,
         "held_by": short.room.consumers,
     }
-    unit = short.room.unit_against(short.asked)
-    return shown if unit is None else shown | {unit: getattr(short.room, unit)}
+    unit = short.room.unit_against(short.requested_amount)
+    return entry if unit is None else entry | {unit: getattr(short.room, unit)}
 
 
 def _conclusions(explanation: Explanation, report: Report | None) -> Iterator[str]:
@@ -111,9 +111,9 @@ def _conclusions(explanation: Explanation, report: Report | None) -> Iterator[st
 def _step(step: FilterStep) -> dict[str, Any]:
     # A group may have the suffix "root" as well.
     of_roots = step.group == "root" and step.filter.startswith("root_")
-    shown: dict[str, Any] = {"group": None if of_roots else step.group, "filter": step.filter}
+    entry: dict[str, Any] = {"group": None if of_roots else step.group, "filter": step.filter}
     if step.providers is None:
-        shown["trees_rejected"] = step.trees_rejected
+        entry["trees_rejected"] = step.trees_rejected
     else:
-        shown["providers_left"] = step.providers
-    return shown
+        entry["providers_left"] = step.providers
+    return entry

@@ -34,10 +34,10 @@ def show(request: Request) -> Response:
     all trees. Amounts beyond 2**40 are counted as 2**40.
     """
     request.require_version(29)
-    counted = allocation_candidates.search_for(
+    count = allocation_candidates.search_for(
         request, request.services.candidates.capacity, "counted", operations.CAPACITY_SHOW
     )
-    return json_response(body_of(request, counted), *cache_headers(request.version))
+    return json_response(body_of(request, count), *cache_headers(request.version))
 
 
 def body_of(request: Request, capacity: Capacity) -> dict[str, Any]:
@@ -75,15 +75,15 @@ def show_fragmentation(request: Request) -> Response:
         shapes = [parse_resources(value) for value in request.all_of("resources")]
         if len(shapes) > limits.SHAPES:
             raise QueryError(limits.too_many("resources", len(shapes), "shapes", limits.SHAPES))
-        terms, forbidden = parse_member_of(request.all_of("member_of"), request.version)
+        terms, forbidden_aggregates = parse_member_of(request.all_of("member_of"), request.version)
         amounts = [len(shape) for shape in shapes]
         check_limits(
             [
                 FilterSize("resources", "resource classes", sum(amounts), sum(amounts)),
-                FilterSize.of("member_of", "aggregates", terms, forbidden),
+                FilterSize.of("member_of", "aggregates", terms, forbidden_aggregates),
             ]
         )
-        members = RequestGroup("", member_of=terms, forbidden_aggregates=forbidden)
+        members = RequestGroup("", member_of=terms, forbidden_aggregates=forbidden_aggregates)
         report = request.services.candidates.fragmentation(shapes, members, request.give_turn_back)
     return json_response(
         {

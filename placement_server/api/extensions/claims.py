@@ -78,12 +78,12 @@ def _count(lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
 
 
 def _body_of_lost(lost_candidate: store_errors.LostCandidate) -> dict[str, Any]:
-    shown = {
+    entry = {
         "candidate": lost_candidate.position,
         "provider": lost_candidate.provider,
         "resource_class": lost_candidate.resource_class,
-        "asked": lost_candidate.asked,
+        "asked": lost_candidate.requested_amount,
         "free": lost_candidate.free,
         "reason": lost_candidate.reason,
     }
-    return {name: value for name, value in shown.items() if value is not None}
+    return {name: value for name, value in entry.items() if value is not None}

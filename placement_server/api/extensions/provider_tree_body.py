@@ -26,14 +26,14 @@ def tree_write(root_uuid: str, body: Mapping[str, Any], tags: Container[str] | N
         path = ("providers", number)
         target = _provider_write(entry, path)
         if target.uuid in providers:
-            raise _malformed(f"{target.uuid} is there twice.", *path, "uuid")
+            raise _malformed_error(f"{target.uuid} is there twice.", *path, "uuid")
         if target.name in names:
-            raise _malformed(f"{target.name} is the name of two providers.", *path, "name")
+            raise _malformed_error(f"{target.name} is the name of two providers.", *path, "name")
         providers[target.uuid] = target
         names.add(target.name)
     for number, absent in enumerate(body.get("absent", ())):
         if absent in providers:
-            raise _malformed(f"{absent} is among the providers as well.", "absent", number)
+            raise _malformed_error(f"{absent} is among the providers as well.", "absent", number)
     write = TreeWrite(
         root_uuid,
         providers,
@@ -50,7 +50,7 @@ def tree_write(root_uuid: str, body: Mapping[str, Any], tags: Container[str] | N
 
 def _provider_write(entry: Mapping[str, Any], path: tuple[str | int, ...]) -> ProviderWrite:
     if not _is_uuid(entry["uuid"]):
-        raise _malformed(f"{entry['uuid']} is not a UUID.", *path, "uuid")
+        raise _malformed_error(f"{entry['uuid']} is not a UUID.", *path, "uuid")
     inventories = entry.get("inventories")
     return ProviderWrite(
         entry["uuid"],
@@ -82,7 +82,7 @@ def _record(entry: Mapping[str, Any], path: tuple[str | int, ...]) -> InventoryR
     if not reserved_is_valid(
         record.total, record.reserved, record.allocation_ratio, may_equal_total=True
     ):
-        raise _malformed(
+        raise _malformed_error(
             f"{record.reserved} is greater than the total {record.total}.", *path, "reserved"
         )
     return record
@@ -129,10 +129,10 @@ def _check_names(write: TreeWrite) -> None:
     }
     for kind, names in names_of_kind.items():
         if len(names) > limits.NAMES:
-            raise _malformed(limits.too_many("the body", len(names), kind, limits.NAMES))
+            raise _malformed_error(limits.too_many("the body", len(names), kind, limits.NAMES))
 
 
-def _malformed(message: str, *path: str | int) -> errors.BadRequest:
+def _malformed_error(message: str, *path: str | int) -> errors.BadRequest:
     return errors.BadRequest(
         f"JSON does not validate at {pointer(*path) or 'its top'}: {message}",
         pointer=pointer(*path),

@@ -59,24 +59,24 @@ def show(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.TREES_SHOW)
-    included = _included_parts(request)
+    included_parts = _included_parts(request)
     known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
     trees = request.services.candidates.trees
-    if "HTTP_IF_NONE_MATCH" in request.environ and not included:
+    if "HTTP_IF_NONE_MATCH" in request.environ and not included_parts:
         tag = trees.tag(provider_uuid)
         if tag is not None and tag in known_tags:
             return empty_response(304, *_headers(tag))
     holders: list[Holdings] = []
     try:
-        if "allocations" in included:
+        if "allocations" in included_parts:
             tree, holders = request.store.read(tree_rows.read_with_holdings, provider_uuid)
             tag = tree.tag()
         else:
             tree, tag = trees.read(provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
-    body = _representation(tree, holders, included)
-    if included:
+    body = _representation(tree, holders, included_parts)
+    if included_parts:
         tag = extend_tag(tag, _beyond_structure(body))
     if tag in known_tags:
         return empty_response(304, *_headers(tag))
@@ -177,29 +177,29 @@ def _conflict_entry(conflict: TreeContradiction) -> dict[str, Any]:
         "provider": conflict.provider,
         "resource_class": conflict.resource_class,
         "consumer": conflict.consumer,
-        "asked": conflict.asked,
+        "asked": conflict.requested_amount,
         "free": conflict.free,
     }
 
 
 def _representation(
-    tree: Tree, holders: Sequence[Holdings], included: Collection[str]
+    tree: Tree, holders: Sequence[Holdings], included_parts: Collection[str]
 ) -> dict[str, Any]:
     parents = tree.parent_uuids()
     body: dict[str, Any] = {
         "root_provider_uuid": tree.root_uuid,
         "providers": [
-            _provider(provider, parents[provider.id], usages="usages" in included)
+            _provider(provider, parents[provider.id], usages="usages" in included_parts)
             for provider in tree.providers
         ],
     }
-    if "allocations" in included:
+    if "allocations" in included_parts:
         body["allocations"] = {holder.consumer.uuid: _holdings(holder) for holder in holders}
     return body
 
 
 def _provider(provider: TreeProvider, parent_uuid: str | None, *, usages: bool) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "uuid": provider.uuid,
         "name": provider.name,
         "parent_provider_uuid": parent_uuid,
@@ -219,10 +219,10 @@ def _provider(provider: TreeProvider, parent_uuid: str | None, *, usages: bool) 
         "aggregates": sorted(provider.aggregate_ids),
     }
     if usages:
-        shown["usages"] = {
+        entry["usages"] = {
             name: inventory.used for name, inventory in sorted(provider.stock.items())
         }
-    return shown
+    return entry
 
 
 def _holdings(holder: Holdings) -> dict[str, Any]:

@@ -147,15 +147,15 @@ def _candidates(request: Request, fleet: SupposedFleet, text: str) -> list[bytes
 
 def _explanation(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
     request.authorise(operations.CANDIDATES_LIST)
-    explained = allocation_candidates.result_of(request, text, fleet.explain, "explained")
-    return [encode(candidate_explanation.body_with_closest(*explained))]
+    explanation = allocation_candidates.result_of(request, text, fleet.explain, "explained")
+    return [encode(candidate_explanation.body_with_closest(*explanation))]
 
 
 def _capacity(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
     request.require_version(29)
     request.authorise(operations.CAPACITY_SHOW)
-    counted = allocation_candidates.result_of(request, text, fleet.capacity, "counted")
-    return [encode(capacity.body_of(request, counted))]
+    count = allocation_candidates.result_of(request, text, fleet.capacity, "counted")
+    return [encode(capacity.body_of(request, count))]
 
 
 _QUESTIONS: Final[Mapping[str, Ask]] = {

@@ -83,7 +83,7 @@ def result_of(
 
     :param result: the label under which a search that succeeds is counted.
     """
-    read = _remembered if len(query_string) <= _REMEMBERED_LENGTH else _read
+    read = _cached_read if len(query_string) <= _REMEMBERED_LENGTH else _read
     with counted_search(request, result):
         candidate_query = read(query_string, request.version, bool(request.extensions))
         return search(candidate_query, request.version)
@@ -130,6 +130,6 @@ def _read(query_string: str, version: Microversion, extensions: bool) -> query.C
 
 
 # Schedulers ask for the same few flavors again and again.
-_remembered: Final = lru_cache(maxsize=500)(_read)
+_cached_read: Final = lru_cache(maxsize=500)(_read)
 # What a longer one parses to may be more than 30 KiB.
 _REMEMBERED_LENGTH: Final = 2000

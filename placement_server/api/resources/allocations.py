@@ -241,10 +241,11 @@ def claim_conflict(
         case store_errors.CapacityExceeded():
             return _refusal(error, "would exceed the capacity.")
         case store_errors.ConsumerGenerationConflict():
-            stored = error.stored_generation
+            stored_generation = error.stored_generation
             return errors.Conflict(
                 "consumer generation conflict - expected "
-                f"{'null' if stored is None else stored} but got {error.requested_generation}",
+                f"{'null' if stored_generation is None else stored_generation} but got "
+                f"{error.requested_generation}",
                 code=errors.CONCURRENT_UPDATE,
             )
         case _:

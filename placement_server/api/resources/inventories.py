@@ -226,19 +226,19 @@ def inventory_records(bodies: Mapping[str, Any]) -> dict[str, InventoryRecord]:
 def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
     """Return the record that a body describes, with defaults for the fields that it lacks."""
     if not isinstance(body, dict):
-        raise _malformed(resource_class, f"{body!r} is not of type 'object'")
+        raise _malformed_error(resource_class, f"{body!r} is not of type 'object'")
     fields = {name: body[name] for name in _FIELDS if name in body}
     if "total" not in fields:
-        raise _malformed(resource_class, "'total' is a required property")
+        raise _malformed_error(resource_class, "'total' is a required property")
     for name, value in fields.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _malformed(resource_class, f"{name}: {value!r} is not a number")
+            raise _malformed_error(resource_class, f"{name}: {value!r} is not a number")
         if value < -_MAX_NUMBER:
-            raise _malformed(
+            raise _malformed_error(
                 resource_class, f"{name}: {value} is less than the minimum of {-_MAX_NUMBER}"
             )
         if value > _MAX_NUMBER:
-            raise _malformed(
+            raise _malformed_error(
                 resource_class, f"{name}: {value} is greater than the maximum of {_MAX_NUMBER}"
             )
     return InventoryRecord(**fields)
@@ -249,7 +249,7 @@ def generation_conflict() -> errors.Conflict:
     return errors.Conflict("resource provider generation conflict", code=errors.CONCURRENT_UPDATE)
 
 
-def _malformed(resource_class: str, reason: str) -> errors.BadRequest:
+def _malformed_error(resource_class: str, reason: str) -> errors.BadRequest:
     return errors.BadRequest(f"JSON does not validate: inventory of {resource_class!r}: {reason}")
 
 

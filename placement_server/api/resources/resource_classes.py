@@ -67,8 +67,8 @@ def _ensure(request: Request) -> Response:
         schemas.NAMED.check({"name": name}, request.version)
     except InvalidInstance as error:
         raise errors.BadRequest(f"JSON does not validate: {error}") from error
-    _, created = request.store.write(resource_classes.ensure, name)
-    return empty_response(201 if created else 204, request.location(f"/resource_classes/{name}"))
+    _, is_new = request.store.write(resource_classes.ensure, name)
+    return empty_response(201 if is_new else 204, request.location(f"/resource_classes/{name}"))
 
 
 def _rename(request: Request) -> Response:

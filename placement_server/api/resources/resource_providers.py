@@ -85,12 +85,12 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
         "in_tree": params.get("in_tree"),
     }
     if "member_of" in params:
-        member_of, forbidden = filters.parse_member_of(request.all_of("member_of"), version)
-        conditions.update(member_of=member_of, forbidden_aggregates=forbidden)
+        member_of, aggregates = filters.parse_member_of(request.all_of("member_of"), version)
+        conditions.update(member_of=member_of, forbidden_aggregates=aggregates)
     if "required" in params:
         values = request.all_of("required") if version >= (1, 39) else [params["required"]]
-        required, forbidden = filters.parse_required(values, version)
-        conditions.update(required=required, forbidden=forbidden)
+        terms, forbidden_traits = filters.parse_required(values, version)
+        conditions.update(required=terms, forbidden=forbidden_traits)
     if "resources" in params:
         amounts = filters.parse_resources(params["resources"])
         conditions["resources"] = {name: min(amount, MAX_INT) for name, amount in amounts.items()}

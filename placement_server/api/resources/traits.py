@@ -32,12 +32,12 @@ def _filters(params: dict[str, str]) -> dict[str, Any]:
     if "name" in params:
         conditions.update(_name_filter(params["name"]))
     if "associated" in params:
-        associated = {"true": True, "false": False}.get(params["associated"].lower())
-        if associated is None:
+        is_associated = {"true": True, "false": False}.get(params["associated"].lower())
+        if is_associated is None:
             raise errors.BadRequest(
                 'The query parameter "associated" only accepts "true" or "false"'
             )
-        conditions["associated"] = associated
+        conditions["associated"] = is_associated
     return conditions
 
 
@@ -72,9 +72,9 @@ def ensure(request: Request) -> Response:
             "The trait is invalid. A valid trait must be no longer than 255 characters, start "
             'with the prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
         ) from error
-    trait, created = request.store.write(traits.ensure, name)
+    trait, is_new = request.store.write(traits.ensure, name)
     return empty_response(
-        201 if created else 204,
+        201 if is_new else 204,
         request.location(f"/traits/{name}"),
         *cache_headers(request.version, trait.last_modified),
     )

@@ -33,7 +33,7 @@ class HeavySearches:
         self.seconds = seconds
         self.cpu = cpu
         self._places = threading.Semaphore(most)
-        self._running = 0
+        self._running_count = 0
         self._lock = threading.Lock()
         self._usual_switch_seconds = 0.0
 
@@ -42,8 +42,8 @@ class HeavySearches:
         if not self._places.acquire(timeout=max(0.0, seconds)):
             return False
         with self._lock:
-            self._running += 1
-            if self._running == 1:
+            self._running_count += 1
+            if self._running_count == 1:
                 self._usual_switch_seconds = sys.getswitchinterval()
                 sys.setswitchinterval(min(self._usual_switch_seconds, _SWITCH_SECONDS))
         return True
@@ -51,8 +51,8 @@ class HeavySearches:
     def leave(self) -> None:
         """Give a place back."""
         with self._lock:
-            self._running -= 1
-            if self._running == 0:
+            self._running_count -= 1
+            if self._running_count == 0:
                 sys.setswitchinterval(self._usual_switch_seconds)
         self._places.release()
 

@@ -53,7 +53,7 @@ class SearchMemory:
         self.per_search = per_search
         self.in_all = in_all
         self.return_memory = return_memory
-        self._granted = 0
+        self._granted_bytes = 0
         self._lock = threading.Lock()
 
     @property
@@ -64,7 +64,7 @@ class SearchMemory:
     @property
     def granted_size(self) -> int:
         """Memory granted to the open accounts."""
-        return self._granted
+        return self._granted_bytes
 
     def grant(self, size: int, *, heavy: bool) -> None:
         """Let a search hold this much more, or less when the size is negative.
@@ -74,9 +74,9 @@ class SearchMemory:
         # What heavy searches may not take is there for those that need little.
         most = self.in_all - self.summaries - (self.in_all // 4 if heavy else 0)
         with self._lock:
-            if size > 0 and self._granted + size > most:
+            if size > 0 and self._granted_bytes + size > most:
                 raise WorkerOutOfMemory(most)
-            self._granted += size
+            self._granted_bytes += size
 
 
 class Account:
@@ -86,14 +86,14 @@ class Account:
     :ivar heavy: whether this is a heavy search, which leaves some memory to others.
     """
 
-    __slots__ = ("_granted", "_memory", "_most_granted", "heavy", "held")
+    __slots__ = ("_granted_bytes", "_memory", "_most_granted", "heavy", "held_bytes")
 
     def __init__(self, memory: SearchMemory | None = None) -> None:
         self._memory = memory
-        self._granted: float = 0 if memory is not None else float("inf")
+        self._granted_bytes: float = 0 if memory is not None else float("inf")
         self._most_granted: float = 0
         self.heavy = False
-        self.held = 0
+        self.held_bytes = 0
 
     def take(self, size: int) -> None:
         """Count memory that the search is about to hold.
@@ -101,35 +101,35 @@ class Account:
         :raises SearchGaveUp: this search, or all together, would hold more than they may; then
             it is not counted.
         """
-        self.held += size
-        if self.held > self._granted:
+        self.held_bytes += size
+        if self.held_bytes > self._granted_bytes:
             try:
                 self._ask()
             except SearchGaveUp:
-                self.held -= size
+                self.held_bytes -= size
                 raise
 
     def give(self, size: int) -> None:
         """Count memory that the search has dropped."""
-        self.held -= size
+        self.held_bytes -= size
 
     def _ask(self) -> None:
         memory = self._memory
         assert memory is not None
-        if self.held > memory.per_search:
+        if self.held_bytes > memory.per_search:
             raise TooMuchMemory(memory.per_search)
-        self._change(min(self.held + _STEP, memory.per_search))
+        self._change(min(self.held_bytes + _STEP, memory.per_search))
 
-    def _change(self, granted: int) -> None:
+    def _change(self, granted_bytes: int) -> None:
         assert self._memory is not None
-        self._memory.grant(granted - int(self._granted), heavy=self.heavy)
-        self._granted = granted
-        self._most_granted = max(self._most_granted, granted)
+        self._memory.grant(granted_bytes - int(self._granted_bytes), heavy=self.heavy)
+        self._granted_bytes = granted_bytes
+        self._most_granted = max(self._most_granted, granted_bytes)
 
     def settle(self, size: int) -> None:
         """Hold only this much: the search is over, and its answer alone is left."""
-        self.held = size
-        if self._memory is not None and size < self._granted:
+        self.held_bytes = size
+        if self._memory is not None and size < self._granted_bytes:
             self._change(size)
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ def tree_class(plan: Plan, positions: int) -> int:
     items = len(plan.items)
     number = NUMBER + positions // 8
     by_position = 3 * number + 4 * POINTER
-    by_position += len(plan.contested) * 4 * POINTER
+    by_position += len(plan.contested_classes) * 4 * POINTER
     by_item = 6 * number + 3 * _LIST + len(plan.subtrees) * (_LIST + 2 * number)
     frames = _FRAME + 5 * number + _LIST + positions * POINTER
     return _CLASS + positions * by_position + items * (by_item + frames)

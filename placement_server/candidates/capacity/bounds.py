@@ -46,8 +46,8 @@ class Bounds:
 def are_isolated(plan: Plan, first: int, second: int) -> bool:
     """Check whether no provider may serve both items of one claim."""
     items = plan.items[first], plan.items[second]
-    by_policy = plan.isolated and items[0].suffixed and items[1].suffixed
-    return by_policy or items[0].named or items[1].named
+    by_policy = plan.is_isolated and items[0].is_suffixed and items[1].is_suffixed
+    return by_policy or items[0].is_named or items[1].is_named
 
 
 def least(
@@ -97,11 +97,11 @@ class _Component:
     @property
     def isolated_items(self) -> list[int]:
         """Those of the items of which no two may be on one provider."""
-        isolated: list[int] = []
+        isolated_items: list[int] = []
         for item in self.items:
-            if all(are_isolated(self.plan, item, other) for other in isolated):
-                isolated.append(item)
-        return isolated if len(isolated) > 1 else []
+            if all(are_isolated(self.plan, item, other) for other in isolated_items):
+                isolated_items.append(item)
+        return isolated_items if len(isolated_items) > 1 else []
 
     def _on_one(self) -> IntArray:
         """Return how many times each row takes all the items together."""
@@ -158,9 +158,9 @@ class _Component:
             free = np.where(np.logical_or.reduce(asking), self.rows.amounts(class_id)[0], 0)
             high = np.minimum(high, self.groups.total(free // step * step) // sum(amounts))
         high = self._spread(high, self.items, self._most_of_a_claim())
-        isolated = self.isolated_items
-        if isolated and len(isolated) < len(self.items):
-            high = self._spread(high, isolated, np.ones(len(self.rows), np.int64))
+        isolated_items = self.isolated_items
+        if isolated_items and len(isolated_items) < len(self.items):
+            high = self._spread(high, isolated_items, np.ones(len(self.rows), np.int64))
         return high
 
     def _spread(self, high: IntArray, items: Sequence[int], most: IntArray) -> IntArray:
@@ -208,8 +208,8 @@ def most_claims(groups: Groups, units: IntArray, needed_count: int, most: IntArr
     """Return the most claims that fit, by group; the parameters as for :func:`fewest_claims`."""
 
     def fits(claims: IntArray) -> BoolArray:
-        placed = np.minimum(units, most * claims[groups.key])
-        return groups.total(placed) >= needed_count * claims
+        placed_units = np.minimum(units, most * claims[groups.key])
+        return groups.total(placed_units) >= needed_count * claims
 
     return _largest_that(fits, np.minimum(groups.total(units) // needed_count, MOST))
 
@@ -220,8 +220,8 @@ def _most_left(groups: Groups, units: IntArray, costs: IntArray, needed_count: i
     order = groups.descending(worth)
     cost = costs[order]
     before = np.cumsum(cost) - cost
-    spent = before - before[groups.edges[:-1][groups.key[order]]]
-    taken_items = np.clip(needed_count - 1 - spent, 0, cost)
+    spent_cost = before - before[groups.edges[:-1][groups.key[order]]]
+    taken_items = np.clip(needed_count - 1 - spent_cost, 0, cost)
     # A part of a row is worth its share; rounded up: too much may be left, and not too little.
     units_left = -(-(units[order] * taken_items) // np.maximum(cost, 1))
     sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(units_left)))
@@ -233,5 +233,5 @@ def _largest(groups: Groups, values: IntArray, place: int) -> IntArray:
     order = groups.descending(values)
     at = groups.edges[:-1] + place - 1
     has = at < groups.edges[1:]
-    ordered = np.concatenate((values[order], np.zeros(1, np.int64)))
-    return np.where(has, ordered[np.where(has, at, -1)], 0)
+    ordered_values = np.concatenate((values[order], np.zeros(1, np.int64)))
+    return np.where(has, ordered_values[np.where(has, at, -1)], 0)

@@ -114,25 +114,25 @@ class _Count:
         self.counts, self.unsure = narrow_to_terms(
             self.plan, search.eligible, self.rows, counts, self.groups
         )
-        self.pooled = self.groups.total(pooled_rows(self.rows)) > 0
+        self.has_pool = self.groups.total(pooled_rows(self.rows)) > 0
         # By tree, the class that its cluster runs out of first; -1 where that is none of pools.
         self.scarce = np.full(trees, -1, np.int64)
 
     def capacity(self) -> Capacity:
         """Count, and add up."""
         pairs = competitors(self.plan, self.counts, self.groups, self.search.tick, self.account)
-        for trees, competing in by_pattern(pairs, np.flatnonzero(~self.pooled)):
+        for trees, competing in by_pattern(pairs, np.flatnonzero(~self.has_pool)):
             self.search.tick()
             self._count_trees(trees, parts(self.plan, self.counts, competing))
         clusters: Clusters | None = None
-        if self.pooled.any():
-            competing = [pair for pair, having in pairs.items() if having[self.pooled].any()]
+        if self.has_pool.any():
+            competing = [pair for pair, having in pairs.items() if having[self.has_pool].any()]
             clusters = self._count_clusters(parts(self.plan, self.counts, competing))
         self._search_unsure()
         low, high = self.bounds.low, self.bounds.high
-        at_least, at_most = int(low[~self.pooled].sum()), int(high[~self.pooled].sum())
+        at_least, at_most = int(low[~self.has_pool].sum()), int(high[~self.has_pool].sum())
         if clusters is not None:
-            any_fits = Groups(clusters.of_tree, clusters.count).total(low[self.pooled]) > 0
+            any_fits = Groups(clusters.of_tree, clusters.count).total(low[self.has_pool]) > 0
             at_least += int(np.maximum(clusters.total.low, any_fits).sum())
             at_most += int(np.where(any_fits, clusters.total.high, 0).sum())
         order = np.argsort(-low, kind="stable")
@@ -158,8 +158,8 @@ class _Count:
         self.account.take(8 * len(chosen_rows) * (4 + len(self.counts)))
         rows = self.rows.some(chosen_rows)
         rows.tree = number[rows.tree]
-        shared = {id(count): count[chosen_rows] for count in self.counts}
-        return rows, [shared[id(count)] for count in self.counts]
+        counts_by_id = {id(count): count[chosen_rows] for count in self.counts}
+        return rows, [counts_by_id[id(count)] for count in self.counts]
 
     def _count_trees(self, trees: IntArray, by_part: list[Part]) -> None:
         rows, counts = self._of_trees(trees)
@@ -172,7 +172,7 @@ class _Count:
         self.bounds.high[trees] = bounds.high
 
     def _count_clusters(self, by_part: list[Part]) -> Clusters:
-        trees = np.flatnonzero(self.pooled)
+        trees = np.flatnonzero(self.has_pool)
         rows, counts = self._of_trees(trees)
         self.search.tick()
         clusters = Clusters(self.plan, by_part, rows, counts, self.unsure[trees], self.account)
@@ -228,12 +228,12 @@ class _Count:
         first = np.where(scarce >= 0, scarce, first)
         trees = np.bincount(first[self.bounds.high > 0], minlength=len(classes))
         names = self.search.index.names.class_names
-        named = [
+        named_limits = [
             (names[class_id], int(count))
             for class_id, count in zip(classes, trees, strict=True)
             if count
         ]
-        return dict(sorted(named, key=lambda name_and_trees: -name_and_trees[1]))
+        return dict(sorted(named_limits, key=lambda name_and_trees: -name_and_trees[1]))
 
     def _claims_of(self, class_id: int) -> IntArray:
         """Return for how many claims each tree has enough of a class, wherever it is."""

@@ -87,14 +87,14 @@ def fragmentation(
     for amounts in shapes:
         query = CandidateQuery((replace(members, resources=tuple(amounts.items())),))
         # What one count held has been dropped when the next begins.
-        held_bytes = account.held
+        held_bytes = account.held_bytes
         seconds_left = ends_at - clock()
         fits.append(
             capacity(
                 query, index, seconds=seconds_left, account=account, effort=effort, clock=clock
             )
         )
-        account.give(account.held - held_bytes)
+        account.give(account.held_bytes - held_bytes)
     part = _ReportedPart(index, members)
     account.take(part.nbytes(len({name for amounts in shapes for name in amounts})))
     classes = part.classes(shapes)
@@ -121,10 +121,10 @@ class _ReportedPart:
         alive = np.zeros(index.size, dtype=bool)
         alive[index.roots] = True
         member = index.passing_aggregate_sets(members.member_of, frozenset())[index.aggregate_set]
-        forbidden = members.forbidden_aggregates
-        clean = index.passing_aggregate_sets((), forbidden)[index.aggregate_set]
+        forbidden_aggregates = members.forbidden_aggregates
+        clean = index.passing_aggregate_sets((), forbidden_aggregates)[index.aggregate_set]
         #: Sharing providers serve other trees only as members themselves.
-        self.shared: BoolArray = alive[index.root] & member & clean
+        self.is_shared: BoolArray = alive[index.root] & member & clean
         self.inside: BoolArray = (
             alive[index.root] & (member | member[index.root]) & clean & clean[index.root]
         )
@@ -144,7 +144,7 @@ class _ReportedPart:
         usable = self._usable(shapes)
         classes = {}
         for name, view in sorted(self.index.classes_by_name().items()):
-            inside = (self.inside | self.shared)[view.slot]
+            inside = (self.inside | self.is_shared)[view.slot]
             if not inside.any():
                 continue
             slots = view.slot[inside]
@@ -164,8 +164,8 @@ class _ReportedPart:
             # How many classes a tree lacks: with many classes faster than to compare all of them.
             lacking_classes = np.sum([~trees for trees in having.values()], axis=0)
             for name, trees in having.items():
-                reached = self._reached_from(lacking_classes == ~trees)
-                usable[name] = usable[name] | reached if name in usable else reached
+                is_reached = self._reached_from(lacking_classes == ~trees)
+                usable[name] = usable[name] | is_reached if name in usable else is_reached
         return usable
 
     def _trees_having(self, name: str, amount: int) -> BoolArray:
@@ -178,13 +178,13 @@ class _ReportedPart:
         fitting = view.slots_fitting(amount)
         trees[index.root[fitting[self.inside[fitting]]]] = True
         shares = np.zeros(index.size, dtype=bool)
-        shares[fitting[self.shared[fitting]]] = True
+        shares[fitting[self.is_shared[fitting]]] = True
         trees[index.links.anchor[shares[index.links.share]]] = True
         return trees
 
     def _reached_from(self, trees: BoolArray) -> BoolArray:
         """Return by slot which providers are in some of the trees or share with one."""
         index = self.index
-        reached: BoolArray = trees[index.root]
-        reached[index.links.share[trees[index.links.anchor]]] = True
-        return reached
+        is_reached: BoolArray = trees[index.root]
+        is_reached[index.links.share[trees[index.links.anchor]]] = True
+        return is_reached

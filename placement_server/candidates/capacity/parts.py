@@ -96,10 +96,10 @@ def parts(plan: Plan, counts: Counts, pairs: Sequence[Pair]) -> list[Part]:
     every = range(len(plan.items))
     components = _components_of(every, pairs)
     rules = [rule for rule in dict.fromkeys(plan.subtrees) if len(rule.together | rule.apart) > 1]
-    bound = [(item, other) for rule in rules for item, other in _chain(rule)]
+    bound_pairs = [(item, other) for rule in rules for item, other in _chain(rule)]
     chains = [pair for component in components for pair in pairwise(component)]
     found_parts = []
-    for items in _components_of(every, [*chains, *bound]):
+    for items in _components_of(every, [*chains, *bound_pairs]):
         members = frozenset(items)
         binding = [rule for rule in rules if rule.together <= members]
         own = tuple(component for component in components if component[0] in members)
@@ -126,7 +126,7 @@ def _copies(
 
     def kind(item: int) -> tuple[object, ...]:
         each = plan.items[item]
-        return sorted(each.amounts), each.suffixed, each.named, id(counts[item])
+        return sorted(each.amounts), each.is_suffixed, each.is_named, id(counts[item])
 
     copies = [tuple(sorted(rule.together, key=kind)) for rule in rules]
     is_disjoint = sum(map(len, copies)) == len(members)

@@ -26,8 +26,8 @@ def pooled_rows(rows: Rows) -> BoolArray:
     """Return which rows are of pools, also where a pool is in the tree itself."""
     is_pool = np.zeros(rows.index.size, dtype=bool)
     is_pool[rows.slot[rows.foreign]] = True
-    pooled: BoolArray = is_pool[rows.slot]
-    return pooled
+    is_pooled: BoolArray = is_pool[rows.slot]
+    return is_pooled
 
 
 @dataclass(slots=True)
@@ -71,9 +71,9 @@ class Clusters:
         self.unsure = unsure
         self.trees = len(unsure)
         self.account = account
-        self.pooled = pooled_rows(rows)
+        self.is_pooled = pooled_rows(rows)
         self.parts = [self._count(part) for part in parts]
-        self.alone = self._least_of([counted.alone for counted in self.parts])
+        self.alone = self._least_of([counted_part.alone for counted_part in self.parts])
         self.of_tree, self.count = self._connect()
         low = self._low()
         high, self.scarce = self._high()
@@ -82,11 +82,11 @@ class Clusters:
     def _count(self, part: Part) -> _Counted:
         groups = Groups(self.rows.tree, self.trees)
         alone = count_part(self.plan, part, self.rows, self.counts, groups, self.account)
-        uses_pools = any((self.counts[item][self.pooled] > 0).any() for item in part.items)
+        uses_pools = any((self.counts[item][self.is_pooled] > 0).any() for item in part.items)
         if not uses_pools:
             return _Counted(part, alone, alone, uses_pools)
-        rows = self.rows.some(~self.pooled)
-        counts = [count[~self.pooled] for count in self.counts]
+        rows = self.rows.some(~self.is_pooled)
+        counts = [count[~self.is_pooled] for count in self.counts]
         groups = Groups(rows.tree, self.trees)
         own = count_part(self.plan, part, rows, counts, groups, self.account)
         return _Counted(part, alone, own, uses_pools)
@@ -100,8 +100,8 @@ class Clusters:
 
     def _connect(self) -> tuple[IntArray, int]:
         """Return the cluster of each tree, and how many there are."""
-        trees = self.rows.tree[self.pooled]
-        pools = np.unique(self.rows.slot[self.pooled], return_inverse=True)[1]
+        trees = self.rows.tree[self.is_pooled]
+        pools = np.unique(self.rows.slot[self.is_pooled], return_inverse=True)[1]
         number = np.arange(self.trees)
         while True:
             # Each tree takes the lowest number of those that it shares a pool with.
@@ -119,18 +119,20 @@ class Clusters:
         clusters = Groups(self.of_tree, self.count)
         high = clusters.total(self.alone.high)
         scarce = np.full(self.count, -1, np.int64)
-        for counted in self.parts:
-            if not counted.uses_pools:
+        for counted_part in self.parts:
+            if not counted_part.uses_pools:
                 continue
-            most = self._together(counted.part)
-            if len(counted.part.items) == 1:
-                others = [other.alone for other in self.parts if other is not counted]
-                limit, own = self._least_of(others).high, counted.own.high
-                missing = clusters.total(np.maximum(limit - own, 0))
-                of_pools = self._together(counted.part, only_pools=True)
-                spread = clusters.total(np.minimum(limit, own)) + np.minimum(of_pools, missing)
+            most = self._together(counted_part.part)
+            if len(counted_part.part.items) == 1:
+                others = [other.alone for other in self.parts if other is not counted_part]
+                limit, own = self._least_of(others).high, counted_part.own.high
+                missing_amount = clusters.total(np.maximum(limit - own, 0))
+                of_pools = self._together(counted_part.part, only_pools=True)
+                spread = clusters.total(np.minimum(limit, own)) + np.minimum(
+                    of_pools, missing_amount
+                )
                 most = np.minimum(most, spread)
-            scarce = np.where(most < high, counted.part.items[0], scarce)
+            scarce = np.where(most < high, counted_part.part.items[0], scarce)
             high = np.minimum(high, most)
         return high, scarce
 
@@ -139,7 +141,7 @@ class Clusters:
         cluster = self.of_tree[self.rows.tree]
         order = np.lexsort((self.rows.slot, cluster))
         if only_pools:
-            order = order[self.pooled[order]]
+            order = order[self.is_pooled[order]]
         slots = self.rows.slot[order]
         starts = np.flatnonzero(np.concatenate(((True,), slots[1:] != slots[:-1])))
         counts = list(self.counts)
@@ -150,7 +152,7 @@ class Clusters:
         return least(self.plan, part.components, self.rows.some(first), counts, groups).high
 
     def _low(self) -> IntArray:
-        own = self._least_of([counted.own for counted in self.parts])
+        own = self._least_of([counted_part.own for counted_part in self.parts])
         low = Groups(self.of_tree, self.count).total(own.low)
         sets, first = self._sets_of_pools()
         full = self._least_of([part.alone for part in self.parts if not part.uses_pools]).low
@@ -159,12 +161,12 @@ class Clusters:
         lowest = np.where(of_sets.total(self.unsure) > 0, 0, lowest)
         np.maximum.at(low, self.of_tree[first], lowest)
         is_one_set = np.bincount(self.of_tree[first], minlength=self.count) == 1
-        for counted in self.parts:
-            if counted.uses_pools and len(counted.part.items) == 1:
-                low = np.maximum(low, self._all_taken(counted, is_one_set))
+        for counted_part in self.parts:
+            if counted_part.uses_pools and len(counted_part.part.items) == 1:
+                low = np.maximum(low, self._all_taken(counted_part, is_one_set))
         return low
 
-    def _all_taken(self, counted: _Counted, is_one_set: BoolArray) -> IntArray:
+    def _all_taken(self, counted_part: _Counted, is_one_set: BoolArray) -> IntArray:
         """Return the fewest claims of each cluster for one item of which pools have some.
 
         In the end some trees F are full of their own account, with m claims each or more. All
@@ -177,24 +179,24 @@ class Clusters:
             the pools are all used up only where nothing else fills a tree.
         """
         clusters = Groups(self.of_tree, self.count)
-        others = [other.own for other in self.parts if other is not counted]
+        others = [other.own for other in self.parts if other is not counted_part]
         limit = self._least_of(others).low
-        own = np.where(self.unsure, 0, counted.own.low)
-        in_pools = self._together(counted.part, only_pools=True)
+        own = np.where(self.unsure, 0, counted_part.own.low)
+        in_pools = self._together(counted_part.part, only_pools=True)
         by_others = clusters.total(limit)
         is_full = own >= limit
-        filled = clusters.total(np.where(is_full, limit, 0))
+        filled_amount = clusters.total(np.where(is_full, limit, 0))
         value, size = np.where(is_full, 0, own), np.where(is_full, 0, limit)
-        room = np.maximum(in_pools - filled, 0)
-        used_up = clusters.total(value) + np.maximum(in_pools, filled)
+        room = np.maximum(in_pools - filled_amount, 0)
+        used_up = clusters.total(value) + np.maximum(in_pools, filled_amount)
         low: IntArray = np.minimum(by_others, used_up - _knapsack(clusters, value, size, room))
         is_unlimited = clusters.total(limit < MOST) == 0
         return np.where(is_one_set | is_unlimited, low, 0)
 
     def _sets_of_pools(self) -> tuple[IntArray, IntArray]:
         """Return the number of the set of pools that each tree has, and a tree of each set."""
-        edges = Groups(self.rows.tree[self.pooled], self.trees).edges.tolist()
-        slots = self.rows.slot[self.pooled]
+        edges = Groups(self.rows.tree[self.is_pooled], self.trees).edges.tolist()
+        slots = self.rows.slot[self.is_pooled]
         self.account.take(slots.nbytes)
         texts = [slots[start:stop].tobytes() for start, stop in pairwise(edges)]
         number = {text: at for at, text in enumerate(dict.fromkeys(texts))}
@@ -203,7 +205,7 @@ class Clusters:
 
     def _dry(self, sets: IntArray, first: IntArray) -> IntArray:
         """Return after how many claims at the least the pools of a set have none left of a part."""
-        at = np.flatnonzero(self.pooled)
+        at = np.flatnonzero(self.is_pooled)
         trees = self.rows.tree[at]
         edges = Groups(trees, self.trees).edges
         is_first = np.zeros(self.trees, dtype=bool)
@@ -214,17 +216,17 @@ class Clusters:
         # Trees of a set have as many pools, in the same order.
         place = groups.edges[sets[trees]] + np.arange(len(at)) - edges[:-1][trees]
         dry = np.full(len(first), MOST, np.int64)
-        for counted in self.parts:
-            if not counted.uses_pools:
+        for counted_part in self.parts:
+            if not counted_part.uses_pools:
                 continue
-            if counted.part.subtree or counted.part.is_loose:
+            if counted_part.part.subtree or counted_part.part.is_loose:
                 return np.zeros(len(first), np.int64)
             counts = list(self.counts)
-            for item in counted.part.items:
+            for item in counted_part.part.items:
                 fewest = np.full(len(chosen_rows), MOST, np.int64)
                 np.minimum.at(fewest, place, self.counts[item][at])
                 counts[item] = fewest
-            bounds = least(self.plan, counted.part.components, rows, counts, groups)
+            bounds = least(self.plan, counted_part.part.components, rows, counts, groups)
             dry = np.minimum(dry, bounds.low)
         return dry
 

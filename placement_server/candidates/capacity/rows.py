@@ -38,13 +38,13 @@ class Groups:
         self.count = count
         is_sorted = bool((key[1:] >= key[:-1]).all())
         self._order: IntArray | None = None if is_sorted else np.argsort(key, kind="stable")
-        ordered = key if self._order is None else key[self._order]
-        self.edges = np.searchsorted(ordered, np.arange(count + 1))
+        ordered_keys = key if self._order is None else key[self._order]
+        self.edges = np.searchsorted(ordered_keys, np.arange(count + 1))
 
     def total(self, values: IntArray | BoolArray) -> IntArray:
         """Return the sum of the values of each group."""
-        ordered = values if self._order is None else values[self._order]
-        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(ordered, dtype=np.int64)))
+        ordered_values = values if self._order is None else values[self._order]
+        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(ordered_values, dtype=np.int64)))
         return self.between_edges(sums)
 
     def between_edges(self, sums: IntArray) -> IntArray:

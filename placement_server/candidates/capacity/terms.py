@@ -19,16 +19,16 @@ def narrow_to_terms(
     :returns: the counts; and by tree, whether it depends on the choice of several providers
         whether the terms are met: then only the most that is counted holds.
     """
-    narrowed = list(counts)
+    narrowed_counts = list(counts)
     unsure = np.zeros(groups.count, dtype=bool)
-    unsuffixed = [number for number, item in enumerate(plan.items) if not item.suffixed]
+    unsuffixed_items = [number for number, item in enumerate(plan.items) if not item.is_suffixed]
     for term in eligible.terms:
         having = term[rows.slot]
         always = np.zeros(groups.count, dtype=bool)
         ways = np.zeros(groups.count, dtype=np.int64)
         meeting: dict[int, BoolArray] = {}
-        for item in unsuffixed:
-            serving = narrowed[item] > 0
+        for item in unsuffixed_items:
+            serving = narrowed_counts[item] > 0
             few = groups.total(serving & having)
             meeting[item] = few > 0
             always |= meeting[item] & (few == groups.total(serving))
@@ -37,6 +37,8 @@ def narrow_to_terms(
             # Where no item can, not even this one is left.
             alone = ~always & ((ways == 0) | (ways == 1) & some)
             if alone.any():
-                narrowed[item] = np.where(alone[rows.tree] & ~having, 0, narrowed[item])
+                narrowed_counts[item] = np.where(
+                    alone[rows.tree] & ~having, 0, narrowed_counts[item]
+                )
         unsure |= ~always & (ways > 1)
-    return narrowed, unsure
+    return narrowed_counts, unsure

@@ -58,31 +58,35 @@ class Amounts:
         if name not in self._units:
             view = self._view(change)
             self._units[name] = [] if view is None else self._units_of(view)
-        return [units for units in self._units[name] if units.lowest < change.asked]
+        return [units for units in self._units[name] if units.lowest < change.requested_amount]
 
     def _units_of(self, view: ClassView) -> list[Units]:
         if view.largest_min_unit == view.largest_step_size == 1:
             return [Units(1, 1)]
         alive = np.zeros(self._index.size, dtype=bool)
         alive[self._index.roots] = True
-        living = alive[self._index.root[view.slot]]
-        pairs = np.stack((view.min_unit[living], view.step_size[living]), axis=1)
+        is_living = alive[self._index.root[view.slot]]
+        pairs = np.stack((view.min_unit[is_living], view.step_size[is_living]), axis=1)
         return [Units(*pair) for pair in np.unique(pairs, axis=0).tolist()]
 
     def are_uniform(self, change: QueryChange) -> bool:
         """Check whether every inventory that may give what is asked for gives the lowest amount."""
         self.units(change)
         lowest = {units.lowest for units in self._units[change.condition]}
-        return sum(1 for amount in lowest if amount <= change.asked) < 2
+        return sum(1 for amount in lowest if amount <= change.requested_amount) < 2
 
     def enough(self, query: CandidateQuery, changes: Sequence[QueryChange]) -> bool:
         """Check whether a query has a candidate with some changes, to whatever amounts."""
-        lowered = [change for change in changes if change.asked]
-        changed_query = with_changes(query, [change for change in changes if not change.asked])
-        lowest = [{units.lowest for units in self.units(change)} for change in lowered]
+        lowered_changes = [change for change in changes if change.requested_amount]
+        changed_query = with_changes(
+            query, [change for change in changes if not change.requested_amount]
+        )
+        lowest = [{units.lowest for units in self.units(change)} for change in lowered_changes]
         return any(
             self._trials.works(
-                with_changes(changed_query, lowered, dict(zip(lowered, to, strict=True)))
+                with_changes(
+                    changed_query, lowered_changes, dict(zip(lowered_changes, to, strict=True))
+                )
             )
             for to in product(*lowest)
         )
@@ -95,44 +99,48 @@ class Amounts:
         Of two amounts the same share is kept as far as that goes; then each is as large as the
         other one lets it be.
         """
-        lowered = [change for change in changes if change.asked]
-        changed_query = with_changes(query, [change for change in changes if not change.asked])
-        amounts = dict.fromkeys(lowered, 0)
-        if len(lowered) > 1:
-            amounts = self._in_proportion(changed_query, lowered)
+        lowered_changes = [change for change in changes if change.requested_amount]
+        changed_query = with_changes(
+            query, [change for change in changes if not change.requested_amount]
+        )
+        amounts = dict.fromkeys(lowered_changes, 0)
+        if len(lowered_changes) > 1:
+            amounts = self._in_proportion(changed_query, lowered_changes)
         before: dict[QueryChange, int] | None = None
         while amounts != before:
             before = dict(amounts)
-            for change in lowered:
-                others = [other for other in lowered if other != change]
+            for change in lowered_changes:
+                others = [other for other in lowered_changes if other != change]
                 amounts[change] = self._largest(
                     with_changes(changed_query, others, amounts), change, amounts[change]
                 )
             # A larger second amount leaves no more to the first, unless it is of other units.
-            if len(lowered) < 2 or all(len(self.units(change)) == 1 for change in lowered):
+            if len(lowered_changes) < 2 or all(
+                len(self.units(change)) == 1 for change in lowered_changes
+            ):
                 break
         return amounts
 
     def _in_proportion(
-        self, query: CandidateQuery, lowered: Sequence[QueryChange]
+        self, query: CandidateQuery, lowered_changes: Sequence[QueryChange]
     ) -> dict[QueryChange, int]:
         best: dict[QueryChange, int] = {}
         share = -1.0
-        for choice in product(*map(self.units, lowered)):
+        for choice in product(*map(self.units, lowered_changes)):
 
             def at(step: int, choice: Iterable[Units] = choice) -> dict[QueryChange, int]:
                 return {
-                    change: units.at_most(change.asked * step // _STEPS)
-                    for change, units in zip(lowered, choice, strict=True)
+                    change: units.at_most(change.requested_amount * step // _STEPS)
+                    for change, units in zip(lowered_changes, choice, strict=True)
                 }
 
             def fails(step: int) -> bool:
-                return not self._trials.works(with_changes(query, lowered, at(step)))
+                return not self._trials.works(with_changes(query, lowered_changes, at(step)))
 
             step = bisect_left(range(_STEPS), True, key=fails) - 1
             if step >= 0:
                 amounts = at(step)
-                smallest = min(to / change.asked for change, to in amounts.items())
+                smallest = min(to / change.requested_amount for change, to in amounts.items())
                 if smallest > share:
                     best, share = amounts, smallest
         return best
@@ -171,16 +179,18 @@ class Amounts:
             inside[eligible.roots] = True
             usable = eligible.own[item] & inside[self._index.root] | eligible.foreign[item]
             # More may be asked for than any inventory has, and than fits into an array.
-            fit = np.minimum(view.fit[usable[view.slot]], min(change.asked - 1, UNIT_MAX))
+            fit = np.minimum(
+                view.fit[usable[view.slot]], min(change.requested_amount - 1, UNIT_MAX)
+            )
             largest = np.unique(fit // units.step_size) * units.step_size
             class_id = self._index.names.class_ids[change.condition]
-            contested = any(
+            is_contested = any(
                 contest.class_id == class_id and item in contest.wants
-                for contest in search.plan.contested
+                for contest in search.plan.contested_classes
             )
         if not len(largest):
             return ()
-        if contested:
+        if is_contested:
             # What is left by the other items that take from the same inventory may be any amount.
             return range(lowest, int(largest[-1]) + 1, units.step_size)
         values: list[int] = largest.tolist()

@@ -60,15 +60,15 @@ class QueryChange:
     :param field: the field that holds the condition, of the group or of the query.
     :param condition: the member of the field that is left out; for an amount the name of the class;
         None for all of the field.
-    :param shown: the condition as a query string has it.
-    :param asked: the amount that is lowered; 0 for another change.
+    :param shown_value: the condition as a query string has it.
+    :param requested_amount: the amount that is lowered; 0 for another change.
     """
 
     group: str | None
     field: str
     condition: Any
-    shown: str
-    asked: int = 0
+    shown_value: str
+    requested_amount: int = 0
 
     def remaining_fields(
         self, holder: CandidateQuery | RequestGroup, amount: int
@@ -78,7 +78,7 @@ class QueryChange:
         :param amount: what is asked for instead, where an amount is lowered.
         """
         value = getattr(holder, self.field)
-        if self.asked:
+        if self.requested_amount:
             return {
                 AMOUNT: tuple((name, amount if name == self.condition else n) for name, n in value)
             }
@@ -92,22 +92,22 @@ class QueryChange:
 
     def entry(self, amount: int = 0) -> dict[str, Any]:
         """Return the change as an answer shows it."""
-        if self.asked:
+        if self.requested_amount:
             return {
                 "group": self.group,
                 "resource_class": self.condition,
-                "from": self.asked,
+                "from": self.requested_amount,
                 "to": amount,
             }
-        return {"group": self.group, _KEYS[self.field]: self.shown}
+        return {"group": self.group, _KEYS[self.field]: self.shown_value}
 
     def words(self, amount: int = 0) -> str:
         """Return the change in words that follow "would fit"."""
         of_group = f" in group '{self.group}'" if self.group else ""
-        if self.asked:
-            return f"with {self.condition}:{amount} instead of {self.asked}{of_group}"
+        if self.requested_amount:
+            return f"with {self.condition}:{amount} instead of {self.requested_amount}{of_group}"
         before, after = _WORDS[self.field]
-        return f"{before}{self.shown}{after}{of_group}"
+        return f"{before}{self.shown_value}{after}{of_group}"
 
 
 def with_changes(
@@ -160,7 +160,7 @@ def _members(
     suffix: str | None,
     field: str,
     terms: Iterable[frozenset[str]],
-    forbidden: Iterable[str],
+    forbidden_aggregates: Iterable[str],
     forbidden_field: str,
 ) -> Iterator[QueryChange]:
     for term in terms:
@@ -168,7 +168,7 @@ def _members(
         yield QueryChange(
             suffix, field, term, names[0] if len(names) == 1 else f"in:{','.join(names)}"
         )
-    for name in sorted(forbidden):
+    for name in sorted(forbidden_aggregates):
         yield QueryChange(suffix, forbidden_field, name, name)
 
 

@@ -69,18 +69,22 @@ def find_closest(query: CandidateQuery, trials: Trials, most: int) -> Closest:
 
 def _sets(query: CandidateQuery, trials: Trials, most: int) -> Iterator[ChangeSet]:
     amounts = Amounts(trials)
-    changes = [change for change in changes_of(query) if not change.asked or amounts.units(change)]
+    changes = [
+        change
+        for change in changes_of(query)
+        if not change.requested_amount or amounts.units(change)
+    ]
     smallest = SmallestSets(
         changes,
         lambda some: amounts.enough(query, some),
-        monotone=all(amounts.are_uniform(change) for change in changes if change.asked),
+        monotone=all(amounts.are_uniform(change) for change in changes if change.requested_amount),
     )
 
     def change_set(*some: QueryChange) -> ChangeSet:
         to = amounts.settle(query, some)
-        opened = trials.count_opened(with_changes(query, some, to))
+        opening = trials.count_opened(with_changes(query, some, to))
         changed_set = tuple((change, to.get(change, 0)) for change in some)
-        return ChangeSet(changed_set, opened.trees, opened.example)
+        return ChangeSet(changed_set, opening.trees, opening.example)
 
     of_one: list[QueryChange] = []
     for change in smallest.of_one():

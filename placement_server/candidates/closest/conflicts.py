@@ -49,28 +49,34 @@ class SmallestSets(Generic[C]):
         """
         others = [change for change in self._changes if change not in of_one]
         places = {change: place for place, change in enumerate(others)}
-        tried: set[tuple[C, C]] = set()
+        tried_pairs: set[tuple[C, C]] = set()
         for first in self._conflict([], others):
             rest = [change for change in others if change != first]
             for second in self._conflict([first], rest):
                 pair = (first, second) if places[first] < places[second] else (second, first)
-                if pair not in tried and self._enough(pair):
+                if pair not in tried_pairs and self._enough(pair):
                     yield pair
-                tried.add(pair)
+                tried_pairs.add(pair)
 
-    def _conflict(self, made: list[C], others: list[C]) -> list[C]:
+    def _conflict(self, made_changes: list[C], others: list[C]) -> list[C]:
         """Return a conflict among others of the changes that were made, which are not enough.
 
         Empty when all of them are not enough either.
         """
         if not self._monotone:
             return others
-        if not others or not self._enough([*made, *others]):
+        if not others or not self._enough([*made_changes, *others]):
             return []
-        return self._narrow(made, others, [], others, is_new=False)
+        return self._narrow(made_changes, others, [], others, is_new=False)
 
     def _narrow(
-        self, made: list[C], others: list[C], kept_changes: list[C], among: list[C], *, is_new: bool
+        self,
+        made_changes: list[C],
+        others: list[C],
+        kept_changes: list[C],
+        among: list[C],
+        *,
+        is_new: bool,
     ) -> list[C]:
         """Return the least of some changes that is a conflict together with those kept.
 
@@ -80,13 +86,15 @@ class SmallestSets(Generic[C]):
         """
         if is_new:
             keeping = set(kept_changes)
-            if not self._enough([*made, *(change for change in others if change not in keeping)]):
+            if not self._enough(
+                [*made_changes, *(change for change in others if change not in keeping)]
+            ):
                 return []
         if len(among) == 1:
             return among
         first, second = among[: len(among) // 2], among[len(among) // 2 :]
-        of_second = self._narrow(made, others, [*kept_changes, *first], second, is_new=True)
+        of_second = self._narrow(made_changes, others, [*kept_changes, *first], second, is_new=True)
         of_first = self._narrow(
-            made, others, [*kept_changes, *of_second], first, is_new=bool(of_second)
+            made_changes, others, [*kept_changes, *of_second], first, is_new=bool(of_second)
         )
         return [*of_first, *of_second]

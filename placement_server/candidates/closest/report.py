@@ -33,16 +33,16 @@ class Short:
     provider: str
     name: str
     resource_class: str
-    asked: int
+    requested_amount: int
     room: Room
 
     def sentence(self) -> str:
         """Return the shortage for a reader."""
         room, what = self.room, self.resource_class
-        request_part = f"{self.asked} asked for" + (
+        request_part = f"{self.requested_amount} asked for" + (
             f" by group '{self.group}'" if self.group else ""
         )
-        if room.free < self.asked:
+        if room.free < self.requested_amount:
             holders = f"{room.consumers} consumer{'' if room.consumers == 1 else 's'}"
             verb = "holds" if room.consumers == 1 else "hold"
             holder_part = f", {holders} {verb} some" if room.consumers else ""
@@ -50,7 +50,7 @@ class Short:
                 f"{self.name} has {room.free} of {room.capacity} {what} free"
                 f"{holder_part}; {request_part}."
             )
-        unit = room.unit_against(self.asked)
+        unit = room.unit_against(self.requested_amount)
         gives = {
             "min_unit": f"at least {room.min_unit} {what} at a time (min_unit)",
             "max_unit": f"at most {room.max_unit} {what} at a time (max_unit)",
@@ -95,8 +95,8 @@ class Report:
         """Yield the report as sentences."""
         if not self.sets and self.complete:
             yield "No tree would fit with one or two changes of the request."
-        for reported in self.sets[:_SENTENCES]:
-            yield reported.sentence()
+        for reported_set in self.sets[:_SENTENCES]:
+            yield reported_set.sentence()
         if not self.complete:
             yield (
                 "Not every change was tried: the time of a search, its memory or the places of "
@@ -135,12 +135,12 @@ def _short(closest: Closest, index: Index, rooms: dict[str, RoomOfProvider]) -> 
         if of_provider is None:
             continue
         room = of_provider.by_class.get(index.names.class_ids[shortage.resource_class])
-        if room is not None and not room.fits(shortage.asked):
+        if room is not None and not room.fits(shortage.requested_amount):
             yield Short(
                 shortage.group,
                 uuid,
                 of_provider.name,
                 shortage.resource_class,
-                shortage.asked,
+                shortage.requested_amount,
                 room,
             )

@@ -39,7 +39,7 @@ class Shortage:
     group: str
     slot: int
     resource_class: str
-    asked: int
+    requested_amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ def find_shortages(
     :param most: how many providers at most.
     :raises SearchGaveUp: there is not enough memory.
     """
-    held_bytes = account.held
+    held_bytes = account.held_bytes
     try:
         eligible = find_eligible(query, index, SILENT, account, whatever_amounts=True)
         if not len(eligible.roots):
             return []
         return _Shortages(query, index, eligible, account).closest(most)
     finally:
-        account.give(account.held - held_bytes)
+        account.give(account.held_bytes - held_bytes)
 
 
 class _Shortages:
@@ -107,7 +107,7 @@ class _Shortages:
                 if lack.slots[slot]:
                     for name, amount in self._short_of(lack.item, slot):
                         known_shortage = largest.get((slot, name))
-                        if known_shortage is None or known_shortage.asked < amount:
+                        if known_shortage is None or known_shortage.requested_amount < amount:
                             suffix = self._query.groups[lack.item.group].suffix
                             largest[slot, name] = Shortage(suffix, slot, name, amount)
         return list(largest.values())
@@ -126,11 +126,11 @@ class _Shortages:
             self._account.take((2 + 2 * 8) * self._index.size)
             own = own & self._inside[root]
             fits, share = self._fitting(item)
-            served = np.zeros(self._index.size, dtype=bool)
-            served[root[own & fits]] = True
-            served[links.anchor[(foreign & fits)[links.share]]] = True
-            in_the_way = own & ~served[root]
-            foreign_in_the_way = links.share[~served[links.anchor] & foreign[links.share]]
+            is_served = np.zeros(self._index.size, dtype=bool)
+            is_served[root[own & fits]] = True
+            is_served[links.anchor[(foreign & fits)[links.share]]] = True
+            in_the_way = own & ~is_served[root]
+            foreign_in_the_way = links.share[~is_served[links.anchor] & foreign[links.share]]
             in_the_way[foreign_in_the_way] = True
             if in_the_way.any():
                 yield _Lack(item, in_the_way, share)
@@ -163,16 +163,16 @@ class _Shortages:
             best = np.full(index.size, -1.0)
             slots = np.flatnonzero(lack.slots)
             np.maximum.at(best, index.root[slots], lack.share[slots])
-            linked = _links_of(links, lack.slots)
-            np.maximum.at(best, linked.anchor, lack.share[linked.share])
+            lack_links = _links_of(links, lack.slots)
+            np.maximum.at(best, lack_links.anchor, lack.share[lack_links.share])
             of_tree = np.minimum(of_tree, np.where(best < 0, 1.0, best))
         return of_tree
 
     def _by_slot(self, of_tree: Shares, lack: _Lack) -> Shares:
         """Return the share of the tree of each slot; for a sharing provider that of the closest."""
         by_slot: Shares = np.where(self._inside, of_tree, 0.0)[self._index.root]
-        linked = _links_of(self._eligible.links, lack.slots)
-        np.maximum.at(by_slot, linked.share, of_tree[linked.anchor])
+        lack_links = _links_of(self._eligible.links, lack.slots)
+        np.maximum.at(by_slot, lack_links.share, of_tree[lack_links.anchor])
         return by_slot
 
     def _short_of(self, item: Item, slot: int) -> Iterator[tuple[str, int]]:
@@ -194,5 +194,5 @@ def _largest(score: Shares, most: int) -> list[int]:
         above = slots[score[slots] > last]
         equal = slots[score[slots] == last]
         slots = np.concatenate((above, equal[: most - len(above)]))
-    ordered: list[int] = slots[np.argsort(-score[slots], kind="stable")].tolist()
-    return ordered
+    ordered_slots: list[int] = slots[np.argsort(-score[slots], kind="stable")].tolist()
+    return ordered_slots

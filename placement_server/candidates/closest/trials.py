@@ -66,7 +66,7 @@ class Trials:
         if seconds_left <= 0:
             raise OutOfTime(self.seconds, 0)
         self.effort.look(seconds_left)
-        held_bytes = self.account.held
+        held_bytes = self.account.held_bytes
         try:
             yield Search(
                 query,
@@ -78,7 +78,7 @@ class Trials:
                 effort=self.effort,
             )
         finally:
-            self.account.give(self.account.held - held_bytes)
+            self.account.give(self.account.held_bytes - held_bytes)
 
     def works(self, query: CandidateQuery) -> bool:
         """Check whether a query has a candidate."""
@@ -98,13 +98,13 @@ class Trials:
     def count_opened(self, query: CandidateQuery) -> Opened:
         """Count the trees that have a candidate."""
         key = _kind(query)
-        opened = self._opened_by_kind.get(key)
-        if opened is None:
+        opening = self._opened_by_kind.get(key)
+        if opening is None:
             with self.search(query) as search:
                 roots = list(search.roots())
-            opened = self._opened_by_kind[key] = Opened(len(roots), roots[0] if roots else -1)
+            opening = self._opened_by_kind[key] = Opened(len(roots), roots[0] if roots else -1)
             self._keep(query)
-        return opened
+        return opening
 
     def _keep(self, query: CandidateQuery) -> None:
         """Count what is kept about a query."""
@@ -116,10 +116,10 @@ def _kind(query: CandidateQuery) -> Hashable:
 
     Groups for devices of one kind come in eights: what is known of one change is known of eight.
     """
-    bound = frozenset(
+    bound_suffixes = frozenset(
         suffix for subtree in query.same_subtree for suffix in subtree.together | subtree.apart
     )
-    groups = Counter(_group_kind(group, query, bound) for group in query.groups)
+    groups = Counter(_group_kind(group, query, bound_suffixes) for group in query.groups)
     return (
         frozenset(groups.items()),
         query.group_policy,
@@ -131,8 +131,10 @@ def _kind(query: CandidateQuery) -> Hashable:
     )
 
 
-def _group_kind(group: RequestGroup, query: CandidateQuery, bound: frozenset[str]) -> Hashable:
-    name = group.suffix if not group.suffix or group.suffix in bound else None
+def _group_kind(
+    group: RequestGroup, query: CandidateQuery, bound_suffixes: frozenset[str]
+) -> Hashable:
+    name = group.suffix if not group.suffix or group.suffix in bound_suffixes else None
     return (
         name,
         group.suffix in query.isolate,

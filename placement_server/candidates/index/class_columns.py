@@ -50,13 +50,13 @@ class ClassColumns:
         self.used.extend(used)
         self.slot.extend(slots)
 
-    def compact(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
+    def compact(self, alive: BoolArray, new_slots: IntArray) -> "ClassColumns":
         """Return the inventories of living slots alone, under the new slots."""
-        living = alive[self.slot.view()]
+        is_living = alive[self.slot.view()]
         fresh = ClassColumns()
-        fresh.slot.extend(moved[self.slot.view()[living]])
+        fresh.slot.extend(new_slots[self.slot.view()[is_living]])
         for name in CLASS_FIELDS:
-            getattr(fresh, name).extend(getattr(self, name).view()[living])
+            getattr(fresh, name).extend(getattr(self, name).view()[is_living])
         fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
         fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
         return fresh

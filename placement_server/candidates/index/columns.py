@@ -88,8 +88,8 @@ class Columns:
         if self.origin is None:
             return slots
         # The writer of the origin goes on beyond what is shared.
-        shared = [slot for slot in self.origin.slots_of(uuid) if slot < self.shared_size]
-        return shared + slots
+        shared_slots = [slot for slot in self.origin.slots_of(uuid) if slot < self.shared_size]
+        return shared_slots + slots
 
     def copy_to(
         self, size: int, classes: Mapping[int, ClassView], sets: tuple[int, int]
@@ -198,42 +198,42 @@ class Columns:
         self.inventory_class.extend(classes)
         self.inventory_row.extend(new_rows)
 
-    def living(self, roots: IntArray) -> BoolArray:
+    def living_mask(self, roots: IntArray) -> BoolArray:
         """Return for each slot whether it is in one of some trees."""
         edges = np.zeros(self.size + 1, dtype=np.int8)
         edges[roots] += 1
         edges[self.end.view()[roots]] -= 1
-        living: BoolArray = np.cumsum(edges, dtype=np.int8)[: self.size] > 0
-        return living
+        mask: BoolArray = np.cumsum(edges, dtype=np.int8)[: self.size] > 0
+        return mask
 
     def compact(self, roots: IntArray) -> "tuple[Columns, IntArray]":
         """Return columns with these trees and what they use alone, and their roots' slots there."""
         end = self.end.view()
-        alive = self.living(roots)
-        moved = np.cumsum(alive) - 1
+        alive = self.living_mask(roots)
+        new_slots = np.cumsum(alive) - 1
         slots = np.flatnonzero(alive)
         fresh = Columns()
         fresh.name_slots([self.uuid[slot] for slot in slots.tolist()])
         fresh.provider_id.extend(self.provider_id.view()[slots])
         parent = self.parent.view()[slots]
-        fresh.parent.extend(np.where(parent >= 0, moved[parent], -1))
-        fresh.root.extend(moved[self.root.view()[slots]])
-        fresh.end.extend(moved[end[slots] - 1] + 1)
-        used, shape = np.unique(self.shape.view()[slots], return_inverse=True)
-        fresh.name_shapes([self.shapes[number].parents for number in used.tolist()])
+        fresh.parent.extend(np.where(parent >= 0, new_slots[parent], -1))
+        fresh.root.extend(new_slots[self.root.view()[slots]])
+        fresh.end.extend(new_slots[end[slots] - 1] + 1)
+        used_shapes, shape = np.unique(self.shape.view()[slots], return_inverse=True)
+        fresh.name_shapes([self.shapes[number].parents for number in used_shapes.tolist()])
         fresh.shape.extend(shape)
         fresh.trait_sets, numbers = self.trait_sets.subset(self.trait_set.view()[slots])
         fresh.trait_set.extend(numbers)
         fresh.aggregate_sets, numbers = self.aggregate_sets.subset(self.aggregate_set.view()[slots])
         fresh.aggregate_set.extend(numbers)
-        self._copy_inventories(fresh, alive, moved)
-        return fresh, moved[roots]
+        self._copy_inventories(fresh, alive, new_slots)
+        return fresh, new_slots[roots]
 
-    def _copy_inventories(self, fresh: "Columns", alive: BoolArray, moved: IntArray) -> None:
+    def _copy_inventories(self, fresh: "Columns", alive: BoolArray, new_slots: IntArray) -> None:
         counts = np.diff(self.inventory_start.view())
-        living = np.repeat(alive, counts)
-        class_ids = self.inventory_class.view()[living]
-        rows = self.inventory_row.view()[living]
+        is_living = np.repeat(alive, counts)
+        class_ids = self.inventory_class.view()[is_living]
+        rows = self.inventory_row.view()[is_living]
         fresh.inventory_start.extend(np.cumsum(counts[alive]))
         fresh.inventory_class.extend(class_ids)
         for class_id, columns in self.classes.items():
@@ -243,7 +243,7 @@ class Columns:
             # An inventory's row within its class moves up by the dead rows before it.
             row_moved = np.cumsum(alive[columns.slot.view()]) - 1
             rows[of_class] = row_moved[rows[of_class]]
-            fresh.classes[class_id] = columns.compact(alive, moved)
+            fresh.classes[class_id] = columns.compact(alive, new_slots)
         fresh.inventory_row.extend(rows)
 
     def name_slots(self, uuids: list[str]) -> None:
@@ -308,7 +308,7 @@ class Columns:
         max_unit: Numbers,
         step_size: Numbers,
         capacity: Numbers,
-        shown: Sequence[float] | npt.NDArray[np.float64],
+        shown_capacity: Sequence[float] | npt.NDArray[np.float64],
         used: Numbers,
     ) -> None:
         """Append inventories of one class, by ascending slot.
@@ -324,6 +324,6 @@ class Columns:
         columns.max_unit.extend(max_unit)
         columns.step_size.extend(step_size)
         columns.capacity.extend(capacity)
-        columns.shown_capacity.extend(shown)
+        columns.shown_capacity.extend(shown_capacity)
         columns.used.extend(used)
         columns.slot.extend(slots)

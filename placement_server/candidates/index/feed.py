@@ -125,7 +125,7 @@ class Feed:
         self._lock = threading.Lock()
         self._writer: IndexWriter | None = None
         self._position = Position()
-        self._seen = SeenChanges()
+        self._seen_changes = SeenChanges()
         self._rounds_begun = 0
         self._last_good_round = 0
         self._followed_at = clock()
@@ -181,66 +181,72 @@ class Feed:
         self._take(news, now)
         self._observe(news, began)
 
-    def _observe(self, read: Everything | News, began: float) -> None:
+    def _observe(self, reading: Everything | News, began: float) -> None:
         assert self._writer is not None
         gaps = self._position.gaps
         metrics.INDEX_LAG.set(self._followed_at - gaps[0].since if gaps else 0.0)
-        if isinstance(read, Everything):
+        if isinstance(reading, Everything):
             what = "everything"
         else:
-            what = "changes" if read.trees or read.used or read.names is not None else "nothing"
+            what = (
+                "changes"
+                if reading.trees or reading.used or reading.names is not None
+                else "nothing"
+            )
         _READ_SECONDS[what].observe(time.perf_counter() - began)
         if what != "nothing":
             metrics.INDEX_TREES.set(len(self._writer.index.roots))
             metrics.INDEX_PROVIDERS.set(self._writer.index.size)
 
-    def _take(self, read: Everything | News, now: float) -> None:
-        if isinstance(read, Everything):
+    def _take(self, reading: Everything | News, now: float) -> None:
+        if isinstance(reading, Everything):
             self.tree_tags.clear()
-            tables = read.tables
-            writer = self._writer or IndexWriter(read.names)
-            writer.replace(read.names, tables.columns, tables.roots, tables.left_out)
+            tables = reading.tables
+            writer = self._writer or IndexWriter(reading.names)
+            writer.replace(reading.names, tables.columns, tables.roots, tables.left_out)
             self._writer = writer
-            self._seen = SeenChanges(read.marks)
+            self._seen_changes = SeenChanges(reading.marks)
             LOG.info(
                 "Read all %d provider trees, up to change %d",
                 len(tables.roots),
-                read.position.last,
+                reading.position.last,
             )
         else:
             assert self._writer is not None
-            self._seen.add(read.records)
-            self.tree_tags.forget(read.restructured_roots)
-            if read.names is not None:
+            self._seen_changes.add(reading.records)
+            self.tree_tags.forget(reading.restructured_roots)
+            if reading.names is not None:
                 meanings = self._writer.index.names.meanings
-                if self._writer.rename(read.names).names.meanings is not meanings:
+                if self._writer.rename(reading.names).names.meanings is not meanings:
                     # a class or trait has another name now, in whichever trees
                     self.tree_tags.clear()
-            if read.trees or read.used:
-                self._writer.apply(read.trees, read.used)
-        self._position = read.position
+            if reading.trees or reading.used:
+                self._writer.apply(reading.trees, reading.used)
+        self._position = reading.position
         self._followed_at = now
         if self._saved_file is not None:
-            self._saved_file.save_when_due(self._writer.index, self._position, self._seen.marks)
+            self._saved_file.save_when_due(
+                self._writer.index, self._position, self._seen_changes.marks
+            )
         self._prune_now_and_then(now)
 
     def _begin_with_saved(self, now: float) -> None:
         """Go on from a saved index, if there is one and it is of this database."""
         if self._writer is not None or self._saved_file is None:
             return
-        saved = self._saved_file.read(now)
-        if saved is None:
+        saved_index = self._saved_file.read(now)
+        if saved_index is None:
             return
         began = time.perf_counter()
         try:
-            writer, news, totals = self._store.read(self._read_after, saved, now)
+            writer, news, totals = self._store.read(self._read_after, saved_index, now)
             if totals_of(writer.apply(news.trees, news.used)) != totals:
                 raise UnusableCopy("its trees and those of the database do not have the same sums")
         except UnusableCopy as reason:
             self._saved_file.refuse(reason)
             return
         self._writer = writer
-        self._seen = SeenChanges(saved.marks)
+        self._seen_changes = SeenChanges(saved_index.marks)
         self._take(News(news.position, news.records), now)
         self._observe(news, began)
         LOG.info(
@@ -248,22 +254,22 @@ class Feed:
             "change %d: %d",
             len(writer.index.roots),
             self._saved_file.path,
-            saved.position.last,
+            saved_index.position.last,
             len(news.trees) + len(news.used),
         )
 
     def _read_after(
-        self, tx: ReadTransaction, saved: SavedIndex, now: float
+        self, tx: ReadTransaction, saved_index: SavedIndex, now: float
     ) -> tuple[IndexWriter, News, Totals]:
         """Read what has changed since an index was saved, and the sums by which to check it.
 
         :raises UnusableCopy: it is of another database, or too much has changed.
         """
-        saved.check(tx)
+        saved_index.check(tx)
         names = snapshot.names(tx)
         writer = IndexWriter(names)
-        writer.replace(names, saved.columns, saved.roots)
-        news = self._read_after_position(tx, writer, saved.position, now)
+        writer.replace(names, saved_index.columns, saved_index.roots)
+        news = self._read_after_position(tx, writer, saved_index.position, now)
         if isinstance(news, Everything):
             raise UnusableCopy("too much has changed since it was written")
         return writer, news, lineage.totals(tx)
@@ -274,15 +280,15 @@ class Feed:
         It nearly always does: most searches find nothing new, or claims only.
         """
         writer, position = self._writer, self._position
-        gaps = position.missing(_LISTED_GAPS)
+        gaps = position.missing_ids(_LISTED_GAPS)
         if writer is None or gaps is None:
             return None
         if self._overslept(now):
             return None
-        read = self._store.read_single(self._read_single, position.last, gaps)
-        if read is None:
+        answer = self._store.read_single(self._read_single, position.last, gaps)
+        if answer is None:
             return None
-        rows, used = read
+        rows, used = answer
         if len(rows) >= _READ_AT_ONCE or self._is_lost_in(position, rows):
             return None
         rows = position.new_in(rows)
@@ -292,20 +298,22 @@ class Feed:
         used = {root_id: used.get(root_id, {}) for root_id in roots}
         if any(writer.inventory_keys(root_id) != used[root_id].keys() for root_id in roots):
             return None
-        reached = position.after((row.id for row in rows), now, self._gap_seconds)
-        return News(reached, rows, used=used)
+        reached_position = position.after((row.id for row in rows), now, self._gap_seconds)
+        return News(reached_position, rows, used=used)
 
     def _read_single(
         self, tx: ReadTransaction, last: int, gaps: list[int]
     ) -> tuple[list[ChangeRow], snapshot.Usage] | None:
-        return snapshot.news(tx, last, gaps, _READ_AT_ONCE) if self._seen.are_in(tx) else None
+        return (
+            snapshot.news(tx, last, gaps, _READ_AT_ONCE) if self._seen_changes.are_in(tx) else None
+        )
 
     def _overslept(self, now: float) -> bool:
         """Check whether a gap may have been filled and pruned since the last reading."""
         return bool(self._position.gaps) and now - self._followed_at > _LONGEST_SLEEP
 
     def _is_lost_in(self, position: Position, rows: Sequence[ChangeRow]) -> bool:
-        return position.is_lost_in(rows) or self._seen.contradict(rows)
+        return position.is_lost_in(rows) or self._seen_changes.contradict(rows)
 
     @staticmethod
     def _log_loss(position: Position) -> None:
@@ -319,7 +327,7 @@ class Feed:
         """Read the news. Changes nothing: the store may run it again."""
         if self._writer is None or self._overslept(now):
             return self._read_everything(tx, now)
-        if not self._seen.are_in(tx):
+        if not self._seen_changes.are_in(tx):
             self._log_loss(self._position)
             return self._read_everything(tx, now)
         return self._read_after_position(tx, self._writer, self._position, now)
@@ -327,15 +335,19 @@ class Feed:
     def _read_after_position(
         self, tx: ReadTransaction, writer: IndexWriter, position: Position, now: float
     ) -> Everything | News:
-        gaps = position.missing(_LISTED_GAPS)
+        gaps = position.missing_ids(_LISTED_GAPS)
         start = position.last if gaps is not None else position.gaps[0].start
         rows = snapshot.changes_since(tx, start, gaps or [])
         if self._is_lost_in(position, rows):
             self._log_loss(position)
             return self._read_everything(tx, now)
         rows = position.new_in(rows)
-        reached = position.after((row.id for row in rows), now, self._gap_seconds)
-        return self._read_news(tx, writer, rows, reached, now) if rows else News(reached)
+        reached_position = position.after((row.id for row in rows), now, self._gap_seconds)
+        return (
+            self._read_news(tx, writer, rows, reached_position, now)
+            if rows
+            else News(reached_position)
+        )
 
     def _read_everything(self, tx: ReadTransaction, now: float) -> Everything:
         # The first statement fixes the moment as of which all is read.
@@ -349,7 +361,7 @@ class Feed:
         tx: ReadTransaction,
         writer: IndexWriter,
         rows: list[ChangeRow],
-        reached: Position,
+        reached_position: Position,
         now: float,
     ) -> Everything | News:
         kinds: dict[int, int] = {}
@@ -366,7 +378,7 @@ class Feed:
                 del used[root_id]
         trees = snapshot.trees(tx, structure)
         names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
-        return News(reached, rows, names, trees, used, structure)
+        return News(reached_position, rows, names, trees, used, structure)
 
     def _prune_now_and_then(self, now: float) -> None:
         if now - self._pruned_at < self._prune_seconds:

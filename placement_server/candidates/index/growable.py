@@ -19,10 +19,10 @@ class Growable:
     @classmethod
     def after(cls, values: npt.NDArray[Any]) -> "Growable":
         """Return an array that begins with these values, and copies them when it grows."""
-        grown = cls.__new__(cls)
-        grown._array = values
-        grown.size = len(values)
-        return grown
+        growable = cls.__new__(cls)
+        growable._array = values
+        growable.size = len(values)
+        return growable
 
     def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
         """Append values. Arrays handed out before keep their length and content."""
@@ -30,9 +30,9 @@ class Growable:
             return
         needed_size = self.size + len(values)
         if needed_size > len(self._array):
-            grown = np.empty(max(needed_size, 2 * len(self._array)), dtype=self._array.dtype)
-            grown[: self.size] = self._array[: self.size]
-            self._array = grown
+            grown_array = np.empty(max(needed_size, 2 * len(self._array)), dtype=self._array.dtype)
+            grown_array[: self.size] = self._array[: self.size]
+            self._array = grown_array
         self._array[self.size : needed_size] = values
         self.size = needed_size
 

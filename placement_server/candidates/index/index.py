@@ -41,14 +41,14 @@ class Extent(NamedTuple):
     """
 
     slots: int = 0
-    nested: int = 0
+    nested_count: int = 0
 
     def plus(self, columns: Columns, roots: IntArray, sign: int = 1) -> "Extent":
         """Return the extent with some trees, or without them when ``sign`` is -1."""
         sizes = columns.end.view().take(roots) - roots
         return Extent(
             self.slots + sign * int(sizes.sum()),
-            self.nested + sign * int(np.count_nonzero(sizes > 1)),
+            self.nested_count + sign * int(np.count_nonzero(sizes > 1)),
         )
 
 
@@ -57,14 +57,30 @@ class Index:
 
     :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
     :ivar extent: how many slots are alive, and how many trees have more than one.
-    :ivar nested: whether any provider has a parent.
+    :ivar has_nested: whether any provider has a parent.
     :ivar left_out: the ids of the roots whose trees are left out as inconsistent.
     """
 
     __slots__ = (
-        "_is_root", "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "extent",
-        "left_out", "links", "names", "nested", "parent", "root", "root_ids", "roots", "shape",
-        "size", "trait_set", "trait_set_count",
+        "_is_root",
+        "aggregate_set",
+        "aggregate_set_count",
+        "classes",
+        "columns",
+        "end",
+        "extent",
+        "has_nested",
+        "left_out",
+        "links",
+        "names",
+        "parent",
+        "root",
+        "root_ids",
+        "roots",
+        "shape",
+        "size",
+        "trait_set",
+        "trait_set_count",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +96,7 @@ class Index:
         self._is_root: BoolArray | None = None
         self.left_out = left_out
         self.extent = extent
-        self.nested = extent.nested > 0
+        self.has_nested = extent.nested_count > 0
         self.columns = columns
         self.names = names
         self.roots = roots
@@ -142,23 +158,25 @@ class Index:
         return None
 
     def passing_trait_sets(
-        self, terms: Iterable[Iterable[int]], forbidden: Collection[int]
+        self, terms: Iterable[Iterable[int]], forbidden_ids: Collection[int]
     ) -> BoolArray:
         """Return for each set of traits whether it has one of every term and none forbidden."""
-        return _passing(self.columns.trait_sets, self.trait_set_count, terms, forbidden)
+        return _passing_sets(self.columns.trait_sets, self.trait_set_count, terms, forbidden_ids)
 
     def passing_aggregate_sets(
-        self, terms: Iterable[Iterable[str]], forbidden: Collection[str]
+        self, terms: Iterable[Iterable[str]], forbidden_aggregates: Collection[str]
     ) -> BoolArray:
         """Return for each set of aggregates whether it has one of every term and none forbidden."""
-        return _passing(self.columns.aggregate_sets, self.aggregate_set_count, terms, forbidden)
+        return _passing_sets(
+            self.columns.aggregate_sets, self.aggregate_set_count, terms, forbidden_aggregates
+        )
 
-    def living(self, slots: SlotArray) -> SlotArray:
+    def living_slots(self, slots: SlotArray) -> SlotArray:
         """Return those of some slots whose trees are alive here."""
         alive = np.zeros(self.size, dtype=bool)
         alive[self.roots] = True
-        living: SlotArray = slots[alive[self.root[slots]]]
-        return living
+        living_slots: SlotArray = slots[alive[self.root[slots]]]
+        return living_slots
 
     def tree(self, root_slot: int) -> TreeRows:
         """Return the rows of one tree, rebuilt from the columns."""
@@ -216,15 +234,15 @@ class Index:
             )
 
 
-def _passing(
-    table: SetTable, count: int, terms: Iterable[Iterable[Any]], forbidden: Collection[Any]
+def _passing_sets(
+    table: SetTable, count: int, terms: Iterable[Iterable[Any]], forbidden_members: Collection[Any]
 ) -> BoolArray:
-    passing = np.ones(count, dtype=bool)
+    passing_mask = np.ones(count, dtype=bool)
     for term in terms:
-        passing &= table.containing_any(term, count)
-    if forbidden:
-        passing &= ~table.containing_any(forbidden, count)
-    return passing
+        passing_mask &= table.containing_any(term, count)
+    if forbidden_members:
+        passing_mask &= ~table.containing_any(forbidden_members, count)
+    return passing_mask
 
 
 class IndexWriter:
@@ -284,8 +302,8 @@ class IndexWriter:
             if tree.providers
         }
         left_out = {root_id for root_id, rows in in_order.items() if not rows}
-        kept = sorted(in_order.keys() - left_out)
-        bases = columns.append([in_order[root_id] for root_id in kept])
+        kept_ids = sorted(in_order.keys() - left_out)
+        bases = columns.append([in_order[root_id] for root_id in kept_ids])
         return self.replace(names, columns, np.array(bases, dtype=np.int64), left_out)
 
     def rename(self, names: NameRows) -> Index:
@@ -307,7 +325,9 @@ class IndexWriter:
         base = self.index.root_slot(root_id)
         return set(self._columns.inventory_keys(base)) if base is not None else None
 
-    def apply(self, changed: Mapping[int, TreeRows | None], used: Usage | None = None) -> Index:
+    def apply(
+        self, changed_trees: Mapping[int, TreeRows | None], used: Usage | None = None
+    ) -> Index:
         """Replace trees by root id; None or a tree without providers removes it.
 
         :param used: the use of other living trees, for each of their inventories.
@@ -315,13 +335,13 @@ class IndexWriter:
         before, used = self.index, used or {}
         in_order = {
             root_id: in_preorder(tree.root_id, tree.providers) if tree is not None else None
-            for root_id, tree in sorted(changed.items())
+            for root_id, tree in sorted(changed_trees.items())
         }
         present = {root_id: rows for root_id, rows in in_order.items() if rows}
         self._left_out.difference_update(in_order)
         self._left_out.update(
             root_id
-            for root_id, tree in changed.items()
+            for root_id, tree in changed_trees.items()
             if tree is not None and tree.providers and not in_order[root_id]
         )
         bases_before = {root_id: before.root_slot(root_id) for root_id in (*in_order, *used)}
@@ -347,10 +367,10 @@ class IndexWriter:
             roots = before.roots.copy()
             roots[np.searchsorted(before.root_ids, new_ids)] = new_roots
             return roots, before.root_ids
-        remaining = np.isin(before.root_ids, _array(old.keys()), invert=True)
-        ids = np.concatenate((before.root_ids[remaining], new_ids))
+        remaining_mask = np.isin(before.root_ids, _array(old.keys()), invert=True)
+        ids = np.concatenate((before.root_ids[remaining_mask], new_ids))
         order = np.argsort(ids, kind="stable")
-        return np.concatenate((before.roots[remaining], new_roots))[order], ids[order]
+        return np.concatenate((before.roots[remaining_mask], new_roots))[order], ids[order]
 
     def _updated_links(
         self, before: Index, old: dict[int, int], new: dict[int, int], roots: IntArray
@@ -358,7 +378,7 @@ class IndexWriter:
         sharing = self._names.trait_ids.get(SHARING_TRAIT)
         if sharing is None or not self._columns.trait_sets.numbers_with(sharing):
             return NO_LINKS
-        moved = np.arange(self._columns.size, dtype=np.int64)
+        new_slots = np.arange(self._columns.size, dtype=np.int64)
         for root_id in old.keys() | new.keys():
             if self._linkage(old.get(root_id)) != self._linkage(new.get(root_id)):
                 return self._find_links(roots)
@@ -366,10 +386,10 @@ class IndexWriter:
                 start, stop = old[root_id], int(before.end[old[root_id]])
                 fresh = int(self._columns.end.view()[new[root_id]])
                 if fresh - new[root_id] == stop - start:
-                    moved[start:stop] = np.arange(new[root_id], fresh)
+                    new_slots[start:stop] = np.arange(new[root_id], fresh)
                 else:
-                    moved[start] = new[root_id]
-        return before.links.at_new_slots(moved)
+                    new_slots[start] = new[root_id]
+        return before.links.at_new_slots(new_slots)
 
     def _linkage(self, base: int | None) -> Sequence[Any]:
         """Return the part of a tree that decides on links; empty where it has no link."""

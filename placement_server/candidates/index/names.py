@@ -33,9 +33,9 @@ class IndexNames:
 
     def followed_by(self, rows: NameRows) -> "IndexNames":
         """Return the names that replace these, with the same meanings if none of them is gone."""
-        new = IndexNames.of(rows)
+        new_names = IndexNames.of(rows)
         are_kept = (
-            self.class_names.items() <= new.class_names.items()
-            and self.trait_names.items() <= new.trait_names.items()
+            self.class_names.items() <= new_names.class_names.items()
+            and self.trait_names.items() <= new_names.trait_names.items()
         )
-        return replace(new, meanings=self.meanings) if are_kept else new
+        return replace(new_names, meanings=self.meanings) if are_kept else new_names

@@ -56,10 +56,10 @@ def matching_ids(filters: ProviderFilters, index: Index) -> list[int] | None:
         slots = np.intersect1d(slots, fitting, assume_unique=True) if number else fitting
     if filters.required or filters.forbidden:
         terms = [[names.trait_ids[trait] for trait in term] for term in filters.required]
-        forbidden = [names.trait_ids[trait] for trait in filters.forbidden]
-        slots = slots[index.passing_trait_sets(terms, forbidden)[index.trait_set[slots]]]
+        forbidden_ids = [names.trait_ids[trait] for trait in filters.forbidden]
+        slots = slots[index.passing_trait_sets(terms, forbidden_ids)[index.trait_set[slots]]]
     if filters.member_of or filters.forbidden_aggregates:
-        passing = index.passing_aggregate_sets(filters.member_of, filters.forbidden_aggregates)
-        slots = slots[passing[index.aggregate_set[slots]]]
-    ids: list[int] = np.sort(index.columns.provider_id.view()[index.living(slots)]).tolist()
+        passing_sets = index.passing_aggregate_sets(filters.member_of, filters.forbidden_aggregates)
+        slots = slots[passing_sets[index.aggregate_set[slots]]]
+    ids: list[int] = np.sort(index.columns.provider_id.view()[index.living_slots(slots)]).tolist()
     return ids

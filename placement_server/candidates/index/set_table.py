@@ -11,18 +11,18 @@ _COMPARED = 4
 
 
 def looked_up(
-    passing: npt.NDArray[np.bool_], numbers: npt.NDArray[np.int32]
+    passing_mask: npt.NDArray[np.bool_], numbers: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
     """Return for each provider whether its set is among some.
 
-    :param passing: by the number of the set.
+    :param passing_mask: by the number of the set.
     :param numbers: the number of the set of each provider.
     """
-    wanted_slots = np.flatnonzero(passing)
-    if len(wanted_slots) == len(passing):
+    wanted_slots = np.flatnonzero(passing_mask)
+    if len(wanted_slots) == len(passing_mask):
         return np.ones(len(numbers), dtype=bool)
     if len(wanted_slots) > _COMPARED:
-        return passing.take(numbers)
+        return passing_mask.take(numbers)
     among = np.zeros(len(numbers), dtype=bool)
     for number in wanted_slots.tolist():
         among |= numbers == number
@@ -80,8 +80,8 @@ class SetTable:
     def subset(self, numbers: npt.NDArray[np.int32]) -> "tuple[SetTable, npt.NDArray[np.int32]]":
         """Return a table of these sets alone, and their numbers in it."""
         table = SetTable()
-        used, places = np.unique(numbers, return_inverse=True)
-        fresh = [table.intern(self.members[number]) for number in used.tolist()]
+        used_numbers, places = np.unique(numbers, return_inverse=True)
+        fresh = [table.intern(self.members[number]) for number in used_numbers.tolist()]
         return table, np.array(fresh, dtype=np.int32)[places]
 
     def numbers_with(self, member: Any) -> Sequence[int]:
@@ -89,5 +89,5 @@ class SetTable:
         numbers = self._containing.get(member, [])
         if self._origin is None:
             return numbers
-        shared = self._origin.numbers_with(member)
-        return [number for number in shared if number < self._shared_count] + numbers
+        shared_numbers = self._origin.numbers_with(member)
+        return [number for number in shared_numbers if number < self._shared_count] + numbers

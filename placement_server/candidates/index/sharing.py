@@ -55,20 +55,20 @@ def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> 
         or not len(roots)
     ):
         return NO_LINKS
-    slots = np.flatnonzero(columns.living(roots))
+    slots = np.flatnonzero(columns.living_mask(roots))
     shares = columns.trait_sets.containing_any((sharing_trait,), len(columns.trait_sets.members))
     aggregate_set = columns.aggregate_set.view()
     share_slots = slots[shares[columns.trait_set.view()[slots]]]
     root = columns.root.view()
     by_set = _roots_by_aggregate_set(aggregate_set[slots], root[slots])
-    linked: dict[int, IntArray] = {}
+    anchors_by_number: dict[int, IntArray] = {}
     share_parts: list[IntArray] = []
     anchor_parts: list[IntArray] = []
     for slot in share_slots.tolist():
         number = int(aggregate_set[slot])
-        anchors = linked.get(number)
+        anchors = anchors_by_number.get(number)
         if anchors is None:
-            anchors = linked[number] = _anchors(columns, number, by_set)
+            anchors = anchors_by_number[number] = _anchors(columns, number, by_set)
         anchors = anchors[anchors != root[slot]]
         share_parts.append(np.full(len(anchors), slot, dtype=np.int64))
         anchor_parts.append(anchors)

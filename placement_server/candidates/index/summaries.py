@@ -26,27 +26,27 @@ _Text = TypeVar("_Text", str, bytes)
 class _TextCache(Generic[_Text]):
     """Texts by number, up to a number of bytes: the oldest go first. Thread safe.
 
-    :param shared: where the texts of numbers below a bound are, of a cache on a copy.
+    :param shared_cache: where the texts of numbers below a bound are, of a cache on a copy.
     """
 
     def __init__(
-        self, most: int, shared: "_TextCache[_Text] | None" = None, shared_below: int = 0
+        self, most: int, shared_cache: "_TextCache[_Text] | None" = None, shared_below: int = 0
     ) -> None:
         self._most = most
-        self._shared: _TextCache[_Text] | None = shared
+        self._shared_cache: _TextCache[_Text] | None = shared_cache
         self._shared_below = shared_below
         self._texts: dict[int, _Text] = {}
         self._lock = threading.Lock()
         self.size = 0
 
     def get(self, number: int) -> _Text | None:
-        if self._shared is not None and number < self._shared_below:
-            return self._shared.get(number)
+        if self._shared_cache is not None and number < self._shared_below:
+            return self._shared_cache.get(number)
         return self._texts.get(number)
 
     def keep(self, number: int, text: _Text) -> None:
-        if self._shared is not None and number < self._shared_below:
-            self._shared.keep(number, text)
+        if self._shared_cache is not None and number < self._shared_below:
+            self._shared_cache.keep(number, text)
             return
         with self._lock:
             if number in self._texts:
@@ -122,15 +122,15 @@ class SummaryCache:
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:
         """Return the summaries of whole trees: members of an object, each after a comma."""
-        cached, members = self._of(index), []
+        cached_texts, members = self._of(index), []
         for root in roots:
-            text = cached.trees.get(root)
+            text = cached_texts.trees.get(root)
             if text is None:
                 slots = range(root, int(index.end[root]))
                 text = "".join(
-                    [f",{_nested_member(index, slot, cached)}" for slot in slots]
+                    [f",{_nested_member(index, slot, cached_texts)}" for slot in slots]
                 ).encode()
-                cached.trees.keep(root, text)
+                cached_texts.trees.keep(root, text)
             members.append(text)
         return members
 
@@ -139,47 +139,47 @@ class SummaryCache:
         index: Index,
         slots: Iterable[int],
         microversion: Microversion,
-        requested: Collection[int],
+        requested_classes: Collection[int],
     ) -> list[bytes]:
         """Return the summaries of single providers in the form before 1.29, as :meth:`trees`."""
-        cached = self._of(index)
-        shown = None if microversion >= (1, 27) else requested
+        cached_texts = self._of(index)
+        shown_classes = None if microversion >= (1, 27) else requested_classes
         texts = []
         for slot in slots:
-            text = f',"{index.columns.uuid[slot]}":{{{_resources(index, slot, shown)}'
+            text = f',"{index.columns.uuid[slot]}":{{{_resources(index, slot, shown_classes)}'
             if microversion >= (1, 17):
-                text += f",{_traits_of(index, slot, cached)}"
+                text += f",{_traits_of(index, slot, cached_texts)}"
             texts.append(f"{text}}}".encode())
         return texts
 
 
-def _nested_member(index: Index, slot: int, cached: _Texts) -> str:
+def _nested_member(index: Index, slot: int, cached_texts: _Texts) -> str:
     uuid = index.columns.uuid
     parent = int(index.parent[slot])
     above = f'"{uuid[parent]}"' if parent >= 0 else "null"
     return (
-        f'"{uuid[slot]}":{{{_resources(index, slot, None)},{_traits_of(index, slot, cached)},'
+        f'"{uuid[slot]}":{{{_resources(index, slot, None)},{_traits_of(index, slot, cached_texts)},'
         f'"parent_provider_uuid":{above},'
         f'"root_provider_uuid":"{uuid[int(index.root[slot])]}"}}'
     )
 
 
-def _traits_of(index: Index, slot: int, cached: _Texts) -> str:
+def _traits_of(index: Index, slot: int, cached_texts: _Texts) -> str:
     number = int(index.trait_set[slot])
-    text = cached.traits.get(number)
+    text = cached_texts.traits.get(number)
     if text is None:
         names = index.names.trait_names
         members = index.columns.trait_sets.members[number]
         text = '"traits":[' + ",".join(f'"{names[trait]}"' for trait in members) + "]"
-        cached.traits.keep(number, text)
+        cached_texts.traits.keep(number, text)
     return text
 
 
 def _resources(index: Index, slot: int, shown_classes: Collection[int] | None) -> str:
     names = index.names.class_names
     members = ",".join(
-        f'"{names[class_id]}":{{"capacity":{int(shown)},"used":{used}}}'
-        for class_id, shown, used in index.usage(slot)
+        f'"{names[class_id]}":{{"capacity":{int(capacity)},"used":{used}}}'
+        for class_id, capacity, used in index.usage(slot)
         if shown_classes is None or class_id in shown_classes
     )
     return f'"resources":{{{members}}}'

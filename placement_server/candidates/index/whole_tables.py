@@ -99,7 +99,7 @@ def _append_providers(columns: Columns, rows: Sequence[Any]) -> tuple[IntArray, 
     )
     shapes = np.full(len(starts), columns.number_of_shape((-1,)), dtype=np.int32)
     above = np.full(len(order), -1, dtype=np.int64)
-    kept = np.ones(len(starts), dtype=bool)
+    is_kept = np.ones(len(starts), dtype=bool)
     for number in np.flatnonzero(~alone).tolist():
         start, stop = int(starts[number]), int(starts[number] + sizes[number])
         places = order[start:stop].tolist()
@@ -107,15 +107,15 @@ def _append_providers(columns: Columns, rows: Sequence[Any]) -> tuple[IntArray, 
         tree = [ProviderRow(ids[at], uuids[at], parents[at], root_id) for at in places]
         in_order = in_preorder(root_id, tree)
         if not in_order:
-            kept[number] = False
+            is_kept[number] = False
             continue
         by_id = {ids[at]: at for at in places}
         order[start:stop] = [by_id[row.id] for row, _parent in in_order]
         above[start:stop] = [parent for _row, parent in in_order]
         shapes[number] = columns.number_of_shape(tuple(above[start:stop].tolist()))
-    of_kept = np.repeat(kept, sizes)
-    left_out = frozenset(root_ids.take(firsts)[~kept].tolist())
-    order, above, sizes, shapes = order[of_kept], above[of_kept], sizes[kept], shapes[kept]
+    of_kept = np.repeat(is_kept, sizes)
+    left_out = frozenset(root_ids.take(firsts)[~is_kept].tolist())
+    order, above, sizes, shapes = order[of_kept], above[of_kept], sizes[is_kept], shapes[is_kept]
     bases = np.cumsum(sizes) - sizes
     base = np.repeat(bases, sizes)
     columns.name_slots([uuids[at] for at in order.tolist()])
@@ -161,7 +161,9 @@ class _Inventories:
     @classmethod
     def of(cls, rows: Sequence[Any]) -> "_Inventories":
         table = np.fromiter(rows, dtype=_INVENTORY, count=len(rows))
-        shown: npt.NDArray[np.float64] = (table["total"] - table["reserved"]) * table["ratio"]
+        shown_capacity: npt.NDArray[np.float64] = (table["total"] - table["reserved"]) * table[
+            "ratio"
+        ]
         return cls(
             provider_id=table["provider"],
             class_id=table["class"],
@@ -170,7 +172,7 @@ class _Inventories:
             step_size=table["step"],
             capacity=table["capacity"].clip(-CAPACITY_BOUND, CAPACITY_BOUND),
             used=table["used"],
-            shown_capacity=shown,
+            shown_capacity=shown_capacity,
         )
 
 
@@ -179,9 +181,9 @@ def _append_inventories(columns: Columns, slots: _Slots, rows: Sequence[Any]) ->
         columns.inventory_start.extend(np.zeros(slots.count, dtype=np.int64))
         return
     of_rows = _Inventories.of(rows)
-    slot, known = slots.of(of_rows.provider_id)
+    slot, is_known = slots.of(of_rows.provider_id)
     order = np.lexsort((of_rows.class_id, slot))
-    order = order[known.take(order)]
+    order = order[is_known.take(order)]
     slot, classes = slot.take(order), of_rows.class_id.take(order)
     columns.inventory_start.extend(np.cumsum(np.bincount(slot, minlength=slots.count)))
     columns.inventory_class.extend(classes)
@@ -213,9 +215,9 @@ def _append_joined_traits(columns: Columns, slots: _Slots, rows: Sequence[Any]) 
             members = tuple(sorted(map(int, text.split(","))))
             number = known_texts[text] = columns.trait_sets.intern(members)
         numbers.append(number)
-    slot, known = slots.of(_integers(provider for provider, _text in rows))
+    slot, is_known = slots.of(_integers(provider for provider, _text in rows))
     sets = np.full(slots.count, columns.trait_sets.intern(()), dtype=np.int64)
-    sets[slot[known]] = _integers(numbers)[known]
+    sets[slot[is_known]] = _integers(numbers)[is_known]
     columns.trait_set.extend(sets)
 
 
@@ -244,8 +246,8 @@ def _numbers(
     :param members: of the set of the provider in the same place.
     :param names: what stands for a member in the table; the member itself when None.
     """
-    slot, known = slots.of(provider_ids)
-    slot, members = slot[known], members[known]
+    slot, is_known = slots.of(provider_ids)
+    slot, members = slot[is_known], members[is_known]
     order = np.lexsort((members, slot))
     in_order = members.take(order).tolist()
     if names is not None:

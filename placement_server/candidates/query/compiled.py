@@ -20,14 +20,14 @@ class Item:
 
     :param group: position of its group in the query.
     :param amounts: amounts by class id.
-    :param suffixed: False for one class of the unsuffixed group.
-    :param named: whether the query isolates this group from all others.
+    :param is_suffixed: False for one class of the unsuffixed group.
+    :param is_named: whether the query isolates this group from all others.
     """
 
     group: int
     amounts: tuple[tuple[int, int], ...]
-    suffixed: bool
-    named: bool
+    is_suffixed: bool
+    is_named: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,15 @@ class Plan:
     """The items of a query and the rules between them, whatever the tree.
 
     :param wants: by class, the amounts by item.
-    :param isolated: whether no two suffixed items may be on one provider.
+    :param is_isolated: whether no two suffixed items may be on one provider.
     :param one_per_tree: whether only one provider of a tree may take part (before nesting).
     """
 
     items: tuple[Item, ...]
     wants: Mapping[int, Mapping[int, int]]
-    contested: tuple[Contested, ...]
+    contested_classes: tuple[Contested, ...]
     subtrees: tuple[Subtree, ...]
-    isolated: bool
+    is_isolated: bool
     one_per_tree: bool
 
 
@@ -79,11 +79,11 @@ def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: b
             items.append(Item(number, amounts, True, group.suffix in query.isolate))
         else:
             items.extend(Item(number, (amount,), False, False) for amount in amounts)
-    isolated = query.group_policy == "isolate"
+    is_isolated = query.group_policy == "isolate"
     by_suffix = {
         query.groups[item.group].suffix: position
         for position, item in enumerate(items)
-        if item.suffixed
+        if item.is_suffixed
     }
     subtrees = tuple(
         Subtree(
@@ -93,8 +93,8 @@ def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: b
         for subtree in query.same_subtree
     )
     wants = _wants(items)
-    contested = _contested_classes(items, wants, isolated)
-    return Plan(tuple(items), wants, contested, subtrees, isolated, one_per_tree)
+    contested_classes = _contested_classes(items, wants, is_isolated)
+    return Plan(tuple(items), wants, contested_classes, subtrees, is_isolated, one_per_tree)
 
 
 def _wants(items: list[Item]) -> dict[int, dict[int, int]]:
@@ -106,16 +106,16 @@ def _wants(items: list[Item]) -> dict[int, dict[int, int]]:
 
 
 def _contested_classes(
-    items: list[Item], wants: Mapping[int, Mapping[int, int]], isolated: bool
+    items: list[Item], wants: Mapping[int, Mapping[int, int]], is_isolated: bool
 ) -> tuple[Contested, ...]:
-    contested = []
+    contested_classes = []
     for class_id, by_item in wants.items():
-        if len(by_item) < 2 or (isolated and all(items[item].suffixed for item in by_item)):
+        if len(by_item) < 2 or (is_isolated and all(items[item].is_suffixed for item in by_item)):
             continue
-        contested.append(
+        contested_classes.append(
             Contested(class_id, by_item, sum(by_item.values()), _sums(list(by_item.values())))
         )
-    return tuple(contested)
+    return tuple(contested_classes)
 
 
 def _sums(amounts: list[int]) -> tuple[int, ...]:

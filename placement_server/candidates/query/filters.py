@@ -34,22 +34,30 @@ class FilterSize(NamedTuple):
 
     @classmethod
     def of(
-        cls, parameter: str, kind: str, terms: Sequence[frozenset[str]], forbidden: frozenset[str]
+        cls,
+        parameter: str,
+        kind: str,
+        terms: Sequence[frozenset[str]],
+        forbidden_names: frozenset[str],
     ) -> "FilterSize":
         """Measure required terms and forbidden names; those of ``member_of`` are one condition."""
-        apart = len(forbidden) if kind == "traits" else bool(forbidden)
-        names = sum(map(len, terms)) + len(forbidden)
+        apart = len(forbidden_names) if kind == "traits" else bool(forbidden_names)
+        names = sum(map(len, terms)) + len(forbidden_names)
         return cls(parameter, kind, len(terms) + apart, names)
 
 
 def check_limits(filters: Sequence[FilterSize]) -> None:
     """Refuse a query that asks for more than one request may."""
     _check_sum(
-        [(measured.parameter, measured.terms) for measured in filters], "filters", limits.FILTERS
+        [(filter_size.parameter, filter_size.terms) for filter_size in filters],
+        "filters",
+        limits.FILTERS,
     )
-    for kind in dict.fromkeys(measured.kind for measured in filters):
+    for kind in dict.fromkeys(filter_size.kind for filter_size in filters):
         names = [
-            (measured.parameter, measured.names) for measured in filters if measured.kind == kind
+            (filter_size.parameter, filter_size.names)
+            for filter_size in filters
+            if filter_size.kind == kind
         ]
         _check_sum(names, kind, limits.NAMES)
 
@@ -105,17 +113,17 @@ def parse_required(
         term of one), and the forbidden traits.
     """
     terms: list[frozenset[str]] = []
-    forbidden: set[str] = set()
+    forbidden_traits: set[str] = set()
     for value in values:
         if value.startswith("in:"):
             terms.append(_parse_any_of(value, microversion, key))
             continue
         for trait, is_forbidden in _parse_plain(value, microversion):
             if is_forbidden:
-                forbidden.add(trait)
+                forbidden_traits.add(trait)
             else:
                 terms.append(frozenset((trait,)))
-    return tuple(dict.fromkeys(terms)), frozenset(forbidden)
+    return tuple(dict.fromkeys(terms)), frozenset(forbidden_traits)
 
 
 def _parse_plain(value: str, microversion: Microversion) -> list[tuple[str, bool]]:
@@ -165,7 +173,7 @@ def parse_member_of(
     if len(values) > 1 and microversion < (1, 24):
         raise QueryError(f"Multiple {key} parameters are not supported")
     terms: list[frozenset[str]] = []
-    forbidden: set[str] = set()
+    forbidden_aggregates: set[str] = set()
     for value in values:
         is_forbidden = value.startswith("!")
         rest = value[1:] if is_forbidden else value
@@ -189,10 +197,10 @@ def parse_member_of(
                 f"Forbidden {key} parameters are not supported in the specified microversion"
             )
         if is_forbidden:
-            forbidden.update(aggregates)
+            forbidden_aggregates.update(aggregates)
         else:
             terms.append(frozenset(aggregates))
-    return tuple(dict.fromkeys(terms)), frozenset(forbidden)
+    return tuple(dict.fromkeys(terms)), frozenset(forbidden_aggregates)
 
 
 def parse_in_tree(value: str) -> str:

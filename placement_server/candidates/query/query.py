@@ -139,10 +139,10 @@ def parse(
     )
     _check_shape(groups, subtrees, microversion)
     _check_contradictions(groups, microversion)
-    suffixed = [group for group in groups if group.suffix]
+    suffixed_groups = [group for group in groups if group.suffix]
     if isolate:
-        _check_isolate(isolate, policy, suffixed)
-    elif policy is None and len(suffixed) > 1 and not extensions:
+        _check_isolate(isolate, policy, suffixed_groups)
+    elif policy is None and len(suffixed_groups) > 1 and not extensions:
         raise QueryError(
             'The "group_policy" parameter is required when specifying more than one '
             '"resources{N}" parameter.'
@@ -175,8 +175,8 @@ def _first_values(
             raise QueryError(f"{INVALID}{error}") from None
     limit = first.get("limit")
     # Beyond this many there are none, and numbers of thousands of digits are not worth reading.
-    bounded = None if limit is None else int(limit[:_MOST_DIGITS])
-    return bounded, first.get("group_policy")
+    bounded_limit = None if limit is None else int(limit[:_MOST_DIGITS])
+    return bounded_limit, first.get("group_policy")
 
 
 def _root_required(
@@ -186,16 +186,16 @@ def _root_required(
         raise QueryError(
             "Query parameter 'root_required' may be specified only once.", DUPLICATE_KEY
         )
-    terms, forbidden = parse_required(values, microversion, "root_required")
-    required = frozenset().union(*terms)
-    conflicts = required & forbidden
+    terms, forbidden_traits = parse_required(values, microversion, "root_required")
+    required_traits = frozenset().union(*terms)
+    conflicts = required_traits & forbidden_traits
     if conflicts:
         raise QueryError(
             "Conflicting required and forbidden traits found in root_required: "
             + ", ".join(sorted(conflicts)),
             BAD_VALUE,
         )
-    return required, forbidden
+    return required_traits, forbidden_traits
 
 
 def _suffix_list(value: str, key: str) -> list[str]:
@@ -236,7 +236,7 @@ def _groups(
     counts; ``required`` and ``member_of`` once, where they first appear.
     """
     fields: dict[str, dict[str, Any]] = {}
-    parsed: set[str] = set()
+    parsed_names: set[str] = set()
     for name, value in params:
         match = _GROUP_KEY.match(name)
         if match is None:
@@ -247,16 +247,16 @@ def _groups(
             group["resources"] = tuple(parse_resources(value).items())
         elif keyword == "in_tree":
             group["in_tree"] = parse_in_tree(value)
-        elif name in parsed:
+        elif name in parsed_names:
             continue
         elif keyword == "required":
-            counted = values[name] if microversion >= (1, 39) else values[name][-1:]
-            group["required"], group["forbidden"] = parse_required(counted, microversion)
+            counted_values = values[name] if microversion >= (1, 39) else values[name][-1:]
+            group["required"], group["forbidden"] = parse_required(counted_values, microversion)
         else:
             group["member_of"], group["forbidden_aggregates"] = parse_member_of(
                 values[name], microversion, name
             )
-        parsed.add(name)
+        parsed_names.add(name)
     return [RequestGroup(suffix=suffix, **group) for suffix, group in fields.items()]
 
 
@@ -268,17 +268,17 @@ def _extension_fields(
     isolate = frozenset(
         suffix for value in values.get("isolate", []) for suffix in _suffix_list(value, "isolate")
     )
-    terms, forbidden = parse_member_of(
+    terms, forbidden_aggregates = parse_member_of(
         values.get("root_member_of", []), microversion, "root_member_of"
     )
-    return isolate, terms, forbidden
+    return isolate, terms, forbidden_aggregates
 
 
 def _check_limits(groups: list[RequestGroup], *others: FilterSize) -> None:
     if len(groups) > limits.GROUPS:
         message = limits.too_many("the query", len(groups), "request groups", limits.GROUPS)
         raise QueryError(f"{INVALID}{message}")
-    check_limits([*(measured for group in groups for measured in group.filters()), *others])
+    check_limits([*(filter_size for group in groups for filter_size in group.filters()), *others])
 
 
 def _check_shape(
@@ -291,15 +291,21 @@ def _check_shape(
         raise QueryError(
             "There must be at least one resources or resources[$S] parameter.", MISSING_VALUE
         )
-    named = [suffix for subtree in subtrees for suffix in sorted(subtree.together | subtree.apart)]
-    idle = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    named_suffixes = [
+        suffix for subtree in subtrees for suffix in sorted(subtree.together | subtree.apart)
+    ]
+    idle = [
+        group.suffix
+        for group in groups
+        if not group.resources and group.suffix not in named_suffixes
+    ]
     if idle:
         raise QueryError(
             "Resourceless suffixed group request should be specified in `same_subtree` query "
             f"param: bad group(s) - {idle}.",
             BAD_VALUE,
         )
-    _check_suffixes(named, groups, "same_subtree")
+    _check_suffixes(named_suffixes, groups, "same_subtree")
 
 
 def _check_suffixes(names: Iterable[str], groups: list[RequestGroup], key: str) -> None:
@@ -354,7 +360,7 @@ def _check_contradictions(groups: list[RequestGroup], microversion: Microversion
 
 
 def _check_isolate(
-    isolate: frozenset[str], policy: str | None, suffixed: list[RequestGroup]
+    isolate: frozenset[str], policy: str | None, suffixed_groups: list[RequestGroup]
 ) -> None:
     if policy is not None:
         raise QueryError(
@@ -362,4 +368,4 @@ def _check_isolate(
             "give one of them.",
             BAD_VALUE,
         )
-    _check_suffixes(sorted(isolate), suffixed, "isolate")
+    _check_suffixes(sorted(isolate), suffixed_groups, "isolate")

@@ -78,6 +78,6 @@ def schema_for(microversion: Microversion, *, extensions: bool = False) -> JsonS
     schema = SCHEMAS[since]
     if not extensions or since < (1, 36):
         return schema
-    extended = copy.deepcopy(schema)
-    extended["properties"].update({name: {"type": ["string"]} for name in EXTENDED_NAMES})
-    return extended
+    extended_schema = copy.deepcopy(schema)
+    extended_schema["properties"].update({name: {"type": ["string"]} for name in EXTENDED_NAMES})
+    return extended_schema

@@ -20,11 +20,11 @@ def find_contradiction(plan: Plan, problem: Problem) -> str:
     eligible = narrow_to_subtrees(plan, problem).eligible
     if not all(eligible):
         return "same_subtree"
-    for caps, contested in zip(problem.caps, plan.contested, strict=True):
+    for caps, contest in zip(problem.caps, plan.contested_classes, strict=True):
         reach = 0
-        for item in contested.wants:
+        for item in contest.wants:
             reach |= eligible[item]
-        if sum(caps[position] for position in bits(reach)) < contested.total:
+        if sum(caps[position] for position in bits(reach)) < contest.total:
             return "capacity in sum"
     if not have_distinct_providers(plan, eligible, range(len(plan.items))):
         return "too few distinct providers"
@@ -51,18 +51,22 @@ def narrow_to_subtrees(plan: Plan, problem: Problem) -> Problem:
 
 
 def have_distinct_providers(
-    plan: Plan, eligible: Sequence[int], items: Iterable[int], used: int = 0, named_count: int = 0
+    plan: Plan,
+    eligible: Sequence[int],
+    items: Iterable[int],
+    used_mask: int = 0,
+    named_count: int = 0,
 ) -> bool:
     """Check that the isolated ones among some items can each have a provider of its own.
 
-    :param used: the positions taken already, which no named item may take.
+    :param used_mask: the positions taken already, which no named item may take.
     :param named_count: those of them that no other item may take.
     """
     needs: dict[int, int] = {}
     for number in items:
         item = plan.items[number]
-        if item.named or (plan.isolated and item.suffixed):
-            free = eligible[number] & ~(used if item.named else named_count)
+        if item.is_named or (plan.is_isolated and item.is_suffixed):
+            free = eligible[number] & ~(used_mask if item.is_named else named_count)
             needs[free] = needs.get(free, 0) + 1
     if not needs or (len(needs) == 1 and all(m.bit_count() >= n for m, n in needs.items())):
         return True

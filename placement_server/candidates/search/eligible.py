@@ -70,7 +70,7 @@ class _RootFilter:
         self.reporter = reporter
         self.account = account
         account.take(index.size)
-        self.left = index.is_root
+        self.remaining_mask = index.is_root
         self.eligible = Eligible()
         self._masks: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
@@ -86,7 +86,7 @@ class _RootFilter:
                     self._restrict_by_unsuffixed(group)
         except _Nothing:
             return self.eligible
-        self.eligible.roots = self._roots_in(self.left)
+        self.eligible.roots = self._roots_in(self.remaining_mask)
         self.eligible.links = self._useful_links()
         return self.eligible
 
@@ -97,23 +97,23 @@ class _RootFilter:
             return roots
         return roots.take(np.flatnonzero(slots.take(roots)))
 
-    def _keep_roots(self, passing: BoolArray, group: str, reason: str) -> None:
+    def _keep_roots(self, passing_mask: BoolArray, group: str, reason: str) -> None:
         """Keep the roots among some slots.
 
-        :param passing: over all slots.
+        :param passing_mask: over all slots.
         """
-        before, self.left = self.left, self.left & passing
+        before, self.remaining_mask = self.remaining_mask, self.remaining_mask & passing_mask
         if self.reporter.wants:
-            self.reporter.roots_rejected(group, reason, self._roots_in(before & ~passing))
-        if not self.left.any():
+            self.reporter.roots_rejected(group, reason, self._roots_in(before & ~passing_mask))
+        if not self.remaining_mask.any():
             raise _Nothing
 
     def _narrow_by_root(self) -> None:
         query, index = self.query, self.index
         if query.root_required or query.root_forbidden:
-            required = [self._trait_ids([name]) for name in sorted(query.root_required)]
-            forbidden = self._trait_ids(sorted(query.root_forbidden))
-            sets = index.passing_trait_sets(required, forbidden)
+            required_terms = [self._trait_ids([name]) for name in sorted(query.root_required)]
+            forbidden_ids = self._trait_ids(sorted(query.root_forbidden))
+            sets = index.passing_trait_sets(required_terms, forbidden_ids)
             self._keep_roots(looked_up(sets, index.trait_set), "root", "root_required")
         if query.root_member_of or query.root_forbidden_aggregates:
             sets = index.passing_aggregate_sets(
@@ -154,14 +154,14 @@ class _RootFilter:
         if group.member_of and not index.passing_aggregate_sets(group.member_of, frozenset()).any():
             self._nothing(group, "member_of")
         terms = [self._trait_ids(sorted(term)) for term in group.required]
-        forbidden = self._trait_ids(sorted(group.forbidden))
+        forbidden_ids = self._trait_ids(sorted(group.forbidden))
         root: int | None = None
         if group.in_tree is not None:
             slot = self.index.slot_of(group.in_tree)
             if slot is None:
                 self._nothing(group, "in_tree")
             root = int(self.index.root[slot])
-        return terms, forbidden, root
+        return terms, forbidden_ids, root
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(self.index.size, dtype=bool), group.suffix, reason)
@@ -192,49 +192,51 @@ class _RootFilter:
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
         index = self.index
         class_ids = index.names.class_ids
-        terms, forbidden, tree = self._traits_and_tree(group)
-        passing = np.ones(index.size, dtype=bool)
+        terms, forbidden_ids, tree = self._traits_and_tree(group)
+        passing_mask = np.ones(index.size, dtype=bool)
         for name, amount in group.resources:
-            passing &= self._fitting(class_ids[name], amount)
-            self._report_left(group, f"resources {name}:{amount}", passing)
-        if terms or forbidden:
-            passing &= looked_up(index.passing_trait_sets(terms, forbidden), index.trait_set)
-            self._report_left(group, "required", passing)
+            passing_mask &= self._fitting(class_ids[name], amount)
+            self._report_left(group, f"resources {name}:{amount}", passing_mask)
+        if terms or forbidden_ids:
+            passing_mask &= looked_up(
+                index.passing_trait_sets(terms, forbidden_ids), index.trait_set
+            )
+            self._report_left(group, "required", passing_mask)
         if group.member_of or group.forbidden_aggregates:
             sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
-            passing &= looked_up(sets, index.aggregate_set)
-            self._report_left(group, "member_of", passing)
+            passing_mask &= looked_up(sets, index.aggregate_set)
+            self._report_left(group, "member_of", passing_mask)
         if tree is not None:
-            passing &= index.root == tree
-            self._report_left(group, "in_tree", passing)
-        return passing
+            passing_mask &= index.root == tree
+            self._report_left(group, "in_tree", passing_mask)
+        return passing_mask
 
-    def _report_left(self, group: RequestGroup, reason: str, passing: BoolArray) -> None:
+    def _report_left(self, group: RequestGroup, reason: str, passing_mask: BoolArray) -> None:
         if self.reporter.wants:
-            self.reporter.providers_left(group.suffix, reason, np.flatnonzero(passing))
+            self.reporter.providers_left(group.suffix, reason, np.flatnonzero(passing_mask))
 
     def _keep_reached(
         self, own: BoolArray, foreign: BoolArray, group: RequestGroup, reason: str
     ) -> None:
         """Keep the roots whose trees have an eligible provider or are linked to one."""
         index, links = self.index, self.index.links
-        reached = own
-        if index.nested:
-            reached = _mask(index.size, index.root.take(np.flatnonzero(own)))
+        reached_mask = own
+        if index.has_nested:
+            reached_mask = _mask(index.size, index.root.take(np.flatnonzero(own)))
         if len(links.share):
-            reached = reached.copy()
-            reached[links.anchor[foreign[links.share]]] = True
-        self._keep_roots(reached, group.suffix, reason)
+            reached_mask = reached_mask.copy()
+            reached_mask[links.anchor[foreign[links.share]]] = True
+        self._keep_roots(reached_mask, group.suffix, reason)
 
     def _restrict_by_unsuffixed(self, group: RequestGroup) -> None:
         index = self.index
         class_ids = index.names.class_ids
-        terms, forbidden, tree = self._traits_and_tree(group)
+        terms, forbidden_ids, tree = self._traits_and_tree(group)
         if group.forbidden_aggregates:
             clean = index.passing_aggregate_sets((), group.forbidden_aggregates)
             self._keep_roots(looked_up(clean, index.aggregate_set), "", "member_of")
-        own_filter = self._unsuffixed_filter(group, forbidden, tree)
-        foreign_filter = self._foreign_filter(group, forbidden)
+        own_filter = self._unsuffixed_filter(group, forbidden_ids, tree)
+        foreign_filter = self._foreign_filter(group, forbidden_ids)
         has_links = len(index.links.share) > 0
         any_own = any_foreign = none = np.zeros(index.size, dtype=bool)
         for name, amount in group.resources:
@@ -261,39 +263,41 @@ class _RootFilter:
             )
 
     def _unsuffixed_filter(
-        self, group: RequestGroup, forbidden: list[int], tree: int | None
+        self, group: RequestGroup, forbidden_ids: list[int], tree: int | None
     ) -> BoolArray | None:
         """Return which slots may serve the unsuffixed group for their own tree; None for all."""
         index = self.index
-        passing: BoolArray | None = None
-        if forbidden:
-            passing = looked_up(index.passing_trait_sets([], forbidden), index.trait_set)
+        passing_mask: BoolArray | None = None
+        if forbidden_ids:
+            passing_mask = looked_up(index.passing_trait_sets([], forbidden_ids), index.trait_set)
         if group.member_of:
             # One and the same provider, the candidate or its root, must meet all the terms.
             sets = index.passing_aggregate_sets(group.member_of, frozenset())
             member = looked_up(sets, index.aggregate_set)
-            if index.nested:
+            if index.has_nested:
                 member |= member.take(index.root)
-            passing = member if passing is None else passing & member
+            passing_mask = member if passing_mask is None else passing_mask & member
         if group.forbidden_aggregates:
             sets = index.passing_aggregate_sets((), group.forbidden_aggregates)
             clean = looked_up(sets, index.aggregate_set)
-            passing = clean if passing is None else passing & clean
+            passing_mask = clean if passing_mask is None else passing_mask & clean
         if tree is not None:
             inside = index.root == tree
-            passing = inside if passing is None else passing & inside
-        return passing
+            passing_mask = inside if passing_mask is None else passing_mask & inside
+        return passing_mask
 
-    def _foreign_filter(self, group: RequestGroup, forbidden: list[int]) -> BoolArray:
+    def _foreign_filter(self, group: RequestGroup, forbidden_ids: list[int]) -> BoolArray:
         """Return which sharing providers may serve the unsuffixed group for linked trees."""
         index = self.index
-        passing = np.zeros(index.size, dtype=bool)
+        passing_mask = np.zeros(index.size, dtype=bool)
         if len(index.links.share):
             share = np.flatnonzero(_mask(index.size, index.links.share))
             sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
             share = share[sets[index.aggregate_set[share]]]
-            passing[share[index.passing_trait_sets([], forbidden)[index.trait_set[share]]]] = True
-        return passing
+            passing_mask[
+                share[index.passing_trait_sets([], forbidden_ids)[index.trait_set[share]]]
+            ] = True
+        return passing_mask
 
     def _useful_links(self) -> Links:
         links = self.index.links
@@ -305,7 +309,7 @@ class _RootFilter:
             useful |= foreign
         if not useful.any():
             return NO_LINKS
-        matter = useful[links.share] & self.left[links.anchor]
+        matter = useful[links.share] & self.remaining_mask[links.anchor]
         return Links(links.share[matter], links.anchor[matter])
 
 

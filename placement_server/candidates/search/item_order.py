@@ -35,9 +35,9 @@ def order_items(plan: Plan, problem: Problem) -> ItemOrder:
             (number in subtree.together, number in subtree.apart) for subtree in plan.subtrees
         )
         key = (
-            item.suffixed, item.named, tuple(sorted(item.amounts)), eligible[number], subtrees,
-            problem.linked[number] if problem.linked else None,
-            None if item.suffixed else number,
+            item.is_suffixed, item.is_named, tuple(sorted(item.amounts)), eligible[number],
+            subtrees, problem.linked_sets[number] if problem.linked_sets else None,
+            None if item.is_suffixed else number,
         )  # fmt: skip
         members.setdefault(key, []).append(number)
     classes = sorted(members.values(), key=lambda items: (eligible[items[0]].bit_count(), items[0]))

@@ -28,7 +28,9 @@ class LookAhead:
         self.problem = problem
         self.order = order
         sequence, eligible = order.sequence, problem.eligible
-        self.exclusive = [item.named or (plan.isolated and item.suffixed) for item in plan.items]
+        self.exclusive = [
+            item.is_named or (plan.is_isolated and item.is_suffixed) for item in plan.items
+        ]
         exclusive_sets = {eligible[item] for item in sequence if self.exclusive[item]}
         self._match_again = len(exclusive_sets) > 1
         self.can_be_hopeless = self._match_again or problem.terms > 0
@@ -41,7 +43,7 @@ class LookAhead:
         for step in range(len(sequence) - 1, -1, -1):
             item = sequence[step]
             terms = self._coming_terms[step + 1]
-            if not plan.items[item].suffixed and problem.terms:
+            if not plan.items[item].is_suffixed and problem.terms:
                 for position in bits(eligible[item]):
                     terms |= problem.covers[position]
             self._coming_terms[step] = terms
@@ -50,26 +52,26 @@ class LookAhead:
                 tops[number] |= eligible[item]
             self.coming_tops[step] = tops
 
-    def is_hopeless(self, step: int, covered: int, used: int, named_count: int) -> bool:
+    def is_hopeless(self, step: int, covered_terms: int, used_mask: int, named_count: int) -> bool:
         """Check what the items from this step on need together.
 
-        :param covered: the required terms that are met already.
-        :param used: the positions that isolated items may not take.
+        :param covered_terms: the required terms that are met already.
+        :param used_mask: the positions that isolated items may not take.
         :param named_count: those of them that no item may take.
         """
         terms = self.problem.terms
-        if terms and (covered | self._coming_terms[step]) != terms:
+        if terms and (covered_terms | self._coming_terms[step]) != terms:
             return True
         if not self._match_again or self.order.is_symmetric[step]:
             return False
         items = self.order.sequence[step:]
         return not have_distinct_providers(
-            self.plan, self.problem.eligible, items, used, named_count
+            self.plan, self.problem.eligible, items, used_mask, named_count
         )
 
-    def terms_due(self, step: int, covered: int) -> int:
+    def terms_due(self, step: int, covered_terms: int) -> int:
         """Return the required terms that only the item of this step can still meet."""
-        return self.problem.terms & ~covered & ~self._coming_terms[step + 1]
+        return self.problem.terms & ~covered_terms & ~self._coming_terms[step + 1]
 
     def with_room(
         self,
@@ -104,14 +106,19 @@ class LookAhead:
         return []
 
     def towards_needed(
-        self, step: int, blocked: int, linked: int, choices: list[int], placed: list[int]
+        self,
+        step: int,
+        blocked_mask: int,
+        linked_sets: int,
+        choices: list[int],
+        placed_positions: list[int],
     ) -> list[int]:
         """Keep the choices after which one of the needed positions can still be taken."""
-        needed_words = self.problem.needed
+        needed_words = self.problem.needed_mask
         symmetric = self.order.symmetric_left[step]
         for later in range(step + symmetric, len(self.order.sequence)):
             if not self.order.is_symmetric[later] and self._can_reach(
-                needed_words, later, step, blocked, linked, placed
+                needed_words, later, step, blocked_mask, linked_sets, placed_positions
             ):
                 return choices
         if symmetric == 1:
@@ -124,19 +131,29 @@ class LookAhead:
         return []
 
     def _can_reach(
-        self, positions: int, later: int, step: int, blocked: int, linked: int, placed: list[int]
+        self,
+        positions: int,
+        later: int,
+        step: int,
+        blocked_mask: int,
+        linked_sets: int,
+        placed_positions: list[int],
     ) -> bool:
         """Check whether the item of a later step may take one of some positions."""
         item = self.order.sequence[later]
-        mask = self.problem.eligible[item] & positions & ~blocked
+        mask = self.problem.eligible[item] & positions & ~blocked_mask
         for number in self.subtrees_of[item]:
-            mask = self.below_tops(number, step, mask, placed, self.coming_tops[step][number])
-        if not self.problem.linked:
+            mask = self.below_tops(
+                number, step, mask, placed_positions, self.coming_tops[step][number]
+            )
+        if not self.problem.linked_sets:
             return bool(mask)
-        sets = self.problem.linked[item]
-        return any(sets[position] & linked for position in bits(mask))
+        sets = self.problem.linked_sets[item]
+        return any(sets[position] & linked_sets for position in bits(mask))
 
-    def below_tops(self, number: int, step: int, mask: int, placed: list[int], coming: int) -> int:
+    def below_tops(
+        self, number: int, step: int, mask: int, placed_positions: list[int], coming: int
+    ) -> int:
         """Keep the positions with which a same_subtree can still have a top.
 
         :param coming: the positions that the items still to be placed may take.
@@ -146,8 +163,8 @@ class LookAhead:
         common, members = -1, 0
         for item in self.order.sequence[:step]:
             if item in subtree.together:
-                common &= ancestors[placed[item]]
-                members |= 1 << placed[item]
+                common &= ancestors[placed_positions[item]]
+                members |= 1 << placed_positions[item]
         later = members | coming
         reach = 0
         for top in bits(common & (later | mask)):

@@ -22,21 +22,21 @@ class Series:
     :param size: what each of them takes.
     """
 
-    __slots__ = ("_account", "_counted", "_more", "_size", "placements")
+    __slots__ = ("_account", "_counted_placements", "_more", "_size", "placements")
 
     def __init__(self, more: Iterator[Positions], account: Account, size: int) -> None:
         self.placements: list[Positions] = []
         self._more: Iterator[Positions] | None = more
         self._account = account
-        self._counted = 0
+        self._counted_placements = 0
         self._size = size
 
     def get(self, number: int) -> Positions | None:
         """Return the placement with a number, the next to be found at most; None at the end."""
         if number < len(self.placements):
             return self.placements[number]
-        found = self.some(number, 1)
-        return found[0] if found else None
+        found_placements = self.some(number, 1)
+        return found_placements[0] if found_placements else None
 
     def some(self, number: int, most: int) -> list[Positions]:
         """Return the placements from a number on, as many as there are up to some.
@@ -49,27 +49,27 @@ class Series:
             placements += islice(self._more, lacking)
             if len(placements) < number + most:
                 self._more = None
-            if len(placements) > self._counted:
+            if len(placements) > self._counted_placements:
                 # doubled: most classes have one placement, and a few have thousands
-                more = max(self._counted, len(placements) - self._counted)
+                more = max(self._counted_placements, len(placements) - self._counted_placements)
                 self._account.take(more * self._size)
-                self._counted += more
+                self._counted_placements += more
         return placements[number : number + most]
 
 
 class ClassPlacements:
     """What one tree class has: placements of distinct amounts, and permutations of items.
 
-    :ivar permuted: the permutations, to be asked for once all distinct placements have been found;
-        None where there are none.
+    :ivar permutation_series: the permutations, to be asked for once all distinct placements have
+        been found; None where there are none.
     :ivar reason: why there is no placement, where there is none.
     """
 
-    __slots__ = ("distinct", "permuted", "reason")
+    __slots__ = ("distinct", "permutation_series", "reason")
 
-    def __init__(self, distinct: Series, permuted: Series | None, reason: str) -> None:
+    def __init__(self, distinct: Series, permutation_series: Series | None, reason: str) -> None:
         self.distinct = distinct
-        self.permuted = permuted
+        self.permutation_series = permutation_series
         self.reason = reason
 
     @classmethod
@@ -88,7 +88,7 @@ class ClassPlacements:
             solutions = distinct_first(solver.plan, solutions, put_off, account)
         size = sizes.placement(len(solver.plan.items))
         distinct = Series(solutions, account, size)
-        permuted: Series | None = None
+        permutation_series: Series | None = None
         if repeats or symmetric_items:
             of_distinct = (
                 permutation
@@ -100,8 +100,8 @@ class ClassPlacements:
                 for positions in put_off
                 for permutation in chain((positions,), permutations(symmetric_items, positions))
             )
-            permuted = Series(chain(of_distinct, of_put_off), account, size)
-        return cls(distinct, permuted, "no combination of the providers that fit")
+            permutation_series = Series(chain(of_distinct, of_put_off), account, size)
+        return cls(distinct, permutation_series, "no combination of the providers that fit")
 
 
 class FirstPlacements(dict[ClassPlacements, Positions | None]):

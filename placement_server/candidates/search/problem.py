@@ -29,9 +29,10 @@ class Problem:
     :param caps: by contested class and position, how much it can give in sum.
     :param trees: sets of positions that belong to one tree; the first is the tree itself.
     :param own: how many positions the tree itself has.
-    :param needed: positions of which at least one must take part; 0 where there is no such rule.
-    :param linked: by item and position, the sets of links by which it can serve the item, as bits;
-        one set must have the positions of all items. () where all are linked.
+    :param needed_mask: positions of which at least one must take part; 0 where there is no such
+        rule.
+    :param linked_sets: by item and position, the sets of links by which it can serve the item, as
+        bits; one set must have the positions of all items. () where all are linked.
     """
 
     parents: tuple[int, ...]
@@ -43,8 +44,8 @@ class Problem:
     caps: tuple[tuple[int, ...], ...]
     trees: tuple[int, ...]
     own: int
-    needed: int = 0
-    linked: tuple[tuple[int, ...], ...] = ()
+    needed_mask: int = 0
+    linked_sets: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def labels(self) -> tuple[int, ...]:
@@ -56,7 +57,7 @@ class Problem:
             column = (
                 tuple(mask >> position & 1 for mask in self.eligible),
                 self.covers[position],
-                self.needed >> position & 1,
+                self.needed_mask >> position & 1,
                 tuple(caps[position] for caps in self.caps),
                 tuple(reversed(children[position])),
             )

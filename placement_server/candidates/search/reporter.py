@@ -33,10 +33,10 @@ class Reporter:
 
     # -- decisions of the solver, each about all trees of one class
 
-    def placed(self, group: int, position: int) -> None:
+    def item_placed(self, group: int, position: int) -> None:
         """Report that an item of a group takes a position, for now."""
 
-    def taken_back(self, group: int, position: int) -> None:
+    def item_taken_back(self, group: int, position: int) -> None:
         """Report that an item of a group leaves its position again: the solver backtracks."""
 
     def dead_end(self, group: int) -> None:
@@ -45,7 +45,7 @@ class Reporter:
     def solution(self, positions: Positions) -> None:
         """Report a placement of all items."""
 
-    def refused(self, positions: Positions) -> None:
+    def solution_refused(self, positions: Positions) -> None:
         """Report a placement of all items that breaks a rule about all of them together."""
 
 

@@ -117,8 +117,8 @@ class Search:
     plan: Plan = field(init=False)
     eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
-    _wanted: int = field(init=False)
-    _found: int = field(init=False, default=0)
+    _wanted_count: int = field(init=False)
+    _found_count: int = field(init=False, default=0)
     _tick_at: int = field(init=False, default=0)
     # The classes of the trees of which the first candidates are being yielded.
     _yielding: list[ClassPlacements] = field(init=False, default_factory=list)
@@ -132,17 +132,17 @@ class Search:
         self._ends_at = self.clock() + self.limits.seconds
         self.eligible = find_eligible(self.query, self.index, self.reporter, self.account)
         # Under a maximum, what the filter drops still counts as generated.
-        early = self.one_per_tree and self.index.nested and self.limits.maximum < 0
+        early = self.one_per_tree and self.index.has_nested and self.limits.maximum < 0
         names = self.index.names.class_ids if len(self.eligible.roots) else _AnyName()
         self.plan = plan(self.query, names, one_per_tree=early)
-        self._wanted = self._certainly_wanted()
+        self._wanted_count = self._certainly_wanted()
 
     def _certainly_wanted(self) -> int:
         """Return how many candidates are asked for whatever they are, if there are as many."""
         limits = self.limits
         if limits.maximum < 0:
             return limits.most if limits.limit is None else limits.limit
-        if self.one_per_tree and self.index.nested:
+        if self.one_per_tree and self.index.has_nested:
             return 0  # some are dropped
         return limits.maximum if limits.limit is None else min(limits.maximum, limits.limit)
 
@@ -156,7 +156,7 @@ class Search:
         candidates = self._in_order()
         if self.limits.maximum >= 0:
             candidates = islice(candidates, self.limits.maximum)
-            if self.one_per_tree and self.index.nested:
+            if self.one_per_tree and self.index.has_nested:
                 candidates = filter(self._has_one_per_tree, candidates)
         if self.shuffle is not None and (self.limits.maximum >= 0 or self.limits.limit is None):
             candidates = self._shuffle(candidates)
@@ -190,28 +190,30 @@ class Search:
 
     def _shuffle(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
-        shuffled = []
+        shuffled_candidates = []
         for candidate in candidates:
             self.account.take(sizes.candidate())
-            shuffled.append(candidate)
-        self.shuffle.shuffle(shuffled)
-        return iter(shuffled)
+            shuffled_candidates.append(candidate)
+        self.shuffle.shuffle(shuffled_candidates)
+        return iter(shuffled_candidates)
 
     def tick(self) -> None:
         """Give up when it is time to; wait for a place when the search is heavy."""
         now = self.clock()
         if now > self._ends_at:
             raise OutOfTime(self.limits.seconds, self._found_so_far())
-        if self._found > self.limits.most:
+        if self._found_count > self.limits.most:
             raise TooManyCandidates(self.limits.most, self._found_so_far())
         self.effort.look(self._ends_at - now)
         self.account.heavy = self.effort.heavy
-        self._tick_at = min(self._found + _BETWEEN_TICKS, self.limits.most + 1)
+        self._tick_at = min(self._found_count + _BETWEEN_TICKS, self.limits.most + 1)
 
     def _found_so_far(self) -> int:
         # The first candidates of many trees are counted once all are yielded.
-        yielded = takewhile(self._firsts.__contains__, self._yielding)
-        return self._found + sum(1 for placements in yielded if self._firsts[placements])
+        yielded_placements = takewhile(self._firsts.__contains__, self._yielding)
+        return self._found_count + sum(
+            1 for placements in yielded_placements if self._firsts[placements]
+        )
 
     def _in_order(self) -> Iterator[Candidate]:
         if self.limits.maximum >= 0 and not self.limits.breadth_first:
@@ -220,12 +222,12 @@ class Search:
 
     def _depth_first(self) -> Iterator[Candidate]:
         for tree, placements in self._trees():
-            for series in (placements.distinct, placements.permuted):
+            for series in (placements.distinct, placements.permutation_series):
                 if series is not None:
                     yield from self._of_tree(tree, series, 0)
 
     def _breadth_first(self) -> Iterator[Candidate]:
-        visited: list[tuple[TreeView, ClassPlacements]] = []
+        visited_views: list[tuple[TreeView, ClassPlacements]] = []
         firsts = self._firsts
         try:
             for views, classes in self._chunks():
@@ -234,18 +236,20 @@ class Search:
                 pairs = zip(map(firsts.__getitem__, classes), views, strict=True)
                 yield from map(_candidate, filter(_placement, pairs))
                 self._yielding = []
-                self._found += len(classes) - [firsts[trees] for trees in classes].count(None)
-                visited += zip(views, classes, strict=True)
+                self._found_count += len(classes) - [firsts[trees] for trees in classes].count(None)
+                visited_views += zip(views, classes, strict=True)
         finally:
             # What is in a circle (with the solvers) would wait for the garbage collector.
             firsts.clear()
             self._yielding = []
-        yield from self._rounds([(view, placements.distinct) for view, placements in visited], 1)
+        yield from self._rounds(
+            [(view, placements.distinct) for view, placements in visited_views], 1
+        )
         yield from self._rounds(
             [
-                (view, placements.permuted)
-                for view, placements in visited
-                if placements.permuted is not None
+                (view, placements.permutation_series)
+                for view, placements in visited_views
+                if placements.permutation_series is not None
             ],
             0,
         )
@@ -253,10 +257,10 @@ class Search:
     def _of_tree(self, tree: TreeView, series: Series, number: int) -> Iterator[Candidate]:
         """Yield what a series has for one tree, from the placement with a number on."""
         while placements := series.some(number, self._at_once(number)):
-            self._found += len(placements)
+            self._found_count += len(placements)
             yield from map(_candidate, zip(placements, repeat(tree)))
             number += len(placements)
-            if self._found >= self._tick_at:
+            if self._found_count >= self._tick_at:
                 self.tick()
 
     def _at_once(self, known_count: int) -> int:
@@ -264,7 +268,14 @@ class Search:
 
         :param known_count: how many of the tree there are already.
         """
-        return max(1, min(known_count, self._wanted - self._found, self._tick_at - self._found))
+        return max(
+            1,
+            min(
+                known_count,
+                self._wanted_count - self._found_count,
+                self._tick_at - self._found_count,
+            ),
+        )
 
     def _rounds(self, trees: list[tuple[TreeView, Series]], number: int) -> Iterator[Candidate]:
         every = list(dict.fromkeys(series for _tree, series in trees))
@@ -275,19 +286,19 @@ class Search:
             if len(trees) == 1:
                 yield from self._of_tree(*trees[0], number)
                 return
-            remaining = []
+            remaining_trees = []
             for pair in trees:
                 tree, series = pair
                 placement = series.get(number)
                 if placement is not None:
-                    remaining.append(pair)
-                    self._found += 1
-                    if self._found >= self._tick_at:
+                    remaining_trees.append(pair)
+                    self._found_count += 1
+                    if self._found_count >= self._tick_at:
                         self.tick()
                     yield _candidate((placement, tree))
-            if len(remaining) < len(trees):
+            if len(remaining_trees) < len(trees):
                 every = [series for series in every if series.get(number) is not None]
-            trees = remaining
+            trees = remaining_trees
             number += 1
 
     def _trees(self) -> Iterator[tuple[TreeView, ClassPlacements]]:
@@ -318,11 +329,11 @@ class Search:
             self.tick()
             views, numbers = visits.classes(start, start + chunk)
             self.account.take(sizes.visits(len(views), sum([len(view.shares) for view in views])))
-            picked = list(map(pick, numbers))
+            picked_placements = list(map(pick, numbers))
             if self.reporter.wants:
-                for view, placements in zip(views, picked, strict=True):
+                for view, placements in zip(views, picked_placements, strict=True):
                     self._report(view, placements)
-            yield views, picked
+            yield views, picked_placements
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 

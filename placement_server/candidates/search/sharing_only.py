@@ -31,13 +31,13 @@ class Alone:
     """The sharing providers that may serve everything without the tree that they are linked to.
 
     :param slots: the slots of all sharing providers that a tree has a useful link to, ascending.
-    :param linked: by item and then as ``slots``: the sets of links by which it can serve the item,
-        one bit each; 0 where it cannot.
+    :param linked_sets: by item and then as ``slots``: the sets of links by which it can serve the
+        item, one bit each; 0 where it cannot.
     :param sets: all sets of links that have a provider for each item.
     """
 
     slots: IntArray
-    linked: tuple[tuple[int, ...], ...]
+    linked_sets: tuple[tuple[int, ...], ...]
     sets: int
 
 
@@ -67,17 +67,17 @@ def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | No
     rows = _distinct_rows(_reachable_columns(index, eligible, slots, at_home, width))
     sets = _sets_with(rows, width)
     account.take(sizes.links(len(own), len(slots), len(rows)))
-    linked = _links_by_set(sets, at_home.tolist(), own, foreign)
+    linked_sets = _links_by_set(sets, at_home.tolist(), own, foreign)
     account.give(for_rows)
     live = -1
-    for by_slot in linked:
+    for by_slot in linked_sets:
         some = 0
         for sets_of_slot in by_slot:
             some |= sets_of_slot
         live &= some
     if not live:
         return None
-    return Alone(slots, tuple([tuple([links & live for links in by]) for by in linked]), live)
+    return Alone(slots, tuple([tuple([links & live for links in by]) for by in linked_sets]), live)
 
 
 def _reachable_columns(
@@ -93,16 +93,16 @@ def _reachable_columns(
     byte[slots] = np.arange(len(slots)) >> 3
     bit = np.zeros(index.size, dtype=np.uint8)
     bit[slots] = 1 << (np.arange(len(slots)) & 7)
-    reached = np.zeros(len(roots) * size, dtype=np.uint8)
+    reached_cells = np.zeros(len(roots) * size, dtype=np.uint8)
     cell = row[links.anchor] + byte[links.share]
     # In order of anchor and share the links of one byte are side by side.
     starts = np.flatnonzero(np.concatenate(((True,), cell[1:] != cell[:-1])))
-    reached[cell[starts]] = np.bitwise_or.reduceat(bit[links.share], starts)
+    reached_cells[cell[starts]] = np.bitwise_or.reduceat(bit[links.share], starts)
     home = row[index.root[slots]]
     own = at_home[home >= 0]
     bits = (1 << (own & 7)).astype(np.uint8)
-    np.bitwise_or.at(reached, home[home >= 0] + (own >> 3), bits)
-    return reached.reshape(len(roots), size)
+    np.bitwise_or.at(reached_cells, home[home >= 0] + (own >> 3), bits)
+    return reached_cells.reshape(len(roots), size)
 
 
 def _distinct_rows(rows: Bytes) -> Bytes:

@@ -52,23 +52,23 @@ class _Frame:
     """The choices for one item, and what was committed before it.
 
     :ivar next: the place in ``choices`` of the one to try next.
-    :ivar taken: the position taken now, -1 for none.
+    :ivar taken_position: the position taken now, -1 for none.
     :ivar has_solution: whether any choice led to a placement; ``fruitful``, whether this one did.
-    :ivar failed: names of positions that led to none.
+    :ivar failed_names: names of positions that led to none.
     """
 
     choices: list[int]
     next: int = 0
-    taken: int = -1
+    taken_position: int = -1
     has_solution: bool = False
     fruitful: bool = False
-    failed: set[tuple[int, int, int]] | None = None
-    used: int = 0
-    suffixed: int = 0
-    named: int = 0
-    blocked: int = 0
-    covered: int = 0
-    linked: int = -1
+    failed_names: set[tuple[int, int, int]] | None = None
+    used_mask: int = 0
+    suffixed_mask: int = 0
+    named_mask: int = 0
+    blocked_mask: int = 0
+    covered_terms: int = 0
+    linked_sets: int = -1
 
 
 class Solver:
@@ -116,8 +116,8 @@ class Solver:
 
     def _wants(self) -> list[list[tuple[int, int]]]:
         wants: list[list[tuple[int, int]]] = [[] for _ in self.plan.items]
-        for number, contested in enumerate(self.plan.contested):
-            for item, amount in contested.wants.items():
+        for number, contest in enumerate(self.plan.contested_classes):
+            for item, amount in contest.wants.items():
                 wants[item].append((number, amount))
         return wants
 
@@ -130,8 +130,8 @@ class Solver:
             first -= 1
         item = self.sequence[first]
         is_bound = (
-            self.problem.linked
-            or self.problem.needed
+            self.problem.linked_sets
+            or self.problem.needed_mask
             or self.plan.one_per_tree
             or self.look_ahead.subtrees_of[item]
         )
@@ -148,12 +148,12 @@ class Solver:
             for position in bits(self.problem.eligible[item])
         )
 
-    def _combinations(self, choices: list[int], placed: list[int]) -> Iterator[Positions]:
+    def _combinations(self, choices: list[int], placed_positions: list[int]) -> Iterator[Positions]:
         """Yield the placements of the free items on some choices."""
         items = self.sequence[self.free_step :]
-        placements = variants(items, combinations(choices, len(items)), tuple(placed))
-        for begun in range(0, comb(len(choices), len(items)), _BETWEEN_TICKS):
-            if begun:
+        placements = variants(items, combinations(choices, len(items)), tuple(placed_positions))
+        for begun_count in range(0, comb(len(choices), len(items)), _BETWEEN_TICKS):
+            if begun_count:
                 self.tick()
             yield from islice(placements, _BETWEEN_TICKS)
 
@@ -161,28 +161,28 @@ class Solver:
         """Yield placements, the position of each item, symmetric items in one order only."""
         sequence = self.sequence
         last = len(sequence) - 1
-        placed = [-1] * len(sequence)
-        frames = [_Frame(self._choices(0, _Frame([]), placed))]
+        placed_positions = [-1] * len(sequence)
+        frames = [_Frame(self._choices(0, _Frame([]), placed_positions))]
         steps = 0
         while frames:
             step = len(frames) - 1
             frame = frames[-1]
             item = sequence[step]
             if step == self.free_step:
-                yield from self._combinations(frame.choices, placed)
+                yield from self._combinations(frame.choices, placed_positions)
                 frame.has_solution = len(frame.choices) > last - step
                 frame.next = len(frame.choices)
-            if frame.taken >= 0:
-                self._take(item, frame.taken, -1)
+            if frame.taken_position >= 0:
+                self._take(item, frame.taken_position, -1)
                 if not frame.fruitful and frame.next < len(frame.choices):
-                    self._remember_failure(frame, frame.taken, step)
-                frame.taken = -1
+                    self._remember_failure(frame, frame.taken_position, step)
+                frame.taken_position = -1
                 frame.fruitful = False
             position = self._next_choice(frame, step)
             if position < 0:
                 frames.pop()
-                if frame.failed:
-                    self.account.give(sizes.failed_positions(len(frame.failed)))
+                if frame.failed_names:
+                    self.account.give(sizes.failed_positions(len(frame.failed_names)))
                 if frame.has_solution and frames:
                     frames[-1].has_solution = frames[-1].fruitful = True
                 continue
@@ -190,15 +190,15 @@ class Solver:
             if steps % _BETWEEN_TICKS == 0:
                 self.tick()
             self._take(item, position, 1)
-            frame.taken = position
-            placed[item] = position
+            frame.taken_position = position
+            placed_positions[item] = position
             if step < last:
                 below = self._commit(frame, item, position)
-                below.choices = self._choices(step + 1, below, placed)
+                below.choices = self._choices(step + 1, below, placed_positions)
                 frames.append(below)
-            elif self._complete(frame, item, position, placed):
+            elif self._complete(frame, item, position, placed_positions):
                 frame.has_solution = frame.fruitful = True
-                yield tuple(placed)
+                yield tuple(placed_positions)
 
     def _take(self, item: int, position: int, sign: int) -> None:
         for number, amount in self.wants[item]:
@@ -208,95 +208,101 @@ class Solver:
         """Return the frame below, with what is committed once ``item`` is at ``position``."""
         rules = self.plan.items[item]
         bit = 1 << position
-        blocked = frame.blocked
+        blocked_mask = frame.blocked_mask
         if self.plan.one_per_tree:
-            blocked |= self.tree_of[position] & ~bit
-        covered = frame.covered
-        if not rules.suffixed:
-            covered |= self.problem.covers[position]
-        linked = frame.linked
-        if self.problem.linked:
-            linked &= self.problem.linked[item][position]
+            blocked_mask |= self.tree_of[position] & ~bit
+        covered_terms = frame.covered_terms
+        if not rules.is_suffixed:
+            covered_terms |= self.problem.covers[position]
+        linked_sets = frame.linked_sets
+        if self.problem.linked_sets:
+            linked_sets &= self.problem.linked_sets[item][position]
         return _Frame(
             [],
-            used=frame.used | bit,
-            suffixed=frame.suffixed | bit if rules.suffixed else frame.suffixed,
-            named=frame.named | bit if rules.named else frame.named,
-            blocked=blocked,
-            covered=covered,
-            linked=linked,
+            used_mask=frame.used_mask | bit,
+            suffixed_mask=frame.suffixed_mask | bit if rules.is_suffixed else frame.suffixed_mask,
+            named_mask=frame.named_mask | bit if rules.is_named else frame.named_mask,
+            blocked_mask=blocked_mask,
+            covered_terms=covered_terms,
+            linked_sets=linked_sets,
         )
 
-    def _complete(self, frame: _Frame, item: int, position: int, placed: list[int]) -> bool:
+    def _complete(
+        self, frame: _Frame, item: int, position: int, placed_positions: list[int]
+    ) -> bool:
         if self.problem.terms:
-            covered = frame.covered
-            if not self.plan.items[item].suffixed:
-                covered |= self.problem.covers[position]
-            if covered != self.problem.terms:
+            covered_terms = frame.covered_terms
+            if not self.plan.items[item].is_suffixed:
+                covered_terms |= self.problem.covers[position]
+            if covered_terms != self.problem.terms:
                 return False
-        return not self.has_apart or self._apart(placed)
+        return not self.has_apart or self._apart(placed_positions)
 
-    def _apart(self, placed: list[int]) -> bool:
+    def _apart(self, placed_positions: list[int]) -> bool:
         """Check the items that must be outside the subtree of the others."""
         for subtree in self.plan.subtrees:
             if not subtree.apart:
                 continue
-            together = [placed[item] for item in subtree.together]
+            together = [placed_positions[item] for item in subtree.together]
             common = -1
             for position in together:
                 common &= self.problem.ancestors[position]
             top = next(position for position in together if common >> position & 1)
             below = self.problem.descendants[top]
-            if any(below >> placed[item] & 1 for item in subtree.apart):
+            if any(below >> placed_positions[item] & 1 for item in subtree.apart):
                 return False
         return True
 
-    def _choices(self, step: int, frame: _Frame, placed: list[int]) -> list[int]:
+    def _choices(self, step: int, frame: _Frame, placed_positions: list[int]) -> list[int]:
         """List the positions that the item of a step may take, in the order to try them."""
         item = self.sequence[step]
         rules, problem, ahead = self.plan.items[item], self.problem, self.look_ahead
         if ahead.can_be_hopeless:
-            named = frame.suffixed if self.plan.isolated else frame.named
-            if ahead.is_hopeless(step, frame.covered, frame.used, named):
+            named_mask = frame.suffixed_mask if self.plan.is_isolated else frame.named_mask
+            if ahead.is_hopeless(step, frame.covered_terms, frame.used_mask, named_mask):
                 return []
-        mask = problem.eligible[item] & ~frame.blocked
-        if rules.named:
-            mask &= ~frame.used
+        mask = problem.eligible[item] & ~frame.blocked_mask
+        if rules.is_named:
+            mask &= ~frame.used_mask
         else:
-            mask &= ~frame.named
-            if self.plan.isolated and rules.suffixed:
-                mask &= ~frame.suffixed
+            mask &= ~frame.named_mask
+            if self.plan.is_isolated and rules.is_suffixed:
+                mask &= ~frame.suffixed_mask
         for number in ahead.subtrees_of[item]:
             coming = ahead.coming_tops[step + 1][number]
-            mask = ahead.below_tops(number, step, mask, placed, coming)
+            mask = ahead.below_tops(number, step, mask, placed_positions, coming)
         rank = self.rank
-        lowest = rank[placed[self.sequence[step - 1]]] if self.is_symmetric[step] else 0
+        lowest = rank[placed_positions[self.sequence[step - 1]]] if self.is_symmetric[step] else 0
         if not self.is_shuffled:
             mask &= -1 << lowest
         choices = bits(mask)
-        if problem.linked:
-            linked = problem.linked[item]
-            choices = [position for position in choices if linked[position] & frame.linked]
+        if problem.linked_sets:
+            linked_sets = problem.linked_sets[item]
+            choices = [
+                position for position in choices if linked_sets[position] & frame.linked_sets
+            ]
         for number, amount in self.wants[item]:
             room = problem.caps[number]
             loads = self.loads[number]
             choices = [
                 position for position in choices if loads[position] + amount <= room[position]
             ]
-        if problem.terms and not rules.suffixed:
-            due = ahead.terms_due(step, frame.covered)
+        if problem.terms and not rules.is_suffixed:
+            due_terms = ahead.terms_due(step, frame.covered_terms)
             covers = problem.covers
-            choices = [position for position in choices if covers[position] & due == due]
+            choices = [
+                position for position in choices if covers[position] & due_terms == due_terms
+            ]
         if self.is_shuffled:
             choices = [position for position in choices if rank[position] >= lowest]
             choices.sort(key=rank.__getitem__)
         promising = choices
         if self.symmetric_left[step] > 1 and step != self.free_step:
             promising = ahead.with_room(step, self.wants[item], self.loads, choices)
-        if problem.needed and not frame.used & problem.needed:
+        if problem.needed_mask and not frame.used_mask & problem.needed_mask:
             # Both keep the choices up to some position, by what comes after it.
             needed_choices = ahead.towards_needed(
-                step, frame.blocked, frame.linked, choices, placed
+                step, frame.blocked_mask, frame.linked_sets, choices, placed_positions
             )
             promising = min(promising, needed_choices, key=len)
         return promising
@@ -307,27 +313,27 @@ class Solver:
         while frame.next < len(frame.choices):
             position = frame.choices[frame.next]
             frame.next += 1
-            if frame.failed:
-                names = self._names(position, frame.used, step)
-                if not frame.failed.isdisjoint(names):
-                    self._add_failed(frame.failed, names)
+            if frame.failed_names:
+                names = self._names(position, frame.used_mask, step)
+                if not frame.failed_names.isdisjoint(names):
+                    self._add_failed(frame.failed_names, names)
                     continue
             return position
         return -1
 
     def _remember_failure(self, frame: _Frame, position: int, step: int) -> None:
-        if frame.failed is None:
-            frame.failed = set()
-        self._add_failed(frame.failed, self._names(position, frame.used, step))
+        if frame.failed_names is None:
+            frame.failed_names = set()
+        self._add_failed(frame.failed_names, self._names(position, frame.used_mask, step))
 
     def _add_failed(
-        self, failed: set[tuple[int, int, int]], names: list[tuple[int, int, int]]
+        self, failed_names: set[tuple[int, int, int]], names: list[tuple[int, int, int]]
     ) -> None:
-        before = len(failed)
-        failed.update(names)
-        self.account.take(sizes.failed_positions(len(failed) - before))
+        before = len(failed_names)
+        failed_names.update(names)
+        self.account.take(sizes.failed_positions(len(failed_names) - before))
 
-    def _names(self, position: int, used: int, step: int) -> list[tuple[int, int, int]]:
+    def _names(self, position: int, used_mask: int, step: int) -> list[tuple[int, int, int]]:
         """Name a position by each of the untouched subtrees that it is in.
 
         Two positions that share a name are exchanged by swapping two equal subtrees below one
@@ -341,7 +347,7 @@ class Solver:
         labels = problem.labels
         names = []
         top = position
-        while top > 0 and not problem.descendants[top] & used:
+        while top > 0 and not problem.descendants[top] & used_mask:
             if self.symmetric_left[step] > 1 and problem.descendants[top] != 1 << top:
                 break
             names.append((problem.parents[top], labels[top], position - top))
@@ -372,17 +378,19 @@ class ReportedSolver(Solver):
 
     def _take(self, item: int, position: int, sign: int) -> None:
         super()._take(item, position, sign)
-        report = self.reporter.placed if sign > 0 else self.reporter.taken_back
+        report = self.reporter.item_placed if sign > 0 else self.reporter.item_taken_back
         report(self.plan.items[item].group, position)
 
-    def _complete(self, frame: _Frame, item: int, position: int, placed: list[int]) -> bool:
-        is_complete = super()._complete(frame, item, position, placed)
-        report = self.reporter.solution if is_complete else self.reporter.refused
-        report(tuple(placed))
+    def _complete(
+        self, frame: _Frame, item: int, position: int, placed_positions: list[int]
+    ) -> bool:
+        is_complete = super()._complete(frame, item, position, placed_positions)
+        report = self.reporter.solution if is_complete else self.reporter.solution_refused
+        report(tuple(placed_positions))
         return is_complete
 
-    def _choices(self, step: int, frame: _Frame, placed: list[int]) -> list[int]:
-        choices = super()._choices(step, frame, placed)
+    def _choices(self, step: int, frame: _Frame, placed_positions: list[int]) -> list[int]:
+        choices = super()._choices(step, frame, placed_positions)
         if not choices:
             self.reporter.dead_end(self.plan.items[self.sequence[step]].group)
         return choices

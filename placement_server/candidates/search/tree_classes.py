@@ -89,7 +89,7 @@ class TreeClasses:
         self._relations: dict[tuple[int, ...], Relations] = {}
         self._numbers: dict[tuple[int, object, bytes], int] = {}
         self._share_place = _disorder(index, eligible.links.share)
-        self._ordered: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._ordered_shares: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.problems: list[Problem] = []
 
     def classify(self, roots: IntArray) -> tuple[list[TreeView], list[int]]:
@@ -99,8 +99,8 @@ class TreeClasses:
         if (shapes == shapes[0]).all() and len(set(map(len, shares))) == 1:
             return self._alike(roots, int(shapes[0]), shares)
         groups: dict[tuple[int, int], list[int]] = {}
-        for at, (shape, shared) in enumerate(zip(shapes.tolist(), shares, strict=True)):
-            groups.setdefault((shape, len(shared)), []).append(at)
+        for at, (shape, shared_slots) in enumerate(zip(shapes.tolist(), shares, strict=True)):
+            groups.setdefault((shape, len(shared_slots)), []).append(at)
         by_place: dict[int, tuple[TreeView, int]] = {}
         for (shape, _count), members in groups.items():
             alike = self._alike(roots[members], shape, [shares[at] for at in members])
@@ -115,7 +115,7 @@ class TreeClasses:
         size = self.index.columns.shapes[shape].size
         positions = len(roots) * (size + len(shares[0]))
         # Slots, words in two arrays and words as texts.
-        for_rows = positions * 8 * (1 + 3 * (self._flag_words + len(self.plan.contested)))
+        for_rows = positions * 8 * (1 + 3 * (self._flag_words + len(self.plan.contested_classes)))
         self._account.take(for_rows)
         views, numbers = self._sort(roots, shape, size, shares)
         self._account.give(for_rows)
@@ -126,8 +126,8 @@ class TreeClasses:
     ) -> tuple[list[TreeView], list[int]]:
         words = self._words(roots[:, None] + np.arange(size), foreign=False)
         if shares[0]:
-            linked = self._words(np.array(shares, dtype=np.int64), foreign=True)
-            words = np.ascontiguousarray(np.concatenate((words, linked), axis=1))
+            linked_words = self._words(np.array(shares, dtype=np.int64), foreign=True)
+            words = np.ascontiguousarray(np.concatenate((words, linked_words), axis=1))
         views = list(map(_view, zip(roots.tolist(), repeat(size), shares, strict=False)))
         flat = words.reshape(len(roots), -1)
         if shares.count(shares[0]) == len(shares) and (flat == flat[0]).all():
@@ -166,18 +166,20 @@ class TreeClasses:
 
     def _in_order(self, shares: tuple[int, ...]) -> tuple[int, ...]:
         """Put sharing providers in canonical order: slots follow it until a tree changes."""
-        ordered = self._ordered.get(shares)
-        if ordered is None:
+        ordered_shares = self._ordered_shares.get(shares)
+        if ordered_shares is None:
             assert self._share_place is not None
             place = self._share_place
             self._account.take(sizes.ENTRY + 2 * sizes.visits(0, len(shares)))
-            ordered = tuple(sorted(shares, key=lambda slot: (int(place[slot]), slot)))
-            self._ordered[shares] = ordered
-        return ordered
+            ordered_shares = tuple(sorted(shares, key=lambda slot: (int(place[slot]), slot)))
+            self._ordered_shares[shares] = ordered_shares
+        return ordered_shares
 
     def _words(self, slots: IntArray, *, foreign: bool) -> Words:
         rows, size = slots.shape
-        words = np.zeros((rows, size, self._flag_words + len(self.plan.contested)), np.uint64)
+        words = np.zeros(
+            (rows, size, self._flag_words + len(self.plan.contested_classes)), np.uint64
+        )
         masks = self.eligible.foreign if foreign else self.eligible.own
         # Groups that ask for the same have one mask: their flags are set together.
         flags: dict[int, tuple[BoolArray, list[int]]] = {}
@@ -187,8 +189,8 @@ class TreeClasses:
             self._set_flags(words, numbers, mask[slots])
         if self._alone is not None:
             self._set_flags(words, [self._flags - 1], self._alone[slots])
-        for number, contested in enumerate(self.plan.contested):
-            words[:, :, self._flag_words + number] = self._caps(contested, slots)
+        for number, contest in enumerate(self.plan.contested_classes):
+            words[:, :, self._flag_words + number] = self._caps(contest, slots)
         return words
 
     def _set_flags(self, words: Words, flags: list[int], values: BoolArray) -> None:
@@ -198,13 +200,13 @@ class TreeClasses:
             if some:
                 words[:, :, word] |= values * np.uint64(some)
 
-    def _caps(self, contested: Contested, slots: IntArray) -> Words:
-        view = self.index.classes[contested.class_id]
+    def _caps(self, contest: Contested, slots: IntArray) -> Words:
+        view = self.index.classes[contest.class_id]
         at = np.minimum(np.searchsorted(view.slot, slots), len(view.slot) - 1)
         caps = np.where(view.slot[at] == slots, view.fit[at], 0).astype(np.int64)
-        caps = np.clip(caps, 0, contested.total)
-        if contested.sums:
-            sums = np.array(contested.sums)
+        caps = np.clip(caps, 0, contest.total)
+        if contest.sums:
+            sums = np.array(contest.sums)
             caps = sums[np.searchsorted(sums, caps, side="right") - 1]
         return caps.astype(np.uint64)
 
@@ -234,16 +236,18 @@ class TreeClasses:
         sets = tuple([sum(1 << at for at in members) for members in trees.values()])
         return Relations(tuple(above), tuple(below), sets)
 
-    def without_tree(self, shares: tuple[int, ...], linked: tuple[tuple[int, ...], ...]) -> Problem:
+    def without_tree(
+        self, shares: tuple[int, ...], linked_sets: tuple[tuple[int, ...], ...]
+    ) -> Problem:
         """Build the problem of sharing providers that serve everything without a tree.
 
         :param shares: their slots.
-        :param linked: by item and then as ``shares``, the sets of links by which it can serve.
+        :param linked_sets: by item and then as ``shares``, the sets of links by which it can serve.
         """
         row = self._words(np.array([shares], dtype=np.int64), foreign=True)[0]
         problem = self._problem(_NO_TREE, shares, row)
-        eligible = tuple([sum(1 << at for at, sets in enumerate(by) if sets) for by in linked])
-        return replace(problem, eligible=eligible, linked=linked, needed=0)
+        eligible = tuple([sum(1 << at for at, sets in enumerate(by) if sets) for by in linked_sets])
+        return replace(problem, eligible=eligible, linked_sets=linked_sets, needed_mask=0)
 
     def _problem(self, shape: TreeShape, shares: tuple[int, ...], row: Words) -> Problem:
         """Build the problem of one class from the row of any of its trees."""
@@ -258,7 +262,7 @@ class TreeClasses:
         every = (1 << len(row)) - 1
         caps = tuple(
             tuple(row[:, self._flag_words + number].tolist())
-            for number in range(len(plan.contested))
+            for number in range(len(plan.contested_classes))
         )
         return Problem(
             parents=shape.parents,
@@ -270,7 +274,7 @@ class TreeClasses:
             caps=caps,
             trees=((1 << size) - 1, *(mask << size for mask in relations.trees)),
             own=size,
-            needed=0 if self._alone is None else every & ~columns[-1],
+            needed_mask=0 if self._alone is None else every & ~columns[-1],
         )
 
 

@@ -130,14 +130,16 @@ class _Owners:
         problem = replace(
             self._problem,
             eligible=tuple([mask >> first << first for mask in self._problem.eligible]),
-            needed=((1 << count) - 1) << first,
+            needed_mask=((1 << count) - 1) << first,
         )
         self._classes.problems.append(problem)
         return TreeView(owner, 0, self._shares), len(self._classes.problems) - 1
 
     def _without_tree(self) -> Problem:
-        linked = tuple([tuple([by[at] for at in self._order]) for by in self._alone.linked])
-        problem = self._classes.without_tree(self._shares, linked)
+        linked_sets = tuple(
+            [tuple([by[at] for at in self._order]) for by in self._alone.linked_sets]
+        )
+        problem = self._classes.without_tree(self._shares, linked_sets)
         plan, sets = self._classes.plan, self._alone.sets
         if not 1 < sets.bit_count() <= _MOST_SETS:
             return problem
@@ -151,13 +153,13 @@ class _Owners:
 
 def _of_sets(problem: Problem, sets: int) -> Problem:
     """Leave only some sets of links."""
-    linked = tuple([tuple([links & sets for links in by]) for by in problem.linked])
-    eligible = tuple([sum(1 << at for at, links in enumerate(by) if links) for by in linked])
-    return replace(problem, linked=linked, eligible=eligible)
+    linked_sets = tuple([tuple([links & sets for links in by]) for by in problem.linked_sets])
+    eligible = tuple([sum(1 << at for at, links in enumerate(by) if links) for by in linked_sets])
+    return replace(problem, linked_sets=linked_sets, eligible=eligible)
 
 
 def _owners(index: Index, alone: Alone) -> IntArray:
-    taking_part = [any(sets) for sets in zip(*alone.linked, strict=True)]
+    taking_part = [any(sets) for sets in zip(*alone.linked_sets, strict=True)]
     return np.unique(index.root[alone.slots[taking_part]])
 
 

@@ -76,9 +76,9 @@ class ChangedTrees:
         self._stored_ratio = stored_ratio
         self._reserved_may_equal_total = reserved_may_equal_total
         self._trees: dict[int, _Rows | None] = {}
-        self._counted: dict[int, int] = {}
+        self._counted_sizes: dict[int, int] = {}
         self._places = self._places_held()
-        self._added: dict[str, tuple[int, int]] = {}
+        self._added_providers: dict[str, tuple[int, int]] = {}
         self._next_id = int(self._ids.max(initial=0)) + 1
         self._copies: Counter[str] = Counter()
 
@@ -167,16 +167,16 @@ class ChangedTrees:
     def _remove_tree(self, change: RemoveTree) -> None:
         root_id = self._root(change.root)
         self._trees[root_id] = None
-        self._account.give(self._counted.pop(root_id, 0))
+        self._account.give(self._counted_sizes.pop(root_id, 0))
 
     @_make.register
     def _add_tree(self, change: AddTree) -> None:
         rows = self._rows(self._root(change.like, "like"))
-        added = len(self._added) + len(rows) * change.copies
-        if added > MOST_ADDED:
+        added_count = len(self._added_providers) + len(rows) * change.copies
+        if added_count > MOST_ADDED:
             raise InvalidChange(
-                f"{change.copies} copies of {len(rows)} providers make {added} added providers, "
-                f"the limit is {MOST_ADDED}.",
+                f"{change.copies} copies of {len(rows)} providers make {added_count} added "
+                f"providers, the limit is {MOST_ADDED}.",
                 ("copies",),
             )
         self._account.take(sizes.provider_rows(len(rows) * change.copies, 0))
@@ -201,7 +201,7 @@ class ChangedTrees:
                 root_id=ids[row.root_id],
             )
             copies[copy.id] = copy
-            self._added[copy.uuid] = copy.root_id, copy.id
+            self._added_providers[copy.uuid] = copy.root_id, copy.id
         self._trees[ids[rows[0].root_id]] = copies
 
     @_make.register
@@ -289,9 +289,9 @@ class ChangedTrees:
         if not ids:
             return {}
         slots = np.flatnonzero(np.isin(self._ids, list(ids))).astype(np.int32)
-        living = self._index.living(slots)
-        roots = self._ids[self._index.root[living]]
-        return dict(zip(self._ids[living].tolist(), roots.tolist(), strict=True))
+        living_slots = self._index.living_slots(slots)
+        roots = self._ids[self._index.root[living_slots]]
+        return dict(zip(self._ids[living_slots].tolist(), roots.tolist(), strict=True))
 
     def _is_there(self, provider_id: int) -> bool:
         """Return whether the tree of a provider has not been removed."""
@@ -300,7 +300,7 @@ class ChangedTrees:
 
     def _place(self, provider: str) -> tuple[int, int] | None:
         """Return the ids of the root and of a provider itself, None when it does not exist."""
-        place = self._added.get(provider)
+        place = self._added_providers.get(provider)
         if place is None:
             slot = self._index.slot_of(provider)
             if slot is None:
@@ -318,7 +318,7 @@ class ChangedTrees:
             inventories = sum(len(row.inventories) for row in tree.providers)
             size = sizes.provider_rows(len(tree.providers), inventories)
             self._account.take(size)
-            self._counted[root_id] = size
+            self._counted_sizes[root_id] = size
             rows = self._trees[root_id] = {row.id: row for row in tree.providers}
         return rows
 

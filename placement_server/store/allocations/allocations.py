@@ -78,7 +78,7 @@ def delete(tx: WriteTransaction, consumer_uuid: str) -> None:
     :raises NoAllocations: it has none.
     """
     context = read_context(tx, [ConsumerWrite(consumer_uuid, {}, "", "", expected_generation=ANY)])
-    if not context.consumers[0].old:
+    if not context.consumers[0].old_allocations:
         raise NoAllocations(consumer_uuid)
     _apply(tx, context, raise_emptied=False)
 
@@ -86,15 +86,15 @@ def delete(tx: WriteTransaction, consumer_uuid: str) -> None:
 def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) -> None:
     given_back = sum_of_old(context.consumers)
     check_providers(context.consumers, context.provider_ids)
-    requested = new_allocations(tx, context.consumers, context.provider_ids)
-    taken_amounts = claim_check.check(requested, context.inventories, given_back)
-    carry_out(tx, context, requested, taken_amounts, given_back, raise_emptied=raise_emptied)
+    requested_use = new_allocations(tx, context.consumers, context.provider_ids)
+    taken_amounts = claim_check.check(requested_use, context.inventories, given_back)
+    carry_out(tx, context, requested_use, taken_amounts, given_back, raise_emptied=raise_emptied)
 
 
 def carry_out(
     tx: WriteTransaction,
     context: WriteContext,
-    requested: Requested,
+    requested_use: Requested,
     taken_amounts: Mapping[Key, Taken],
     given_back: Mapping[Key, int],
     *,
@@ -104,28 +104,28 @@ def carry_out(
 
     All providers of the context are locked, and their trees get change records.
 
-    :param taken_amounts: what the check returned for ``requested``.
+    :param taken_amounts: what the check returned for ``requested_use``.
     :param given_back: the present allocations of the consumers.
     :raises LostRace: something is not as the context says any more.
     """
-    replace_holdings(tx, context.consumers, requested)
+    replace_holdings(tx, context.consumers, requested_use)
 
     if not context.root_ids:
         return
-    raised = raised_providers(context.consumers, requested, emptied_too=raise_emptied)
+    raised_ids = raised_providers(context.consumers, requested_use, emptied_too=raise_emptied)
     rises = [
-        Rise(provider_id, root_id, provider_id in raised)
+        Rise(provider_id, root_id, provider_id in raised_ids)
         for provider_id, root_id in sorted(context.root_ids.items())
     ]
     changes = claim_check.changes(taken_amounts, context.inventories, given_back)
-    settled = tx.settle(changes, rises)
-    if settled.changed_inventories != len(changes):
+    settlement = tx.settle(changes, rises)
+    if settlement.changed_inventories != len(changes):
         raise LostRace(
             "An inventory of the request changed since it was checked: "
-            f"{_inventory_names(context, requested)}.",
+            f"{_inventory_names(context, requested_use)}.",
             uuids=list(context.provider_ids),
         )
-    if settled.found_providers != len(rises):
+    if settlement.found_providers != len(rises):
         raise LostRace(
             "A provider of the request moved or was deleted since it was read: "
             f"{joined_names(context.provider_ids, _SHOWN)}.",
@@ -134,13 +134,15 @@ def carry_out(
     inventory_rows.require_none(tx, given_back.keys() - context.inventories.keys())
 
 
-def _inventory_names(context: WriteContext, requested: Requested) -> str:
+def _inventory_names(context: WriteContext, requested_use: Requested) -> str:
     """Name the inventories of a write; those that are only given back to, by their provider."""
     names = {
-        f"{name} of {part.provider_uuid}": None for part in requested.parts for name in part.amounts
+        f"{name} of {part.provider_uuid}": None
+        for part in requested_use.parts
+        for name in part.amounts
     }
-    claimed = {part.provider_uuid for part in requested.parts}
-    others = (uuid for uuid in context.provider_ids if uuid not in claimed)
+    claimed_uuids = {part.provider_uuid for part in requested_use.parts}
+    others = (uuid for uuid in context.provider_ids if uuid not in claimed_uuids)
     return joined_names([*names, *others], _SHOWN)
 
 
@@ -148,7 +150,7 @@ def sum_of_old(consumers: Sequence[SeenConsumer]) -> dict[Key, int]:
     """Return the sums of the consumers' present allocations, by inventory."""
     sums: dict[Key, int] = {}
     for consumer in consumers:
-        for provider_id, class_id, used in consumer.old:
+        for provider_id, class_id, used in consumer.old_allocations:
             key = (provider_id, class_id)
             sums[key] = sums.get(key, 0) + used
     return sums
@@ -185,28 +187,28 @@ def new_allocations(
 
 
 def raised_providers(
-    consumers: Sequence[SeenConsumer], requested: Requested, *, emptied_too: bool = True
+    consumers: Sequence[SeenConsumer], requested_use: Requested, *, emptied_too: bool = True
 ) -> set[int]:
     """Return the ids of the providers whose generation rises.
 
     These are those named and, with ``emptied_too``, those that a consumer with an empty set leaves.
     """
-    raised = set(requested.provider_ids)
+    raised_ids = set(requested_use.provider_ids)
     if emptied_too:
         for consumer in consumers:
             if not consumer.write.allocations:
-                raised.update(provider_id for provider_id, _, _ in consumer.old)
-    return raised
+                raised_ids.update(provider_id for provider_id, _, _ in consumer.old_allocations)
+    return raised_ids
 
 
 def replace_holdings(
-    tx: WriteTransaction, seen: Sequence[SeenConsumer], requested: Requested
+    tx: WriteTransaction, seen_consumers: Sequence[SeenConsumer], requested_use: Requested
 ) -> None:
     """Write consumers and their allocations, without a change of inventories.
 
     :raises LostRace: a consumer changed since it was read.
     """
-    new_consumers = consumers.store_records(tx, seen)
-    consumers.delete_allocations(tx, seen)
-    insertions = [new_consumers, Insertion("allocations", _COLUMNS, requested.rows)]
+    new_consumers = consumers.store_records(tx, seen_consumers)
+    consumers.delete_allocations(tx, seen_consumers)
+    insertions = [new_consumers, Insertion("allocations", _COLUMNS, requested_use.rows)]
     tx.batches.insert(tx.connection, insertions, tx.now)

@@ -103,29 +103,31 @@ def _claim_if_it_fits(
     candidate: ConsumerWrite,
 ) -> LostCandidate | None:
     """Claim a candidate, or return what is in the way; nothing is written then."""
-    lost_candidate = _missing(context, class_ids, position, candidate)
+    lost_candidate = _lost_candidate(context, class_ids, position, candidate)
     if lost_candidate is not None:
         return lost_candidate
     parts = [
         ProviderRequest(candidate.uuid, uuid, context.provider_ids[uuid], amounts)
         for uuid, amounts in candidate.allocations.items()
     ]
-    requested = Requested(parts, class_ids)
+    requested_use = Requested(parts, class_ids)
     given_back = sum_of_old(context.consumers)
-    own_context = _restrict(context, candidate, requested, given_back)
+    own_context = _restrict(context, candidate, requested_use, given_back)
     try:
-        taken_amounts = claim_check.check(requested, own_context.inventories, given_back)
+        taken_amounts = claim_check.check(requested_use, own_context.inventories, given_back)
     except CapacityExceeded as error:
-        return LostCandidate(position, error.uuid, error.resource_class, error.asked, error.free)
+        return LostCandidate(
+            position, error.uuid, error.resource_class, error.requested_amount, error.free
+        )
     except ConstraintViolated as error:
         return LostCandidate(
-            position, error.uuid, error.resource_class, error.asked, reason=str(error)
+            position, error.uuid, error.resource_class, error.requested_amount, reason=str(error)
         )
-    carry_out(tx, own_context, requested, taken_amounts, given_back)
+    carry_out(tx, own_context, requested_use, taken_amounts, given_back)
     return None
 
 
-def _missing(
+def _lost_candidate(
     context: WriteContext, class_ids: Mapping[str, int], position: int, candidate: ConsumerWrite
 ) -> LostCandidate | None:
     """Return the first provider, class or inventory of a candidate that does not exist, if any."""
@@ -147,19 +149,19 @@ def _missing(
 def _restrict(
     context: WriteContext,
     candidate: ConsumerWrite,
-    requested: Requested,
+    requested_use: Requested,
     given_back: Mapping[Key, int],
 ) -> WriteContext:
     """Return the context of a write of this candidate alone."""
-    keys = {*requested.amounts, *given_back}
-    concerned = {provider_id for provider_id, _ in keys}
+    keys = {*requested_use.amounts, *given_back}
+    concerned_ids = {provider_id for provider_id, _ in keys}
     return WriteContext(
         [replace(context.consumers[0], write=candidate)],
         {uuid: context.provider_ids[uuid] for uuid in candidate.allocations},
         # Software of old left allocations whose provider is gone.
         {
             provider_id: context.root_ids[provider_id]
-            for provider_id in sorted(concerned & context.root_ids.keys())
+            for provider_id in sorted(concerned_ids & context.root_ids.keys())
         },
         {key: context.inventories[key] for key in keys if key in context.inventories},
     )

@@ -99,7 +99,7 @@ class Taken(NamedTuple):
 
 
 def check(
-    requested: Requested,
+    requested_use: Requested,
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
 ) -> dict[Key, Taken]:
@@ -113,20 +113,20 @@ def check(
     :raises ConstraintViolated: the amount is not one that the inventory gives out.
     :raises CapacityExceeded: the amount does not fit.
     """
-    _check_inventories_exist(requested, inventories)
+    _check_inventories_exist(requested_use, inventories)
     taken_amounts: dict[Key, Taken] = {}
-    for key, amounts in requested.amounts.items():
-        taken = Taken(sum(amounts), min(amounts), max(amounts))
+    for key, amounts in requested_use.amounts.items():
+        taken_amount = Taken(sum(amounts), min(amounts), max(amounts))
         inventory = inventories.get(key)
         if (
             inventory is None
-            or taken.smallest < inventory.min_unit
-            or taken.largest > inventory.max_unit
+            or taken_amount.smallest < inventory.min_unit
+            or taken_amount.largest > inventory.max_unit
             or any(amount % inventory.step_size for amount in amounts)
-            or not _fits(inventory, taken.total, given_back.get(key, 0))
+            or not _fits(inventory, taken_amount.total, given_back.get(key, 0))
         ):
-            _refuse(requested, inventories, given_back)
-        taken_amounts[key] = taken
+            _refuse(requested_use, inventories, given_back)
+        taken_amounts[key] = taken_amount
     return taken_amounts
 
 
@@ -135,13 +135,13 @@ def _fits(inventory: Inventory, total: int, back: int) -> bool:
 
 
 def _refuse(
-    requested: Requested, inventories: Mapping[Key, Inventory], given_back: Mapping[Key, int]
+    requested_use: Requested, inventories: Mapping[Key, Inventory], given_back: Mapping[Key, int]
 ) -> NoReturn:
     """Raise the error for the first allocation that is not possible; there is one."""
     totals: defaultdict[Key, int] = defaultdict(int)
-    for _, uuid, provider_id, amounts in requested.parts:
+    for _, uuid, provider_id, amounts in requested_use.parts:
         for name, amount in amounts.items():
-            key = (provider_id, requested.class_ids[name])
+            key = (provider_id, requested_use.class_ids[name])
             inventory = inventories.get(key)
             if inventory is None:
                 raise InvalidInventoryForAllocation([name], [uuid])
@@ -156,18 +156,22 @@ def _refuse(
     raise AssertionError("every allocation is possible")
 
 
-def _check_inventories_exist(requested: Requested, inventories: Mapping[Key, Inventory]) -> None:
+def _check_inventories_exist(
+    requested_use: Requested, inventories: Mapping[Key, Inventory]
+) -> None:
     """Refuse providers that have none of all the classes that the request names."""
-    class_ids = {class_id for _, class_id in requested.amounts}
-    stocked = {provider_id for provider_id, class_id in inventories if class_id in class_ids}
-    if not requested.provider_ids <= stocked:
-        providers = {part.provider_id: part.provider_uuid for part in requested.parts}
+    class_ids = {class_id for _, class_id in requested_use.amounts}
+    stocked_ids = {provider_id for provider_id, class_id in inventories if class_id in class_ids}
+    if not requested_use.provider_ids <= stocked_ids:
+        providers = {part.provider_id: part.provider_uuid for part in requested_use.parts}
         classes = {
-            requested.class_ids[name]: name for part in requested.parts for name in part.amounts
+            requested_use.class_ids[name]: name
+            for part in requested_use.parts
+            for name in part.amounts
         }
         raise InvalidInventoryForAllocation(
             [name for _, name in sorted(classes.items())],
-            [uuid for provider_id, uuid in providers.items() if provider_id not in stocked],
+            [uuid for provider_id, uuid in providers.items() if provider_id not in stocked_ids],
         )
 
 
@@ -188,17 +192,17 @@ def changes(
             # an allocation without inventory, left by older software: nothing to give back to
             continue
         back = given_back.get(key, 0)
-        new = taken_amounts.get(key)
-        if new is None:
+        taken_amount = taken_amounts.get(key)
+        if taken_amount is None:
             changes.append(InventoryChange(inventory.id, *key, -back))
         else:
             changes.append(
                 InventoryChange(
                     inventory.id,
                     *key,
-                    new.total - back,
-                    new.smallest,
-                    new.largest,
+                    taken_amount.total - back,
+                    taken_amount.smallest,
+                    taken_amount.largest,
                     inventory.step_size,
                 )
             )

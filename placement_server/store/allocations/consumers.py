@@ -58,21 +58,21 @@ class SeenConsumer:
     """A consumer of the request as it was read.
 
     :ivar id: `None` when there is no record.
-    :ivar old: its present allocations: provider id, class id, amount.
+    :ivar old_allocations: its present allocations: provider id, class id, amount.
     :ivar keeps_others: whether it has some that the write leaves alone.
     """
 
     write: ConsumerWrite
     id: int | None = None
     generation: int = 0
-    old: list[tuple[int, int, int]] = field(default_factory=list)
+    old_allocations: list[tuple[int, int, int]] = field(default_factory=list)
     keeps_others: bool = False
 
     @property
     def actual_generation(self) -> int | None:
         """The generation that its writers must name; `None` when there is no such consumer."""
         # a record without allocations is a leftover of older software, not a consumer
-        return self.generation if self.id is not None and self.old else None
+        return self.generation if self.id is not None and self.old_allocations else None
 
     @property
     def lives_on(self) -> bool:
@@ -92,12 +92,12 @@ def check_generations(consumers: Sequence[SeenConsumer]) -> None:
     :raises ConsumerGenerationConflict: for the first that has another.
     """
     for consumer in consumers:
-        expected = consumer.write.expected_generation
-        if expected is ANY:
+        expected_generation = consumer.write.expected_generation
+        if expected_generation is ANY:
             continue
         actual = consumer.actual_generation
-        if expected != actual:
-            raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected)
+        if expected_generation != actual:
+            raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected_generation)
 
 
 def delete_allocations(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> None:
@@ -105,10 +105,12 @@ def delete_allocations(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) 
 
     :raises LostRace: they are not those that were read.
     """
-    deleted = 0
-    for uuids in chunks(sorted(consumer.write.uuid for consumer in consumers if consumer.old)):
-        deleted += tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids}).rowcount
-    if deleted != sum(len(consumer.old) for consumer in consumers):
+    deleted_count = 0
+    for uuids in chunks(
+        sorted(consumer.write.uuid for consumer in consumers if consumer.old_allocations)
+    ):
+        deleted_count += tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids}).rowcount
+    if deleted_count != sum(len(consumer.old_allocations) for consumer in consumers):
         raise LostRace("The allocations of a consumer of the request changed since they were read.")
 
 
@@ -119,12 +121,14 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     :raises LostRace: a record is not the one that was read.
     """
     _end(tx, [consumer for consumer in consumers if not consumer.lives_on])
-    living = [consumer for consumer in consumers if consumer.lives_on]
-    new: list[tuple[str, int, int, int | None, int]] = []
-    raised: dict[_ConsumerChange, list[int]] = {}
-    for consumer, (project_id, user_id, type_id) in zip(living, _owners(tx, living), strict=True):
+    living_consumers = [consumer for consumer in consumers if consumer.lives_on]
+    new_rows: list[tuple[str, int, int, int | None, int]] = []
+    ids_by_change: dict[_ConsumerChange, list[int]] = {}
+    for consumer, (project_id, user_id, type_id) in zip(
+        living_consumers, _owners(tx, living_consumers), strict=True
+    ):
         if consumer.id is None:
-            new.append(
+            new_rows.append(
                 (
                     consumer.write.uuid,
                     project_id,
@@ -135,14 +139,14 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
             )
         else:
             change = _ConsumerChange(consumer.generation, project_id, user_id, type_id)
-            raised.setdefault(change, []).append(consumer.id)
-    if len(raised) > _CHANGES:
-        _raise_each(tx, raised)
+            ids_by_change.setdefault(change, []).append(consumer.id)
+    if len(ids_by_change) > _CHANGES:
+        _raise_each(tx, ids_by_change)
     else:
-        for change, ids in raised.items():
+        for change, ids in ids_by_change.items():
             _raise(tx, change, sorted(ids))
-    new.sort()
-    return Insertion("consumers", _COLUMNS, new)
+    new_rows.sort()
+    return Insertion("consumers", _COLUMNS, new_rows)
 
 
 class _ConsumerChange(NamedTuple):
@@ -155,22 +159,22 @@ class _ConsumerChange(NamedTuple):
 
 
 def _owners(
-    tx: WriteTransaction, living: Sequence[SeenConsumer]
+    tx: WriteTransaction, living_consumers: Sequence[SeenConsumer]
 ) -> list[tuple[int, int, int | Keep | None]]:
     """Return the ids of the new project, user and type of each consumer."""
-    if not living:
+    if not living_consumers:
         return []
     ids = owners.ensure(
         tx,
-        {consumer.write.project_id for consumer in living},
-        {consumer.write.user_id for consumer in living},
+        {consumer.write.project_id for consumer in living_consumers},
+        {consumer.write.user_id for consumer in living_consumers},
         {
             consumer.write.consumer_type
-            for consumer in living
+            for consumer in living_consumers
             if isinstance(consumer.write.consumer_type, str)
         },
         before_inserting=lambda: lock(
-            tx, [consumer.write for consumer in living if consumer.id is not None]
+            tx, [consumer.write for consumer in living_consumers if consumer.id is not None]
         ),
     )
     return [
@@ -181,7 +185,7 @@ def _owners(
             if isinstance(write.consumer_type, str)
             else write.consumer_type,
         )
-        for write in (consumer.write for consumer in living)
+        for write in (consumer.write for consumer in living_consumers)
     ]
 
 
@@ -192,10 +196,12 @@ def _raise(tx: WriteTransaction, change: _ConsumerChange, all_ids: Sequence[int]
         _require_all(tx.execute(statement, {"ids": ids, **_values(tx, change)}), ids)
 
 
-def _raise_each(tx: WriteTransaction, raised: Mapping[_ConsumerChange, Sequence[int]]) -> None:
+def _raise_each(
+    tx: WriteTransaction, ids_by_change: Mapping[_ConsumerChange, Sequence[int]]
+) -> None:
     """Apply changes in one statement for consumers that have little in common."""
     by_statement: dict[sa.Update, list[dict[str, object]]] = {}
-    for change, ids in raised.items():
+    for change, ids in ids_by_change.items():
         values = _values(tx, change)
         by_statement.setdefault(_statement(change), []).extend(
             {"the_id": consumer_id, **values} for consumer_id in ids
@@ -218,9 +224,9 @@ def _values(tx: WriteTransaction, change: _ConsumerChange) -> dict[str, object]:
     return values if change.type_id is KEEP else {**values, "the_type": change.type_id}
 
 
-def _end(tx: WriteTransaction, ended: Sequence[SeenConsumer]) -> None:
+def _end(tx: WriteTransaction, ended_consumers: Sequence[SeenConsumer]) -> None:
     by_generation: dict[int, list[int]] = {}
-    for consumer in ended:
+    for consumer in ended_consumers:
         if consumer.id is not None:
             by_generation.setdefault(consumer.generation, []).append(consumer.id)
     for generation, all_ids in by_generation.items():

@@ -63,14 +63,14 @@ def ensure(
     owner_ids, marked_names = _find(tx, all_names)
     if any(marked_names):
         before_inserting()
-        for table, ids, marked in zip(_TABLES, owner_ids, marked_names, strict=True):
-            unused.unmark(tx, table, [ids[name] for name in marked])
+        for table, ids, names_of_table in zip(_TABLES, owner_ids, marked_names, strict=True):
+            unused.unmark(tx, table, [ids[name] for name in names_of_table])
     # the mark of a marked one is still there if this transaction fails
     tx.known_owners.learn(
         OwnerIds(
             *(
-                {name: row_id for name, row_id in ids.items() if name not in marked}
-                for ids, marked in zip(owner_ids, marked_names, strict=True)
+                {name: row_id for name, row_id in ids.items() if name not in names_of_table}
+                for ids, names_of_table in zip(owner_ids, marked_names, strict=True)
             )
         )
     )

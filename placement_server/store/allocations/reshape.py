@@ -61,17 +61,19 @@ def apply(
     :raises InventoryInUse: inventories to remove would be in use.
     """
     consumers.lock(tx, writes)
-    seen = read_context(tx, writes, providers=False).consumers
+    seen_consumers = read_context(tx, writes, providers=False).consumers
     listed_inventories = _providers_to_change(tx, inventories)
-    consumers.check_generations(seen)
-    given_back = sum_of_old(seen)
-    named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
-    provider_ids = {uuid: provider.id for uuid, provider in (named | listed_inventories).items()}
-    check_providers(seen, provider_ids)
+    consumers.check_generations(seen_consumers)
+    given_back = sum_of_old(seen_consumers)
+    named_providers = _providers(tx, {uuid for write in writes for uuid in write.allocations})
+    provider_ids = {
+        uuid: provider.id for uuid, provider in (named_providers | listed_inventories).items()
+    }
+    check_providers(seen_consumers, provider_ids)
     names = dict.fromkeys(name for _, records in inventories.values() for name in records)
     class_id = hold_classes(tx, names)
     class_id.require(names)
-    requested = new_allocations(tx, seen, provider_ids)
+    requested_use = new_allocations(tx, seen_consumers, provider_ids)
     new_records = {
         listed_inventories[uuid].id: {class_id[name]: record for name, record in records.items()}
         for uuid, (_, records) in inventories.items()
@@ -79,23 +81,23 @@ def apply(
 
     # Before the inventories, in the order in which claims lock: one that waits for an inventory
     # has inserted its owners and its consumer already.
-    replace_holdings(tx, seen, requested)
+    replace_holdings(tx, seen_consumers, requested_use)
 
     # From here to the commit no other transaction claims from the providers concerned.
-    allocated = {*requested.provider_ids, *(key[0] for key in given_back)}
-    ids = new_records.keys() | allocated
+    allocated_ids = {*requested_use.provider_ids, *(key[0] for key in given_back)}
+    ids = new_records.keys() | allocated_ids
     stock = inventory_rows.hold_many(tx, ids)
     rows = tx.execute_among(_BY_ID, "ids", ids)
     providers = {row[0]: provider_of(row) for row in rows}
     _require_unchanged(listed_inventories, providers)
 
-    before = _use_before(tx, stock, requested.amounts, given_back)
+    before = _use_before(tx, stock, requested_use.amounts, given_back)
     interim = _interim(tx, stock, new_records, before)
-    taken_amounts = claim_check.check(requested, interim, given_back)
+    taken_amounts = claim_check.check(requested_use, interim, given_back)
     after = _use_after(stock, taken_amounts, given_back)
     _refuse_used(tx, listed_inventories, new_records, after)
 
-    _raise_generations(tx, providers, new_records, raised_providers(seen, requested))
+    _raise_generations(tx, providers, new_records, raised_providers(seen_consumers, requested_use))
     _replace_inventories(tx, stock, new_records)
     _move_use(tx, stock, new_records, after)
     inventory_rows.require_none(
@@ -107,7 +109,9 @@ def apply(
         ],
     )
     tx.touch({provider.root_id for provider in listed_inventories.values()}, STRUCTURE)
-    tx.touch({provider.root_id for key, provider in providers.items() if key in allocated}, USAGE)
+    tx.touch(
+        {provider.root_id for key, provider in providers.items() if key in allocated_ids}, USAGE
+    )
 
 
 def _providers_to_change(tx: WriteTransaction, inventories: NewInventories) -> dict[str, Provider]:
@@ -184,16 +188,20 @@ def _replace_inventories(
 def _use_before(
     tx: WriteTransaction,
     stock: Mapping[Key, HeldInventory],
-    requested: Mapping[Key, Sequence[int]],
+    requested_amounts: Mapping[Key, Sequence[int]],
     given_back: Mapping[Key, int],
 ) -> dict[Key, int]:
     """Return what was allocated, before this reshape, of the inventories that it adds.
 
     Older software may have left allocations without inventory.
     """
-    added = {key: sum(amounts) for key, amounts in requested.items() if key not in stock}
-    sums = inventory_rows.sum_allocations(tx, added)
-    return {key: sums[key] - amount + given_back.get(key, 0) for key, amount in added.items()}
+    added_amounts = {
+        key: sum(amounts) for key, amounts in requested_amounts.items() if key not in stock
+    }
+    sums = inventory_rows.sum_allocations(tx, added_amounts)
+    return {
+        key: sums[key] - amount + given_back.get(key, 0) for key, amount in added_amounts.items()
+    }
 
 
 def _interim(
@@ -209,9 +217,9 @@ def _interim(
     interim: dict[Key, claim_check.Inventory] = dict(stock)
     for provider_id, records in new_records.items():
         for class_id, record in records.items():
-            old = stock.get((provider_id, class_id))
+            old_inventory = stock.get((provider_id, class_id))
             interim[provider_id, class_id] = KnownInventory(
-                0 if old is None else old.id,
+                0 if old_inventory is None else old_inventory.id,
                 record.min_unit,
                 record.max_unit,
                 record.step_size,
@@ -220,7 +228,9 @@ def _interim(
                     record.reserved,
                     inventory_rows.stored_ratio(tx, record.allocation_ratio),
                 ),
-                before.get((provider_id, class_id), 0) if old is None else old.used,
+                before.get((provider_id, class_id), 0)
+                if old_inventory is None
+                else old_inventory.used,
             )
     return interim
 
@@ -260,11 +270,11 @@ def _raise_generations(
     tx: WriteTransaction,
     providers: Mapping[int, Provider],
     new_records: Mapping[int, Mapping[int, InventoryRecord]],
-    allocated: Collection[int],
+    allocated_ids: Collection[int],
 ) -> None:
     """Raise by one each for an added or changed, for allocations, and for the final inventory."""
     for provider_id, provider in sorted(providers.items()):
-        steps = int(provider_id in allocated)
+        steps = int(provider_id in allocated_ids)
         if provider_id in new_records:
             steps += 1 + bool(new_records[provider_id])
         bump(tx, provider, by=steps)

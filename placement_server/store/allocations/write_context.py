@@ -58,9 +58,11 @@ def read_context(
         consumers have allocations of.
     """
     context = WriteContext([SeenConsumer(write) for write in writes], {}, {}, {})
-    named = sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
+    named_uuids = (
+        sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
+    )
     consumer_uuids = sorted({write.uuid for write in writes})
-    parts = zip_longest(chunks(consumer_uuids), chunks(named), fillvalue=())
+    parts = zip_longest(chunks(consumer_uuids), chunks(named_uuids), fillvalue=())
     for some_consumers, some_providers in parts:
         _read_into(context, tx, some_consumers, some_providers, in_use=providers)
     return context
@@ -85,7 +87,7 @@ def _read_into(
     for row in plain.rows(tx.connection, text, parameters):
         kind, uuid = row[:2]
         if kind == _ALLOCATION:
-            consumers[uuid].old.append(row[2:5])
+            consumers[uuid].old_allocations.append(row[2:5])
         elif kind == _CONSUMER:
             consumers[uuid].id, consumers[uuid].generation = row[2:4]
         else:

@@ -27,9 +27,9 @@ AWAITED_FOR: Final = timedelta(minutes=1)
 """Time for which readers ask for an id that is missing."""
 
 
-def record(tx: WriteTransaction, touched: Iterable[tuple[int, int]]) -> None:
+def record(tx: WriteTransaction, touched_roots: Iterable[tuple[int, int]]) -> None:
     """Record changes that another transaction made: pairs of root id and kind."""
-    for root_id, kind in touched:
+    for root_id, kind in touched_roots:
         tx.touch([root_id], kind)
 
 
@@ -40,20 +40,20 @@ def prune(tx: WriteTransaction) -> int:
 
     :returns: the number of records deleted.
     """
-    condition = _old(tx, tx.now)
+    condition = _old_condition(tx, tx.now)
     return 0 if condition is None else tx.execute(sa.delete(changes).where(condition)).rowcount
 
 
 def old_records(tx: ReadTransaction, now: datetime) -> int:
     """Count the records that :func:`prune` would delete."""
-    condition = _old(tx, now)
+    condition = _old_condition(tx, now)
     if condition is None:
         return 0
     count: int = tx.execute(select(func.count()).select_from(changes).where(condition)).scalar_one()
     return count
 
 
-def _old(tx: ReadTransaction, now: datetime) -> sa.ColumnElement[bool] | None:
+def _old_condition(tx: ReadTransaction, now: datetime) -> sa.ColumnElement[bool] | None:
     newest = tx.execute(select(func.max(changes.c.id))).scalar()
     if newest is None:
         return None

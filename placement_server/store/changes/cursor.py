@@ -44,7 +44,7 @@ class Position:
         """The highest id below which none is awaited."""
         return self.gaps[0].start - 1 if self.gaps else self.last
 
-    def missing(self, most: int) -> list[int] | None:
+    def missing_ids(self, most: int) -> list[int] | None:
         """Return the ids in the gaps one by one, None when there are more than ``most``."""
         if sum(gap.stop - gap.start for gap in self.gaps) > most:
             return None
@@ -67,15 +67,15 @@ class Position:
 
         :param gap_seconds: what has been missing for this long is no longer awaited.
         """
-        appeared = sorted(set(ids))
+        appeared_ids = sorted(set(ids))
         gaps = [
             rest
             for gap in self.gaps
             if now - gap.since < gap_seconds
-            for rest in _rest(gap, appeared)
+            for rest in _rest(gap, appeared_ids)
         ]
-        last = max(self.last, appeared[-1]) if appeared else self.last
-        gaps += _rest(Gap(self.last + 1, last + 1, now), appeared)
+        last = max(self.last, appeared_ids[-1]) if appeared_ids else self.last
+        gaps += _rest(Gap(self.last + 1, last + 1, now), appeared_ids)
         return Position(last, tuple(gaps))
 
 
@@ -83,10 +83,12 @@ def _start(gap: Gap) -> int:
     return gap.start
 
 
-def _rest(gap: Gap, appeared: Sequence[int]) -> list[Gap]:
+def _rest(gap: Gap, appeared_ids: Sequence[int]) -> list[Gap]:
     """Return the rest of a gap without some ids, which are ascending."""
     rest, start = [], gap.start
-    for number in appeared[bisect_left(appeared, gap.start) : bisect_left(appeared, gap.stop)]:
+    for number in appeared_ids[
+        bisect_left(appeared_ids, gap.start) : bisect_left(appeared_ids, gap.stop)
+    ]:
         if number > start:
             rest.append(Gap(start, number, gap.since))
         start = number + 1

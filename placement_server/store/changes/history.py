@@ -128,10 +128,10 @@ def _name_trees(rows: Sequence[Any], ends: Sequence[Any]) -> list[FeedRecord]:
     """Name the tree of each record: by the next end of a tree with its root id, if there is one."""
     named_changes = []
     uuids: dict[int, str] = {}
-    remaining = list(ends)
+    remaining_ends = list(ends)
     for change_id, at, root_id, kind, uuid in reversed(rows):
-        while remaining and remaining[-1].id >= change_id:
-            end = remaining.pop()
+        while remaining_ends and remaining_ends[-1].id >= change_id:
+            end = remaining_ends.pop()
             uuids[end.root_provider_id] = end.root_provider_uuid
         named_changes.append(
             FeedRecord(change_id, at.replace(tzinfo=UTC), uuids.get(root_id, uuid), kind)

@@ -68,8 +68,8 @@ def shown_url(connection: str | URL) -> str:
         url = make_url(connection)
     except (ArgumentError, ValueError):
         return "of a URL that cannot be read"
-    hidden = {name: "***" for name in url.query if "password" in name or name == "passwd"}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+    hidden_values = {name: "***" for name in url.query if "password" in name or name == "passwd"}
+    return url.update_query_dict(hidden_values).render_as_string(hide_password=True)
 
 
 def _with_driver(url: URL, backend: str, driver: _Driver) -> URL:

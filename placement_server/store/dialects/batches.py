@@ -96,7 +96,7 @@ class Rise(NamedTuple):
 
     provider_id: int
     root_id: int
-    raised: bool
+    is_raised: bool
     """Whether its generation rises."""
 
 
@@ -158,7 +158,7 @@ class Batches(ABC):
         """
 
     def insert_inventories(
-        self, connection: Connection, new: Sequence[NewInventory], now: datetime
+        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
     ) -> None:
         """Insert inventories, in use by the allocations that the statement sees.
 
@@ -172,7 +172,7 @@ class Batches(ABC):
             f"WHERE resource_provider_id = {self.mark} AND resource_class_id = {self.mark}"
         )
         times = (stamp(now), stamp(now))
-        for rows in chunks(new, _UNITED):
+        for rows in chunks(new_inventories, _UNITED):
             connection.exec_driver_sql(
                 _INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
                 tuple(
@@ -225,25 +225,26 @@ class Batches(ABC):
         others wait. Providers are locked in the order of their ids. When a step did not find all
         rows to change, the next is left out, and the caller rolls back.
         """
-        applied = self.change_inventories(connection, changes)
-        if applied != len(changes):
-            return Settled(applied, 0, None)
+        applied_count = self.change_inventories(connection, changes)
+        if applied_count != len(changes):
+            return Settled(applied_count, 0, None)
         raised_count = self._raise_generations(connection, rises, now)
         if raised_count != len(rises):
-            return Settled(applied, raised_count, None)
+            return Settled(applied_count, raised_count, None)
         return Settled(
-            applied, raised_count, self.append_changes(connection, records, write_id, now)
+            applied_count, raised_count, self.append_changes(connection, records, write_id, now)
         )
 
     def _raise_generations(
         self, connection: Connection, rises: Sequence[Rise], now: datetime
     ) -> int:
         change = "generation = generation"
-        raised = ", ".join(str(rise.provider_id) for rise in rises if rise.raised)
-        if raised:
+        raised_ids = ", ".join(str(rise.provider_id) for rise in rises if rise.is_raised)
+        if raised_ids:
             change = (
-                f"generation = CASE WHEN id IN ({raised}) THEN generation + 1 ELSE generation END, "
-                f"updated_at = CASE WHEN id IN ({raised}) THEN '{stamp(now)}' ELSE updated_at END"
+                f"generation = CASE WHEN id IN ({raised_ids}) THEN generation + 1 ELSE generation "
+                f"END, updated_at = CASE WHEN id IN ({raised_ids}) THEN '{stamp(now)}' ELSE "
+                "updated_at END"
             )
         hint, order = self.in_key_order
         ids = ", ".join(str(rise.provider_id) for rise in rises)

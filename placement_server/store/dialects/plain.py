@@ -50,18 +50,20 @@ def _execute(
     of_result: Callable[[CursorResult[*tuple[Any, ...]]], _Result],
 ) -> _Result:
     if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
-        driver, pooled = connection.dialect.loaded_dbapi, connection.connection
+        driver, pooled_connection = connection.dialect.loaded_dbapi, connection.connection
         try:
             # Taken out: one that fails, in whatever way, is dropped and ends its statement.
-            cursor = pooled.info.pop(_CURSOR, None) or pooled.cursor()
+            cursor = pooled_connection.info.pop(_CURSOR, None) or pooled_connection.cursor()
             cursor.execute(statement, parameters)
             result = of_cursor(cursor)
-            pooled.info[_CURSOR] = cursor
+            pooled_connection.info[_CURSOR] = cursor
             return result
         except driver.Error as error:
             # A broken connection is left to SQLAlchemy, which meets it again and discards it: no
             # statement is executed on it. What ran into a time limit would only wait once more.
-            if not connection.dialect.is_disconnect(error, pooled.driver_connection, None):
+            if not connection.dialect.is_disconnect(
+                error, pooled_connection.driver_connection, None
+            ):
                 raise DBAPIError.instance(
                     statement, parameters, error, driver.Error, dialect=connection.dialect
                 ) from error
@@ -69,12 +71,12 @@ def _execute(
 
 
 def _fetch_all(cursor: Any) -> Sequence[Any]:
-    fetched: Sequence[Any] = cursor.fetchall()
-    return fetched
+    fetched_rows: Sequence[Any] = cursor.fetchall()
+    return fetched_rows
 
 
-def _row_count(executed: Any) -> int:
-    return int(executed.rowcount)
+def _row_count(result: Any) -> int:
+    return int(result.rowcount)
 
 
 def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
@@ -85,12 +87,12 @@ def whole_rows(connection: Connection, statement: Select[Any]) -> Sequence[Any]:
     driver = connection.dialect.loaded_dbapi
     with connection.execute(statement) as result:
         try:
-            fetched: Sequence[Any] = result.cursor.fetchall()
+            fetched_rows: Sequence[Any] = result.cursor.fetchall()
         except driver.Error as error:
             raise DBAPIError.instance(
                 str(statement), None, error, driver.Error, dialect=connection.dialect
             ) from error
-    return fetched
+    return fetched_rows
 
 
 def _is_watched(connection: Connection) -> bool:
@@ -129,16 +131,16 @@ class PlainSelect:
         )
         if not form.conversions:
             return [tuple(row) for row in found_rows]
-        converted = []
+        converted_rows = []
         for row in found_rows:
             values = list(row)
             for position, convert in form.conversions:
                 values[position] = convert(values[position])
-            converted.append(tuple(values))
-        return converted
+            converted_rows.append(tuple(values))
+        return converted_rows
 
     def _form(self, dialect: Dialect) -> _Form:
-        compiled = self._statement.compile(dialect=dialect)
+        compiled_statement = self._statement.compile(dialect=dialect)
         # The driver of SQLite returns times as texts; all else has its type from any driver.
         conversions = {
             number: column.type.dialect_impl(dialect).result_processor(dialect, None)
@@ -146,7 +148,7 @@ class PlainSelect:
             if isinstance(column.type, DateTime)
         }
         return _Form(
-            str(compiled),
-            compiled.positiontup if compiled.positional else None,
+            str(compiled_statement),
+            compiled_statement.positiontup if compiled_statement.positional else None,
             [(number, convert) for number, convert in conversions.items() if convert],
         )

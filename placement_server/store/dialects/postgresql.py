@@ -130,10 +130,10 @@ class PostgresqlBatches(Batches):
         return plain.count(connection, head + change, parameters)
 
     def insert_inventories(
-        self, connection: Connection, new: Sequence[NewInventory], now: datetime
+        self, connection: Connection, new_inventories: Sequence[NewInventory], now: datetime
     ) -> None:
-        if new:
-            source, values = _rows(_INVENTORY_KINDS, new)
+        if new_inventories:
+            source, values = _rows(_INVENTORY_KINDS, new_inventories)
             statement = _INSERT_INVENTORIES.format(new=source)
             plain.count(connection, statement, (*values, now, now))
 
@@ -141,12 +141,12 @@ class PostgresqlBatches(Batches):
         self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime
     ) -> int:
         columns, source, values = _record_rows(rows)
-        appended = plain.rows(
+        appended_rows = plain.rows(
             connection,
             _APPEND.format(columns=columns, records=source) + " RETURNING id",
             (now, write_id, *values),
         )
-        return int(appended[0][0])
+        return int(appended_rows[0][0])
 
     def void_changes(
         self, connection: Connection, ids: Sequence[int], write_id: int, now: datetime
@@ -171,12 +171,12 @@ class PostgresqlBatches(Batches):
         raising, raise_values = _raising(rises, len(changes), now)
         columns, source, record_values = _record_rows(records)
         recording = _RECORD.format(columns=columns, records=source)
-        ((change_id, applied, raised_count),) = plain.rows(
+        ((change_id, applied_count, raised_count),) = plain.rows(
             connection,
             f"WITH {applying}, {raising}, {recording} {_SETTLED}",
             (*change_values, *raise_values, now, write_id, *record_values, len(rises)),
         )
-        return Settled(applied, raised_count, change_id)
+        return Settled(applied_count, raised_count, change_id)
 
 
 def _rows(
@@ -205,8 +205,8 @@ def _array(values: Sequence[object]) -> str:
 
 def _element(value: object) -> str:
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        escaped_text = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped_text}"'
     return "NULL" if value is None else str(value)
 
 
@@ -251,10 +251,12 @@ def _applying(changes: Sequence[InventoryChange]) -> tuple[str, tuple[object, ..
     return f"{first}{', ' if first else ''}applied AS ({change} RETURNING 1)", values
 
 
-def _raising(rises: Sequence[Rise], applied: int, now: datetime) -> tuple[str, tuple[object, ...]]:
+def _raising(
+    rises: Sequence[Rise], applied_count: int, now: datetime
+) -> tuple[str, tuple[object, ...]]:
     """Return the common table expression ``raised``: one row for each provider found."""
-    if len(rises) == 1 and rises[0].raised:
+    if len(rises) == 1 and rises[0].is_raised:
         provider_id, root_id, _ = rises[0]
-        return _RAISE_ONE, (now, provider_id, root_id, applied)
+        return _RAISE_ONE, (now, provider_id, root_id, applied_count)
     rising, values = _rows(_RISE_KINDS, rises)
-    return _RAISE.format(rising=rising), (*values, applied, now)
+    return _RAISE.format(rising=rising), (*values, applied_count, now)

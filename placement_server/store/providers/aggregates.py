@@ -78,11 +78,11 @@ def ensure(tx: WriteTransaction, aggregates: Collection[str]) -> dict[str, int]:
     if marked_ids:
         unused.unmark(tx, placement_aggregates, marked_ids)
     ids: dict[str, int] = {uuid: row_id for uuid, row_id, _ in rows}
-    new = [uuid for uuid in uuids if uuid not in ids]
-    if new:
+    new_uuids = [uuid for uuid in uuids if uuid not in ids]
+    if new_uuids:
         tx.execute(
             sa.insert(placement_aggregates),
-            [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new],
+            [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new_uuids],
         )
-        ids |= {uuid: row_id for uuid, row_id, _ in tx.execute_among(_ROWS, "uuids", new)}
+        ids |= {uuid: row_id for uuid, row_id, _ in tx.execute_among(_ROWS, "uuids", new_uuids)}
     return ids

@@ -85,7 +85,7 @@ def find(
     Unknown names are errors only when the filters before them leave any provider.
 
     :param ids: search among these providers only.
-    :param required: sets of traits; the provider must have one of each set.
+    :param required_terms: sets of traits; the provider must have one of each set.
     :param member_of: sets of aggregates; the provider must be in one of each set.
     :raises TraitNotFound: for names in ``required``, then in ``forbidden``.
     :raises ResourceClassNotFound: for names in ``resources``.
@@ -127,12 +127,12 @@ def find(
 
 
 def _conditions_of_required(
-    tx: ReadTransaction, required: Sequence[frozenset[str]]
+    tx: ReadTransaction, required_terms: Sequence[frozenset[str]]
 ) -> list[Condition]:
-    if not required:
+    if not required_terms:
         return []
-    by_name = trait_ids(tx, frozenset().union(*required))
-    return [_has_trait([by_name[trait] for trait in group]) for group in required]
+    by_name = trait_ids(tx, frozenset().union(*required_terms))
+    return [_has_trait([by_name[trait] for trait in group]) for group in required_terms]
 
 
 def _exclude_all(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:
@@ -154,10 +154,10 @@ def _select(
     """
     if len(conditions) <= _JOINED:
         return tx.execute(statement.where(*conditions), identity).all()
-    nested = (and_(*group).is_(true()) for group in chunks(conditions, _JOINED))
+    nested_conditions = (and_(*group).is_(true()) for group in chunks(conditions, _JOINED))
     # There are too many such statements to cache each.
     return tx.connection.execute(
-        statement.where(*nested), identity, execution_options={"compiled_cache": None}
+        statement.where(*nested_conditions), identity, execution_options={"compiled_cache": None}
     ).all()
 
 

@@ -226,16 +226,16 @@ def _warn_of_overuse(
     new_records: Mapping[int, InventoryRecord],
 ) -> None:
     for class_id, record in new_records.items():
-        old = old_inventories.get(class_id)
-        if old is None or not old.used:
+        old_inventory = old_inventories.get(class_id)
+        if old_inventory is None or not old_inventory.used:
             continue
         capacity = usable(record.total, record.reserved, record.allocation_ratio)
-        if old.used > capacity:
+        if old_inventory.used > capacity:
             LOG.warning(
                 "Provider %s is over capacity in %s after a change of its inventory: %d of %d are "
                 "used. New claims are refused until allocations are deleted or moved.",
                 uuid,
                 class_names(tx, [class_id])[0],
-                old.used,
+                old_inventory.used,
                 capacity,
             )

@@ -211,18 +211,18 @@ def write_many(
         for key, record in sorted(records.items())
     ]
     updates = [
-        {"the_id": old.id, "now": tx.now, **_columns(record, ratio)}
-        for _, old, record, ratio in values
-        if old is not None
+        {"the_id": old_row.id, "now": tx.now, **_columns(record, ratio)}
+        for _, old_row, record, ratio in values
+        if old_row is not None
     ]
     if updates:
         tx.execute(_UPDATE, updates)
-    new = [
+    new_rows = [
         NewInventory(*key, **_columns(record, ratio))
-        for key, old, record, ratio in values
-        if old is None
+        for key, old_row, record, ratio in values
+        if old_row is None
     ]
-    tx.batches.insert_inventories(tx.connection, new, tx.now)
+    tx.batches.insert_inventories(tx.connection, new_rows, tx.now)
 
 
 def remove(tx: WriteTransaction, held_inventories: Collection[HeldInventory]) -> None:

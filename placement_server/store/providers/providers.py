@@ -118,7 +118,7 @@ def create(
         raise ProviderUuidTaken(uuid)
     if uuids:
         raise ProviderNameTaken(name)
-    inserted = tx.execute(
+    result = tx.execute(
         sa.insert(resource_providers).values(
             uuid=uuid,
             name=name,
@@ -129,7 +129,7 @@ def create(
             updated_at=tx.now,
         )
     )
-    provider_id = tx.new_id(inserted)
+    provider_id = tx.new_id(result)
     if parent is None:
         tx.execute(
             sa.update(resource_providers)
@@ -284,7 +284,7 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
     if tx.execute(_ALLOCATED, key).scalar():
         raise ProviderHasAllocations(uuid)
     # A move does not raise the generation, but then another tree loses the provider.
-    unchanged = tx.execute(
+    unchanged_row = tx.execute(
         select(_C.id)
         .where(
             _C.id == provider.id,
@@ -293,7 +293,7 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         )
         .with_for_update()
     ).first()
-    if unchanged is None:
+    if unchanged_row is None:
         raise LostRace(f"Provider {uuid} changed meanwhile.", uuids=[uuid])
     for table in (inventories, resource_provider_traits, resource_provider_aggregates):
         tx.execute(sa.delete(table).where(table.c.resource_provider_id == provider.id))

@@ -62,8 +62,8 @@ def list_names(
     """
     statement = _ROWS
     if associated is not None:
-        linked = _T.id.in_(select(_LINKS.c.trait_id))
-        statement = statement.where(linked if associated else ~linked)
+        is_linked = _T.id.in_(select(_LINKS.c.trait_id))
+        statement = statement.where(is_linked if associated else ~is_linked)
     if names is None:
         rows = tx.execute(statement.order_by(_T.id)).all()
     else:
@@ -100,15 +100,15 @@ def ensure_all(tx: WriteTransaction, names: Collection[str]) -> dict[str, int]:
     :raises TraitNotFound: standard ones do not exist; it has all of these.
     """
     ids: dict[str, int] = dict(tx.execute_among(_IDS, "names", names))
-    new = sorted(set(names) - ids.keys())
-    unknown_traits = [name for name in new if is_standard(name)]
+    new_names = sorted(set(names) - ids.keys())
+    unknown_traits = [name for name in new_names if is_standard(name)]
     if unknown_traits:
         raise TraitNotFound(unknown_traits)
-    if new:
-        rows = Insertion("traits", [("name", "text")], [(name,) for name in new])
+    if new_names:
+        rows = Insertion("traits", [("name", "text")], [(name,) for name in new_names])
         tx.batches.insert(tx.connection, [rows], tx.now)
         tx.touch_names()
-        ids.update(tx.execute_among(_IDS, "names", new))
+        ids.update(tx.execute_among(_IDS, "names", new_names))
     return ids
 
 

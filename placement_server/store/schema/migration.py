@@ -82,10 +82,10 @@ def _alone(engine: Engine) -> Iterator[Connection]:
         if family in ("mysql", "mariadb"):
             database = engine.url.database or ""
             name = f"{_LOCK_NAME} {database}"[:64]
-            locked = connection.scalar(
+            lock_result = connection.scalar(
                 text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": _LOCK_WAIT}
             )
-            if locked != 1:
+            if lock_result != 1:
                 raise StoreUnavailable(
                     f"Another process has been changing the schema for {_LOCK_WAIT} s; try again "
                     "when it has ended."

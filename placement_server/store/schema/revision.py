@@ -64,11 +64,11 @@ def refusal(
         if revision is None or revision in REVISIONS:
             return SchemaOutOfDate(revision, NEWEST_REVISION)
         return SchemaRevisionUnknown(revision, "this version does not know that revision")
-    missing_parts = _missing(connection)
+    missing_parts = _missing_parts(connection)
     return SchemaIncomplete(revision, missing_parts) if missing_parts else None
 
 
-def _missing(connection: Connection) -> list[str]:
+def _missing_parts(connection: Connection) -> list[str]:
     """Return the tables that are missing, and the missing columns of the others."""
     present = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
     columns = {key[1]: {column["name"] for column in value} for key, value in present.items()}

@@ -225,11 +225,11 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
 
     @event.listens_for(engine, "do_connect")
     def on_do_connect(
-        dialect: Any, _record: object, arguments: Sequence[Any], named: dict[str, Any]
+        dialect: Any, _record: object, arguments: Sequence[Any], keywords: dict[str, Any]
     ) -> Any:
         # to wait for the database takes a descriptor, for which the driver has no error of its own
         try:
-            return dialect.connect(*arguments, **named)
+            return dialect.connect(*arguments, **keywords)
         except OSError as error:
             raise dialect.loaded_dbapi.OperationalError(str(error)) from error
 

@@ -47,9 +47,9 @@ class KnownOwners:
     def learn(self, ids: OwnerIds) -> None:
         """Remember ids that are in the database, and no others when there are too many."""
         with self._turn:
-            merged = OwnerIds(*(old | new for old, new in zip(self._ids, ids, strict=True)))
-            full = sum(map(len, merged)) > self._limit
-            self._ids = ids if full else merged
+            merged_ids = OwnerIds(*(old | new for old, new in zip(self._ids, ids, strict=True)))
+            full = sum(map(len, merged_ids)) > self._limit
+            self._ids = ids if full else merged_ids
 
     def forget(self) -> None:
         """Forget all ids: they are old, or the database may have been replaced by another."""

@@ -74,20 +74,20 @@ class WriteTransaction(ReadTransaction):
         seconds because MySQL would round the rest.
     """
 
-    __slots__ = ("_ended", "_touched", "change_id", "known_owners", "now", "write_id")
+    __slots__ = ("_ended_trees", "_touched_roots", "change_id", "known_owners", "now", "write_id")
 
     def __init__(self, connection: Connection, known_owners: KnownOwners) -> None:
         super().__init__(connection)
         self.known_owners = known_owners
         self.now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-        self._touched: set[tuple[int, int]] = set()
-        self._ended: dict[int, str] = {}
+        self._touched_roots: set[tuple[int, int]] = set()
+        self._ended_trees: dict[int, str] = {}
         self.write_id = secrets.randbits(63)
         self.change_id: int | None = None
 
     def touch(self, root_ids: Iterable[int], kind: int) -> None:
         """Record that the trees with these roots changed; ``kind`` is STRUCTURE or USAGE."""
-        self._touched.update((root_id, kind) for root_id in root_ids)
+        self._touched_roots.update((root_id, kind) for root_id in root_ids)
 
     def end_tree(self, root_id: int, uuid: str) -> None:
         """Record that a provider is no root any more: it was deleted, or moved below another one.
@@ -96,27 +96,29 @@ class WriteTransaction(ReadTransaction):
         id to it.
         """
         self.touch([root_id], STRUCTURE)
-        self._ended[root_id] = uuid
+        self._ended_trees[root_id] = uuid
 
     def touch_names(self) -> None:
         """Record that resource classes or traits were created, renamed or deleted."""
-        self._touched.add((NO_ROOT, NAMES))
+        self._touched_roots.add((NO_ROOT, NAMES))
 
     @property
     def touched_trees(self) -> Collection[tuple[int, int]]:
         """The changes so far: pairs of root id and kind."""
-        return self._touched
+        return self._touched_roots
 
     def _records(self) -> list[ChangeRecord]:
         return [
-            ChangeRecord(root_id, kind, self._ended.get(root_id) if kind == STRUCTURE else None)
-            for root_id, kind in sorted(self._touched)
+            ChangeRecord(
+                root_id, kind, self._ended_trees.get(root_id) if kind == STRUCTURE else None
+            )
+            for root_id, kind in sorted(self._touched_roots)
         ]
 
     @staticmethod
-    def new_id(inserted: AnyResult) -> int:
+    def new_id(result: AnyResult) -> int:
         """Return the id that the database gave to the one inserted row."""
-        key = inserted.inserted_primary_key
+        key = result.inserted_primary_key
         assert key is not None, "one row was inserted into a table with a key"
         return int(key[0])
 
@@ -127,15 +129,15 @@ class WriteTransaction(ReadTransaction):
         describes the rest.
         """
         self.touch((rise.root_id for rise in rises), USAGE)
-        settled = self.batches.settle(
+        settlement = self.batches.settle(
             self.connection, changes, rises, self._records(), self.write_id, self.now
         )
-        self.change_id = settled.change_id
-        return settled
+        self.change_id = settlement.change_id
+        return settlement
 
     def append_changes(self) -> None:
         """Write the change records, unless that is done. It is the last statement."""
-        if self._touched and self.change_id is None:
+        if self._touched_roots and self.change_id is None:
             self.change_id = self.batches.append_changes(
                 self.connection, self._records(), self.write_id, self.now
             )

@@ -97,7 +97,7 @@ def compare(
     :raises TreeMalformed: a new consumer has no project or user.
     """
     old: Amounts = {}
-    for provider_id, class_id, used in consumer.old:
+    for provider_id, class_id, used in consumer.old_allocations:
         if provider_id in providers:
             key = (providers[provider_id].uuid, class_id)
             old[key] = old.get(key, 0) + used
@@ -175,12 +175,14 @@ def store_consumers(
     tx.batches.insert(tx.connection, [insertion], tx.now)
     moved_holdings = [item for item in changed_holdings if item.old]
     tree_ids = set(provider_ids)
-    expected_count = sum(row[0] in tree_ids for item in moved_holdings for row in item.consumer.old)
-    deleted = 0
+    expected_count = sum(
+        row[0] in tree_ids for item in moved_holdings for row in item.consumer.old_allocations
+    )
+    deleted_count = 0
     for uuids in chunks(sorted(item.write.uuid for item in moved_holdings)):
         for ids in chunks(provider_ids):
-            deleted += tx.execute(_DELETE, {"uuids": uuids, "provider_ids": ids}).rowcount
-    if deleted != expected_count:
+            deleted_count += tx.execute(_DELETE, {"uuids": uuids, "provider_ids": ids}).rowcount
+    if deleted_count != expected_count:
         raise LostRace("The allocations of a consumer of the request changed since they were read.")
 
 

@@ -33,11 +33,11 @@ def ensure(tx: WriteTransaction, write: TreeWrite) -> NameIds:
         name for target in write.providers.values() for name in target.inventories or ()
     }
     classes: dict[str, int] = hold_classes(tx, stock_classes)
-    new = stock_classes - classes.keys()
-    for name in sorted(filter(is_standard, new)):
+    new_classes = stock_classes - classes.keys()
+    for name in sorted(filter(is_standard, new_classes)):
         raise _unknown_name(write, "inventories", name, "resource class")
-    if new:
-        classes.update(resource_classes.insert(tx, new))
+    if new_classes:
+        classes.update(resource_classes.insert(tx, new_classes))
     others = {
         name
         for item in write.holdings.values()

@@ -52,7 +52,7 @@ def claim_conflicts(
                         provider=uuid,
                         resource_class=name,
                         consumer=item.write.uuid,
-                        asked=amount,
+                        requested_amount=amount,
                         free=free,
                     )
                 )
@@ -94,7 +94,7 @@ def deltas(holdings: Sequence[HeldInTree], provider_ids: Mapping[str, int]) -> d
 
 
 def use_conflicts(
-    holders: Sequence[Holder], names: Collection[str], deleted: Collection[str]
+    holders: Sequence[Holder], names: Collection[str], deleted_uuids: Collection[str]
 ) -> list[TreeContradiction]:
     """Return the holders of what vanishes that the request does not name.
 
@@ -103,13 +103,13 @@ def use_conflicts(
     """
     return [
         TreeContradiction(
-            Reason.PROVIDER_IN_USE if uuid in deleted else Reason.INVENTORY_IN_USE,
+            Reason.PROVIDER_IN_USE if uuid in deleted_uuids else Reason.INVENTORY_IN_USE,
             f"Consumer {consumer}, which the request does not name, holds {amount} of {name} of "
             f"resource provider {uuid}, which would vanish.",
             provider=uuid,
             resource_class=name,
             consumer=consumer,
-            asked=amount,
+            requested_amount=amount,
             free=0,
         )
         for consumer, uuid, name, amount in holders

@@ -74,14 +74,16 @@ class TreePlan:
     @property
     def new_names(self) -> dict[str, str]:
         """The names that providers get, with the uuids of these."""
-        created = [target for level in self.new_levels for target in level]
-        return {target.name: target.uuid for target in (*created, *self.renamed_providers)}
+        created_providers = [target for level in self.new_levels for target in level]
+        return {
+            target.name: target.uuid for target in (*created_providers, *self.renamed_providers)
+        }
 
     @property
     def leaving_names(self) -> set[str]:
         """The uuids of providers that may lose their names."""
-        deleted = {provider.uuid for provider in self.deleted_providers}
-        return deleted | {target.uuid for target in self.renamed_providers}
+        deleted_uuids = {provider.uuid for provider in self.deleted_providers}
+        return deleted_uuids | {target.uuid for target in self.renamed_providers}
 
 
 def plan(write: TreeWrite, scope: Scope) -> TreePlan:
@@ -97,24 +99,24 @@ def plan(write: TreeWrite, scope: Scope) -> TreePlan:
     levels = _levels(write, scope, absent, changes.conflicts)
     parents = _parent_uuids(scope)
     for level in levels:
-        created = [
+        created_providers = [
             write.providers[uuid]
             for uuid in level
             if uuid in write.providers and uuid not in scope.providers
         ]
-        if created:
-            changes.new_levels.append(created)
+        if created_providers:
+            changes.new_levels.append(created_providers)
     for target in write.providers.values():
         _compare(changes, target, scope.providers.get(target.uuid), parents.get(target.uuid))
     for provider in scope.providers.values():
         is_absent = provider.uuid in absent
-        named = write.providers.get(provider.uuid)
+        named_provider = write.providers.get(provider.uuid)
         for name, inventory in provider.stock.items():
             key = (provider.uuid, name)
             if is_absent or (
-                named is not None
-                and named.inventories is not None
-                and name not in named.inventories
+                named_provider is not None
+                and named_provider.inventories is not None
+                and name not in named_provider.inventories
             ):
                 changes.removed_inventories[key] = inventory
             else:
@@ -143,11 +145,11 @@ def _compare(
         has_changed |= bool(different) or not stock.keys() <= target.inventories.keys()
     provider_id = provider.id if provider is not None else 0
     if target.traits is not None:
-        old = provider.trait_ids if provider is not None else {}
-        has_changed |= changes.traits.compare(uuid, provider_id, old, target.traits)
+        old_ids = provider.trait_ids if provider is not None else {}
+        has_changed |= changes.traits.compare(uuid, provider_id, old_ids, target.traits)
     if target.aggregates is not None:
-        old = provider.aggregate_ids if provider is not None else {}
-        has_changed |= changes.aggregates.compare(uuid, provider_id, old, target.aggregates)
+        old_ids = provider.aggregate_ids if provider is not None else {}
+        has_changed |= changes.aggregates.compare(uuid, provider_id, old_ids, target.aggregates)
     if has_changed and provider is not None:
         changes.changed_uuids.add(uuid)
 
@@ -190,7 +192,7 @@ def _levels(
         elif uuid in write.providers and (
             parent is None or parent in absent or parent not in parents
         ):
-            raise _misplaced(write, uuid, parent)
+            raise _misplacement(write, uuid, parent)
         elif parent:
             children.setdefault(parent, []).append(uuid)
     conflicts += [_has_children(uuid, children[uuid]) for uuid in write.absent if uuid in children]
@@ -202,9 +204,9 @@ def _levels(
     levels = [[] if write.root_uuid in absent else [write.root_uuid]]
     while levels[-1]:
         levels.append([child for uuid in levels[-1] for child in children.get(uuid, ())])
-    reached = {uuid for level in levels for uuid in level}
+    reached_uuids = {uuid for level in levels for uuid in level}
     for uuid in write.providers:
-        if uuid not in reached and not conflicts:
+        if uuid not in reached_uuids and not conflicts:
             raise TreeMalformed(
                 f"Resource provider {uuid} would be below itself.",
                 *_path(write, uuid),
@@ -223,7 +225,7 @@ def _check_root(write: TreeWrite, parent: str | None) -> None:
         )
 
 
-def _misplaced(write: TreeWrite, uuid: str, parent: str | None) -> TreeMalformed:
+def _misplacement(write: TreeWrite, uuid: str, parent: str | None) -> TreeMalformed:
     path = (*_path(write, uuid), "parent_provider_uuid")
     if parent is None:
         return TreeMalformed(

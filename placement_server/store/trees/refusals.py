@@ -33,13 +33,13 @@ def refuse(
 
     :raises TreeConflicts: something does.
     """
-    deleted = {provider.uuid for provider in changes.deleted_providers}
+    deleted_uuids = {provider.uuid for provider in changes.deleted_providers}
     conflicts = [
         *changes.conflicts,
         *_elsewhere(write, scope, providers),
         *_taken_names(tx, changes),
         *holdings.generation_conflicts(new_holdings),
-        *new_use.use_conflicts(_holders(tx, scope, changes), write.holdings.keys(), deleted),
+        *new_use.use_conflicts(_holders(tx, scope, changes), write.holdings.keys(), deleted_uuids),
         *new_use.claim_conflicts(
             new_holdings, changes.stock, _use_before(tx, scope, changes, class_ids), class_ids
         ),
@@ -83,14 +83,14 @@ def _taken_names(tx: WriteTransaction, changes: TreePlan) -> list[TreeContradict
 
 def _holders(tx: WriteTransaction, scope: Scope, changes: TreePlan) -> list[Holder]:
     """Return who holds what of inventories and providers that would vanish."""
-    deleted = {provider.uuid for provider in changes.deleted_providers}
-    vanishing = {uuid for uuid, _ in changes.removed_inventories} | deleted
+    deleted_uuids = {provider.uuid for provider in changes.deleted_providers}
+    vanishing = {uuid for uuid, _ in changes.removed_inventories} | deleted_uuids
     return [
         (item.consumer.uuid, uuid, name, amount)
         for item in tree_rows.holdings(tx, [scope.providers[uuid] for uuid in sorted(vanishing)])
         for uuid, amounts in item.amounts.items()
         for name, amount in amounts.items()
-        if uuid in deleted or (uuid, name) in changes.removed_inventories
+        if uuid in deleted_uuids or (uuid, name) in changes.removed_inventories
     ]
 
 

@@ -62,8 +62,10 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     write = replace(write, providers=_as_stored(tx, write.providers))
     consumers, records = holdings.lock_and_read(tx, write.holdings)
     named_rows = tree_rows.read_named(tx, {write.root_uuid, *write.providers, *write.absent})
-    involved = {write.root_uuid, *write.providers}
-    root_ids = sorted({provider.root_id for provider in named_rows if provider.uuid in involved})
+    involved_uuids = {write.root_uuid, *write.providers}
+    root_ids = sorted(
+        {provider.root_id for provider in named_rows if provider.uuid in involved_uuids}
+    )
     shapes = tree_rows.read_shapes(tx, root_ids)
     scope = Scope.of(write, shapes)
     _require_generations(write, scope)
@@ -116,13 +118,13 @@ def _as_stored(
 
 
 def _require_generations(write: TreeWrite, scope: Scope) -> None:
-    unnamed = {
+    unnamed_generations = {
         uuid: provider.generation
         for uuid, provider in scope.from_other_trees.items()
         if write.providers[uuid].generation is None
     }
-    if unnamed:
-        raise GenerationRequired(unnamed)
+    if unnamed_generations:
+        raise GenerationRequired(unnamed_generations)
 
 
 def _require_members(write: TreeWrite, scope: Scope, new_holdings: Sequence[HeldInTree]) -> None:
@@ -283,7 +285,7 @@ def _store_providers(
 
     :param provider_ids: by uuid; those of new providers are added.
     """
-    deleted = {provider.uuid for provider in changes.deleted_providers}
+    deleted_uuids = {provider.uuid for provider in changes.deleted_providers}
     new_names = changes.new_names
     leaving = [scope.providers[uuid] for uuid in changes.leaving_names]
     structure_rows.free_names(
@@ -301,7 +303,7 @@ def _store_providers(
         [
             provider
             for uuid, provider in scope.providers.items()
-            if uuid in changed_uuids and uuid not in deleted
+            if uuid in changed_uuids and uuid not in deleted_uuids
         ],
         {target.uuid: target for target in changes.renamed_providers},
         provider_ids,
@@ -309,8 +311,8 @@ def _store_providers(
     if root_id is not None:
         strangers = [item.id for item in scope.providers.values() if item.root_id != root_id]
         structure_rows.reroot(tx, strangers, root_id)
-    structure_rows.delete(tx, [provider_ids[uuid] for uuid in deleted])
-    return None if write.root_uuid in deleted else root_id
+    structure_rows.delete(tx, [provider_ids[uuid] for uuid in deleted_uuids])
+    return None if write.root_uuid in deleted_uuids else root_id
 
 
 def _store_inventories(
@@ -322,16 +324,18 @@ def _store_inventories(
     provider_ids: Mapping[str, int],
 ) -> None:
     """Write the inventories, and the use of those that were there and stay."""
-    deleted = {provider.uuid for provider in changes.deleted_providers}
+    deleted_uuids = {provider.uuid for provider in changes.deleted_providers}
     stock = {
         (inventory.provider_id, inventory.class_id): inventory
         for provider in scope.providers.values()
         for inventory in provider.stock.values()
     }
-    removed = {
-        key: item for key, item in changes.removed_inventories.items() if key[0] not in deleted
+    removed_inventories = {
+        key: item
+        for key, item in changes.removed_inventories.items()
+        if key[0] not in deleted_uuids
     }
-    inventory_rows.remove(tx, removed.values())
+    inventory_rows.remove(tx, removed_inventories.values())
     inventory_rows.write_many(
         tx,
         stock,

@@ -38,14 +38,14 @@ class Scope:
         children: dict[int | None, list[TreeProvider]] = {}
         for provider in providers:
             children.setdefault(provider.parent_id, []).append(provider)
-        concerned = own | taken_names
-        waiting = list(taken_names.values())
-        while waiting:
-            for child in children.get(waiting.pop().id, ()):
-                if child.uuid not in concerned:
-                    concerned[child.uuid] = child
-                    waiting.append(child)
-        return cls(root_id, own, taken_names, concerned)
+        concerned_providers = own | taken_names
+        waiting_providers = list(taken_names.values())
+        while waiting_providers:
+            for child in children.get(waiting_providers.pop().id, ()):
+                if child.uuid not in concerned_providers:
+                    concerned_providers[child.uuid] = child
+                    waiting_providers.append(child)
+        return cls(root_id, own, taken_names, concerned_providers)
 
     @property
     def ids(self) -> list[int]:

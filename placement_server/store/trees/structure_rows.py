@@ -135,13 +135,13 @@ def _insert(
 def change(
     tx: WriteTransaction,
     providers: Collection[TreeProvider],
-    renamed: Mapping[str, ProviderWrite],
+    renamed_providers: Mapping[str, ProviderWrite],
     ids: Mapping[str, int],
 ) -> None:
     """Raise the generations of existing providers, and give the renamed name and parent."""
     rows = []
     for provider in sorted(providers, key=_id):
-        target = renamed.get(provider.uuid)
+        target = renamed_providers.get(provider.uuid)
         parent_id, name = provider.parent_id, provider.name
         if target is not None:
             parent_id = None if target.parent_uuid is None else ids[target.parent_uuid]
@@ -173,21 +173,24 @@ def delete(tx: WriteTransaction, provider_ids: Collection[int]) -> None:
 def link(
     tx: WriteTransaction,
     column: str,
-    added: Collection[tuple[int, int]],
-    removed: Sequence[tuple[int, int]],
+    added_links: Collection[tuple[int, int]],
+    removed_links: Sequence[tuple[int, int]],
 ) -> None:
     """Associate providers with traits or aggregates, and end associations.
 
     :param column: ``trait_id`` or ``aggregate_id``.
-    :param added: pairs of provider id and the other id, as ``removed`` is.
+    :param added_links: pairs of provider id and the other id, as ``removed_links`` is.
     """
-    if removed:
+    if removed_links:
         tx.execute(
             _UNTIE[column],
-            [{"provider_id": provider_id, "other_id": other} for provider_id, other in removed],
+            [
+                {"provider_id": provider_id, "other_id": other}
+                for provider_id, other in removed_links
+            ],
         )
     columns = (("resource_provider_id", "int"), (column, "int"))
-    rows = Insertion(_LINKS[column].name, columns, sorted(added))
+    rows = Insertion(_LINKS[column].name, columns, sorted(added_links))
     tx.batches.insert(tx.connection, [rows], tx.now)
 
 

@@ -63,15 +63,17 @@ class Tree:
         children: dict[int | None, list[TreeProvider]] = {}
         for provider in by_name:
             children.setdefault(provider.parent_id, []).append(provider)
-        waiting = [provider for provider in by_name if provider.id == root_id]
-        ordered: dict[int, TreeProvider] = {}
-        while waiting:
-            provider = waiting.pop()
-            if provider.id not in ordered:
-                ordered[provider.id] = provider
-                waiting.extend(children.get(provider.id, ()))
-        strays = [provider for provider in reversed(by_name) if provider.id not in ordered]
-        return cls(root_id, (*ordered.values(), *strays))
+        waiting_providers = [provider for provider in by_name if provider.id == root_id]
+        ordered_providers: dict[int, TreeProvider] = {}
+        while waiting_providers:
+            provider = waiting_providers.pop()
+            if provider.id not in ordered_providers:
+                ordered_providers[provider.id] = provider
+                waiting_providers.extend(children.get(provider.id, ()))
+        strays = [
+            provider for provider in reversed(by_name) if provider.id not in ordered_providers
+        ]
+        return cls(root_id, (*ordered_providers.values(), *strays))
 
     @property
     def root_uuid(self) -> str:

@@ -79,7 +79,7 @@ class Reason(Enum):
 class TreeContradiction:
     """One contradiction.
 
-    :ivar asked: the amount that a consumer has or is to have.
+    :ivar requested_amount: the amount that a consumer has or is to have.
     :ivar free: the amount that it could have.
     """
 
@@ -88,7 +88,7 @@ class TreeContradiction:
     provider: str | None = None
     resource_class: str | None = None
     consumer: str | None = None
-    asked: int | None = None
+    requested_amount: int | None = None
     free: int | None = None
 
 
@@ -118,19 +118,19 @@ class TreeChanged(Stale):
     :ivar tag: the present tag of the tree; `None` when it does not exist.
     """
 
-    def __init__(self, detail: str, moved: Mapping[str, int], tag: str | None) -> None:
+    def __init__(self, detail: str, moved_generations: Mapping[str, int], tag: str | None) -> None:
         super().__init__(detail)
-        self.generations = moved
+        self.generations = moved_generations
         self.tag = tag
 
 
 class GenerationRequired(Stale):
     """A request that takes providers from other trees without naming their generations."""
 
-    def __init__(self, moved: Mapping[str, int]) -> None:
-        uuids = ", ".join(list(moved)[:_SHOWN])
+    def __init__(self, moved_generations: Mapping[str, int]) -> None:
+        uuids = ", ".join(list(moved_generations)[:_SHOWN])
         super().__init__(
             f"The resource providers {uuids} are in other trees: name the generation of each, "
             "with which it is to be taken from there."
         )
-        self.generations = moved
+        self.generations = moved_generations

@@ -32,7 +32,7 @@ class Agent:
     def __init__(self, app: Any, directory: Any, *, nested: bool) -> None:
         self.node = Node(app, directory, extra=EXTRA)
         driver = self.node.driver
-        driver.options = replace(driver.options, nested=nested)
+        driver.options = replace(driver.options, is_nested=nested)
         tracker = self.node.tracker
         self.commands = AgentCommands(
             self.node.parts.conf,
@@ -105,7 +105,7 @@ def test_a_scheduler_finds_the_cells_of_a_flat_host_that_a_guest_fits_on(flat):
     near = [
         [cell["id"] for cell in way]
         for way in assignments([GuestNode(1, 0, 1)], cells)
-        if networks_reached(way, cells, ["left"], tunneled=False)
+        if networks_reached(way, cells, ["left"], needs_tunnel=False)
     ]
     assert len(list(assignments(two, cells))) == 2
     assert list(assignments([GuestNode(7, 0, 512)], cells)) == []

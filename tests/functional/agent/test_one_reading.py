@@ -134,7 +134,7 @@ def test_a_pass_that_reshapes_opens_the_files_of_the_machine_once(agent: Started
     """274 files; 2324 while the machine was read again for facts, layout and reshape."""
     assert agent.start().run().completed
     node = agent.start()
-    node.driver.options = replace(node.driver.options, nested=True)
+    node.driver.options = replace(node.driver.options, is_nested=True)
     assert opened_by(node) <= 274
     tree, root = node.tracker.reported_tree("host1")
     assert "VCPU" not in tree.data(root).inventory, "it was a reshape"

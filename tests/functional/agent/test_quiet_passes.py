@@ -221,7 +221,7 @@ def test_a_fault_that_is_cleared_during_a_pass_is_confirmed_by_the_next(
     (gpu,) = ledger.faults()
 
     def clear_and_update(*arguments: Any) -> None:
-        ledger.change_faults(cleared=[gpu])
+        ledger.change_faults(cleared_providers=[gpu])
         update(*arguments)
 
     update = node.driver.update_provider_tree

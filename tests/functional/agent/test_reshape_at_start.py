@@ -54,7 +54,7 @@ class Reshaping:
     def _started(self, name: str | None = None, *, nested: bool) -> Node:
         node = Node(self._app, self._directory, name=name, whole_trees=self.whole_trees)
         node.driver.machine = fake_topology(node.name, SIZE)
-        node.driver.options = replace(node.driver.options, nested=nested)
+        node.driver.options = replace(node.driver.options, is_nested=nested)
         node.transport.after = self.count
         return node
 

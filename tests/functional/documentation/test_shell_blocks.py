@@ -76,7 +76,7 @@ def test_the_commands_of_a_page_work_as_they_are_written(
     run = StateDirectory(default_path({"HOME": str(tmp_path)}))
     run.prepare()
     options = ReportedMachine().options
-    run.write_agent_config(1, placement, 10, nested=True, options=options, host=None)
+    run.write_agent_config(1, placement, 10, is_nested=True, options=options, host=None)
     run.write_environment(placement, programs)
     # a page to act by is for hosts that are configured, as this one is by its environment
     configured = f"{run.path / 'bin'}:" if page.parent.name == "do" else ""

@@ -130,7 +130,7 @@ class Way:
         client = self.client()
         base = client.get_provider_tree(ROOT)
         try:
-            client.update_from_provider_tree(base, new, owned=lambda uuid: uuid not in foreign)
+            client.update_from_provider_tree(base, new, is_ours=lambda uuid: uuid not in foreign)
         except errors.ComputeAgentError as error:
             return type(error).__name__
         finally:

@@ -83,7 +83,7 @@ def test_a_stale_provider_is_read_before_it_is_written(reported, other):
     inventory["VCPU"]["allocation_ratio"] = 3.0
     other.placement.providers.put_inventories(held.uuid, held.name, held.generation, inventory)
     reported.report(small(reported.name, vcpus=9))
-    assert reported.tally.failed == 0
+    assert reported.tally.failed_count == 0
     assert other.find_provider(reported.root).inventory["VCPU"]["allocation_ratio"] == 3.0
 
 

@@ -309,7 +309,7 @@ def test_a_client_works_against_a_real_server_process(placement_url):
             new.update_inventory(child, {"VGPU": {"total": 1}})
         client.update_from_provider_tree(base, new)
     assert tally.requests == 1 + 13 + 1 + 1
-    assert tally.failed == 0
+    assert tally.failed_count == 0
     again = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=FakeClock())
     assert len(again.get_provider_tree(root)) == 13
     assert client.find_provider_by_name(f"http {root}").uuid == root

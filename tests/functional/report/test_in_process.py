@@ -25,5 +25,5 @@ def test_the_servers_own_file_is_enough_also_to_reshape(tmp_path):
             new.update_inventory(child, {"VGPU": {"total": 1}})
         client.update_from_provider_tree(base, new)
     assert tally.by_call["POST /reshaper"] == 1
-    assert tally.failed == 0
+    assert tally.failed_count == 0
     client.close()

@@ -28,7 +28,7 @@ def old_host(new_host, placement, newest):
 def test_it_is_reported_to_and_asked_once_in_a_quiet_pass(old_host, newest):
     old_host.report(small(old_host.name))
     assert old_host.client.offered_versions.maximum == newest
-    assert old_host.tally.failed == 0
+    assert old_host.tally.failed_count == 0
     old_host.report(small(old_host.name))
     assert old_host.tally.requests == 1
 

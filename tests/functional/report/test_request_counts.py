@@ -14,7 +14,7 @@ only_ours = pytest.mark.parametrize("placement", ["ours"], indirect=True)
 def test_the_first_start_of_a_large_host_takes_99_requests(host):
     host.report(large(host.name, host.tag))
     assert host.tally.requests == 99
-    assert host.tally.failed == 0
+    assert host.tally.failed_count == 0
     assert host.tally.by_call["POST /reshaper"] == 1
 
 
@@ -147,7 +147,7 @@ def test_one_conflict_with_a_claim_costs_two_requests(host, other):
         "inventories",
         "inventories",
     ]
-    assert host.tally.failed == 1
+    assert host.tally.failed_count == 1
 
 
 def test_starting_with_a_reshape_of_a_large_host_takes_149_requests(host, other):
@@ -175,6 +175,6 @@ def test_starting_with_a_reshape_of_a_large_host_takes_149_requests(host, other)
     sent = next(e for e in host.transport.exchanges if e.request.path == "/reshaper")
     assert set(sent.request.json["allocations"]) == set(consumers[:16])
     assert tally.requests == 149
-    assert tally.failed == 0
+    assert tally.failed_count == 0
     host.report(lay_out)
     assert host.tally.requests == 1

@@ -45,7 +45,7 @@ def test_a_claim_of_an_uninvolved_guest_during_the_reshape_is_no_conflict_of_con
 
     host.transport.before = hook
     reshape(host, guests)
-    assert host.tally.failed == 0
+    assert host.tally.failed_count == 0
 
 
 def test_a_claim_on_the_host_during_the_reshape_is_a_conflict_and_the_next_round_works(

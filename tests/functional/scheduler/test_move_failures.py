@@ -175,7 +175,7 @@ def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
         guest.place.hosts["a"],
         source,
         destination={**source, **there} if kind is EVACUATE else there,
-        left={} if kind is EVACUATE else source,
+        left_amounts={} if kind is EVACUATE else source,
     )
 
 

@@ -83,7 +83,7 @@ class Node:
             wanted,
             allocations=allocations,
             original_allocations=before,
-            owned=lambda uuid: agent_traits.is_marked(base.data(uuid)),
+            is_ours=lambda uuid: agent_traits.is_marked(base.data(uuid)),
         )
         return list(report.operations)
 
@@ -146,7 +146,7 @@ def test_what_a_driver_reports_is_accepted_and_a_restart_changes_nothing(
 
 
 def with_layout(node: Node, *, nested: bool) -> None:
-    node.driver.options = replace(node.driver.options, nested=nested)  # type: ignore[attr-defined]
+    node.driver.options = replace(node.driver.options, is_nested=nested)  # type: ignore[attr-defined]
 
 
 def test_consumers_are_moved_to_cells_and_back_in_one_reshape_each(make_node: MakeNode) -> None:

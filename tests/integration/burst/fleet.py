@@ -68,7 +68,7 @@ class Fleet:
         with ExitStack() as ends:
             if self.published:
                 directory = self.directory / "published"
-                server = servers.published(directory, self.database, _WORKERS)
+                server = servers.published_server(directory, self.database, _WORKERS)
                 self.url = ends.enter_context(server).url
             ends.callback(self._end)
             if not self.published:

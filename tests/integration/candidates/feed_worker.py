@@ -39,7 +39,7 @@ def content(index: Index) -> Content:
     return Content(
         list(index.trees()),
         NameRows(dict(index.names.class_ids), dict(index.names.trait_ids)),
-        index.nested,
+        index.has_nested,
         fits,
         {(uuid[share], uuid[anchor]) for share, anchor in pairs},
     )

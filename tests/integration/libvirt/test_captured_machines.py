@@ -167,7 +167,7 @@ def test_what_is_laid_out_of_both_is_what_is_laid_out_of_sysfs(
     machine: Machine, nested: bool
 ) -> None:
     types = (MdevTypeOptions(ENABLED[machine.name]),) if machine.name in ENABLED else ()
-    options = LayoutOptions(nested=nested, gpu=GpuOptions(mdev_types=types))
+    options = LayoutOptions(is_nested=nested, gpu=GpuOptions(mdev_types=types))
 
     def laid_out(host: HostTopology) -> list[WantedProvider]:
         layout = lay_out("host1", host, options)

@@ -69,7 +69,7 @@ def test_guests_are_listed_in_every_state_until_they_are_gone(hypervisor: Hyperv
     shut_off, transient, paused = hypervisor.define(), hypervisor.start(), hypervisor.start()
     paused.suspend()
     reading = guests.read(hypervisor.connection)
-    assert {uuid: guest.running for uuid, guest in reading.guests.items()} == {
+    assert {uuid: guest.is_running for uuid, guest in reading.guests.items()} == {
         shut_off.UUIDString(): False,
         transient.UUIDString(): True,
         paused.UUIDString(): True,
@@ -117,7 +117,7 @@ def test_a_definition_for_the_next_start_says_nothing_of_the_guest_that_runs(
     assert holdings(hypervisor.guest(domain)).pinned_cpus == (0, 1)
     domain.destroy()
     seen = hypervisor.guest(domain)
-    assert not seen.running
+    assert not seen.is_running
     assert holdings(seen).pinned_cpus == (1,)
 
 
@@ -221,5 +221,5 @@ def test_a_guest_that_is_migrated_is_on_the_other_host_with_what_it_holds_there(
         there = guests.read(target.connection).guests[uuid]
         source.close()
         target.close()
-    assert there.running
+    assert there.is_running
     assert there.vcpu_pins == ((0, (1,)), (1, (0,)))

@@ -51,7 +51,7 @@ def test_a_user_with_role_service_reports_and_reshapes(keystone, placement, tmp_
     client = client_from_file(tmp_path, keystone, placement, "placement")
     with client.tracing() as tally:
         root = report(client)
-    assert tally.failed == 0
+    assert tally.failed_count == 0
     assert tally.by_call["POST /reshaper"] == 1
     assert len(client.get_provider_tree(root)) == 10
     client.close()

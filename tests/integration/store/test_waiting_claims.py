@@ -126,7 +126,7 @@ def test_a_write_that_lost_its_race_takes_no_number_in_the_feed(
             root_id = 0 if lost == "provider" and host == hosts[-1] else inventory.provider_id
             key = (inventory.provider_id, inventory.class_id)
             changes.append(InventoryChange(inventory.id, *key, delta))
-            rises.append(Rise(inventory.provider_id, root_id, raised=True))
+            rises.append(Rise(inventory.provider_id, root_id, is_raised=True))
         settled = tx.settle(changes, rises)
         assert settled.change_id is None
         assert settled.changed_inventories == len(hosts) - (lost == "inventory")

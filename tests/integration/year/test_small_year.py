@@ -32,10 +32,10 @@ def _level_of_the_agents_log() -> Iterator[None]:
 # 11 s of CPU, which took two minutes at a load of 25
 @pytest.mark.timeout(900)
 def test_rows_slots_descriptors_and_threads_do_not_grow(tmp_path: Path) -> None:
-    plan = Plan(0.001, 8, (), kept_seconds=60.0, agents=3, held=12, prune_every=8)
+    plan = Plan(0.001, 8, (), kept_seconds=60.0, agents=3, held_count=12, prune_every=8)
     fleet = Fleet(tmp_path, f"sqlite:///{tmp_path}/placement.db", plan, None, lambda _sample: None)
     fleet.live()
-    counted = [series for series in fleet.year.judged() if series.name.startswith(_COUNTED)]
+    counted = [series for series in fleet.year.judged_series() if series.name.startswith(_COUNTED)]
     assert {"rows of consumers", "slots of the index beyond its bound"} <= {s.name for s in counted}
     assert [series for series in counted if not series.holds] == []
     # every host that comes goes again

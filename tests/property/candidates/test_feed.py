@@ -128,7 +128,7 @@ def follow(writes: list[Write]) -> None:
         assert list(index.trees()) == list(fresh.trees())
         assert index.root_ids.tolist() == fresh.root_ids.tolist()
         assert links(index) == links(fresh)
-        assert index.nested == fresh.nested
+        assert index.has_nested == fresh.has_nested
         assert index.names == fresh.names
         fresh_answers = CandidateService(store, feed=fresh_feed)
         for query, version in QUERIES:

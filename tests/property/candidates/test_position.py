@@ -29,6 +29,6 @@ def test_gaps_as_ranges_are_gaps_one_by_one(rounds: list[tuple[frozenset[int], f
         for number in ids:
             since.pop(number, None)
         assert position.last == last
-        assert position.missing(40) == sorted(since)
+        assert position.missing_ids(40) == sorted(since)
         assert all(gap.since == since[gap.start] for gap in position.gaps)
-        assert position.missing(len(since) - 1) is None
+        assert position.missing_ids(len(since) - 1) is None

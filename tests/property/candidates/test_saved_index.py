@@ -62,6 +62,6 @@ def test_a_saved_index_and_the_feed_give_what_the_database_gives(
             again.wait()
             assert list(index.trees()) == list(fresh.trees())
             assert index.names == fresh.names
-            assert index.nested == fresh.nested
+            assert index.has_nested == fresh.has_nested
             assert len(index.links.share) == len(fresh.links.share)
     store.close()

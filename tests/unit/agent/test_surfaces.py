@@ -250,7 +250,7 @@ def test_the_ledger_remembers_over_restarts(tmp_path):
         False, "new hosts start disabled"
     )
     ledger.remember_providers(["a", "b"])
-    ledger.remember_providers([], removed=["b"])
+    ledger.remember_providers([], removals=["b"])
     ledger.remember_additions({"a": {"traits": ["CUSTOM_B", "CUSTOM_A"], "inventories": []}})
     again = Ledger(tmp_path)
     assert again.owns("a")
@@ -303,7 +303,7 @@ def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
         "COMPUTE_NODE": True,
         "COMPUTE_DEVICE_TAGGING": True,
     }
-    synchronise(tree, UUID, capabilities=capabilities, enabled=True, owned={UUID, child})
+    synchronise(tree, UUID, capabilities=capabilities, is_enabled=True, owned_uuids={UUID, child})
     assert tree.data(UUID).traits == {
         "CUSTOM_OPERATORS",
         "COMPUTE_NODE",
@@ -312,7 +312,7 @@ def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
     }
     assert tree.data(child).traits == {"OWNER_NOVA"}
     assert tree.data(foreign).traits == frozenset()
-    synchronise(tree, UUID, capabilities={}, enabled=False, owned={UUID})
+    synchronise(tree, UUID, capabilities={}, is_enabled=False, owned_uuids={UUID})
     assert "COMPUTE_STATUS_DISABLED" in tree.data(UUID).traits
 
 

@@ -37,12 +37,12 @@ def test_only_samples_of_processes_that_are_warm_count() -> None:
         # grows in each season until the processes are warm
         value = float(min(number % 8 or 8, 3))
         year.samples.append(sample(number / 16, (number - 1) // 8, threads=value, seldom=1.0))
-    by_name = {judged.name: judged for judged in year.judged()}
+    by_name = {judged.name: judged for judged in year.judged_series()}
     assert [time for time, _ in by_name["threads"].points] == [n / 16 for n in range(11, 17)]
-    assert year.broken() == []
+    assert year.broken_series() == []
     # a year that was ended in its first season, before that
     cold = Year(BOUNDS, year.samples[:4])
-    assert cold.broken() == ["threads"]
+    assert cold.broken_series() == ["threads"]
 
 
 def test_cpu_is_added_up_by_part() -> None:
@@ -56,4 +56,4 @@ def test_a_year_is_read_again_from_its_file(tmp_path: Path) -> None:
         append(tmp_path / "year.jsonl", known_sample)
     again = read(tmp_path / "year.jsonl", BOUNDS)
     assert again.samples == year.samples
-    assert again.broken() == ["rows of users"]
+    assert again.broken_series() == ["rows of users"]

@@ -67,13 +67,13 @@ def test_what_a_copy_holds_is_counted(fleet: Index, name: str) -> None:
     finally:
         tracemalloc.stop()
     assert copy is not index
-    assert held - CONSTANT <= account.held <= MOST_TIMES * held + CONSTANT
+    assert held - CONSTANT <= account.held_bytes <= MOST_TIMES * held + CONSTANT
 
 
 def test_without_changes_there_is_no_copy(fleet: Index) -> None:
     index, account = fleet, Account()
     assert supposed(index, [], account) is index
-    assert account.held == 0
+    assert account.held_bytes == 0
 
 
 def test_a_changed_host_has_new_slots_and_what_it_lacks_is_shared(fleet: Index) -> None:

@@ -223,7 +223,7 @@ def test_of_several_groups_that_lack_one_class_the_one_that_asks_for_most_is_nam
     index = writer_of([Provider("host", None, {"VCPU": 4})]).index
     query = asked("resources1=VCPU:3&resources2=VCPU:9&resources3=VCPU:6&group_policy=none")
     (short,) = find_closest(query, Trials(index, 60.0), MANY).shortages
-    assert (short.group, short.asked) == ("2", 9)
+    assert (short.group, short.requested_amount) == ("2", 9)
 
 
 def test_a_pool_that_is_short_is_named_with_the_trees_that_it_serves() -> None:
@@ -267,10 +267,10 @@ class Listener(Reporter):
 
     wants = True
 
-    def placed(self, group: int, position: int) -> None:
+    def item_placed(self, group: int, position: int) -> None:
         self.decisions["placed"] += 1
 
-    def taken_back(self, group: int, position: int) -> None:
+    def item_taken_back(self, group: int, position: int) -> None:
         self.decisions["taken_back"] += 1
 
     def dead_end(self, group: int) -> None:
@@ -279,7 +279,7 @@ class Listener(Reporter):
     def solution(self, positions: Positions) -> None:
         self.decisions[f"solution {positions}"] += 1
 
-    def refused(self, positions: Positions) -> None:
+    def solution_refused(self, positions: Positions) -> None:
         self.decisions[f"refused {positions}"] += 1
 
 

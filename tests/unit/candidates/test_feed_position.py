@@ -25,8 +25,8 @@ def test_an_id_that_appears_late_is_a_gap_no_more() -> None:
 
 def test_a_gap_is_given_up_once_no_transaction_can_be_that_old() -> None:
     position = Position(6, (Gap(4, 5, 10.0), Gap(5, 6, 50.0)))
-    assert position.after([], now=69.0, gap_seconds=60).missing(9) == [4, 5]
-    assert position.after([], now=70.0, gap_seconds=60).missing(9) == [5]
+    assert position.after([], now=69.0, gap_seconds=60).missing_ids(9) == [4, 5]
+    assert position.after([], now=70.0, gap_seconds=60).missing_ids(9) == [5]
 
 
 def test_the_first_ids_of_an_empty_table_may_be_missing_too() -> None:
@@ -36,5 +36,5 @@ def test_the_first_ids_of_an_empty_table_may_be_missing_too() -> None:
 def test_a_leap_of_millions_of_ids_is_one_gap() -> None:
     position = Position(5).after([20_000_000], now=0.0, gap_seconds=60)
     assert position.gaps == (Gap(6, 20_000_000, 0.0),)
-    assert position.missing(300) is None
+    assert position.missing_ids(300) is None
     assert position.new_in([ChangeRow(id=1_000, root_id=1, kind=0, write_id=1)])

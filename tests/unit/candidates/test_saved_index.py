@@ -56,7 +56,7 @@ def test_an_index_comes_back_from_its_bytes() -> None:
     restored.replace(names(index), saved.columns, saved.roots)
     assert list(restored.index.trees()) == list(index.trees())
     assert restored.index.size == 3
-    assert restored.index.nested
+    assert restored.index.has_nested
     assert len(restored.index.links.share) == 1
     assert totals_of(restored.index) == totals_of(index)
     restored.apply({3: None})

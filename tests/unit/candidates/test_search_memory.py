@@ -134,7 +134,7 @@ def test_an_answer_counts_about_what_it_holds_while_it_is_written(name: str) -> 
 
         def watched() -> Iterator[Candidate]:
             yield from search.candidates()
-            seen.append((tracemalloc.get_traced_memory()[0], account.held))
+            seen.append((tracemalloc.get_traced_memory()[0], account.held_bytes))
 
         return renderer.body(watched())
 
@@ -161,7 +161,7 @@ def traced(account: Account, search: Callable[[], object]) -> tuple[int, int]:
     try:
         before = tracemalloc.get_traced_memory()[0]
         result = search()
-        held, counted = tracemalloc.get_traced_memory()[0] - before, account.held
+        held, counted = tracemalloc.get_traced_memory()[0] - before, account.held_bytes
         del result
     finally:
         tracemalloc.stop()
@@ -186,7 +186,7 @@ def test_what_was_refused_is_not_counted() -> None:
     with pytest.raises(TooMuchMemory):
         account.take(2 * MIB)
     account.take(1000)
-    assert account.held == 2000
+    assert account.held_bytes == 2000
 
 
 def test_all_searches_together_hold_no_more_than_they_may() -> None:

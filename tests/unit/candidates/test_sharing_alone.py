@@ -180,7 +180,7 @@ def test_what_a_tree_gives_is_found_without_trying_what_pools_serve_alone(
         caps=(),
         trees=tuple(own),
         own=1,
-        needed=1,
+        needed_mask=1,
     )
     solver = Solver(
         plan(query, {"DISK_GB": 0}, one_per_tree=False), problem, lambda: next(ticks), shuffle

@@ -90,7 +90,7 @@ class Host:
         )
         self.conf = agent_conf.new_config([f"--config-file={path}"])
         self.driver = FakeNumaDriver(self.conf)
-        self.driver.options = replace(self.driver.options, nested=not flat)
+        self.driver.options = replace(self.driver.options, is_nested=not flat)
         self.policy = policy
         self.report = Report()
         self.state = tmp_path / "state"

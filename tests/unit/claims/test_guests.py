@@ -51,14 +51,14 @@ def driver(listed: list[str] | None) -> ComputeDriver:
 
 def test_where_the_driver_lists_guests_a_claim_counts_for_the_time_of_a_build() -> None:
     found = presence(driver([RUNS]), CLAIMS, NOW)
-    assert found.running == {RUNS}
+    assert found.running_guests == {RUNS}
     assert found.known_consumers == {RUNS, BUILT, MOVE}
-    assert presence(driver([]), [], NOW).running == frozenset()
+    assert presence(driver([]), [], NOW).running_guests == frozenset()
 
 
 def test_where_the_driver_cannot_tell_every_claim_counts() -> None:
     found = presence(driver(None), CLAIMS, NOW)
-    assert found.running is None
+    assert found.running_guests is None
     assert found.known_consumers == {BUILT, OLD, MOVE}
 
 

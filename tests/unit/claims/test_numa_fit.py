@@ -81,9 +81,9 @@ def test_the_cell_with_the_most_room_is_taken_or_the_one_with_the_least_when_pac
 
 def test_a_node_stays_on_the_cell_that_was_allocated_for_it():
     two = needs(NodeNeed(1, 0, 100), NodeNeed(1, 0, 100))
-    assert chosen(two, cell(0), cell(1), bound={0: 1}) == [1, 0]
-    assert chosen(two, cell(0), cell(1), bound={0: 1, 1: 1}) is None
-    assert chosen(two, cell(0), cell(1), bound={0: 2}) is None
+    assert chosen(two, cell(0), cell(1), bound_cells={0: 1}) == [1, 0]
+    assert chosen(two, cell(0), cell(1), bound_cells={0: 1, 1: 1}) is None
+    assert chosen(two, cell(0), cell(1), bound_cells={0: 2}) is None
 
 
 def test_memory_is_in_the_largest_pages_that_hold_all_of_it_in_whole_pages():
@@ -102,9 +102,9 @@ def test_one_of_the_cells_is_near_each_network_that_is_near_some_cell():
     assert chosen(needs(need), *cells, networks=networks) == [1]
     left = needs(need, physnets=frozenset({"left", "any", "unknown"}))
     assert chosen(left, *cells, networks=networks) == [0]
-    both = needs(need, physnets=frozenset({"left"}), tunneled=True)
+    both = needs(need, physnets=frozenset({"left"}), needs_tunnel=True)
     assert chosen(both, *cells, networks=networks) is None
-    spanning = needs(need, need, physnets=frozenset({"left"}), tunneled=True)
+    spanning = needs(need, need, physnets=frozenset({"left"}), needs_tunnel=True)
     assert sorted(chosen(spanning, *cells, networks=networks)) == [0, 1]
 
 
@@ -120,8 +120,8 @@ def test_pinned_cpus_of_a_guest_that_named_no_nodes_lie_on_as_few_cells_as_possi
 def test_many_nodes_that_are_alike_and_do_not_fit_are_refused_at_once():
     nodes = [NodeNeed(1, 0, 100)] * 8
     cells = [cell(number) for number in range(16)]
-    networks = HostNetworks(tunneled=frozenset({99}))
-    assert chosen(needs(*nodes, tunneled=True), *cells, networks=networks) is None
+    networks = HostNetworks(tunnel_cells=frozenset({99}))
+    assert chosen(needs(*nodes, needs_tunnel=True), *cells, networks=networks) is None
 
 
 def test_what_is_free_is_what_others_and_the_host_do_not_have_times_the_overcommit():

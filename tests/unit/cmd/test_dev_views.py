@@ -153,7 +153,13 @@ def written(state: StateDirectory, number: int = 1, **options: Any) -> cfg.Confi
     state.prepare(number)
     machine = ReportedMachine()
     state.write_agent_config(
-        number, "http://127.0.0.1:1", 7, nested=True, options=machine.options, host=None, **options
+        number,
+        "http://127.0.0.1:1",
+        7,
+        is_nested=True,
+        options=machine.options,
+        host=None,
+        **options,
     )
     return new_config([f"--config-file={state.agent(number).config}"])
 

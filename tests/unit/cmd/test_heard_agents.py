@@ -42,7 +42,7 @@ def heard(
     monkeypatch.setattr(
         fleet, "last_heard", lambda _conf: {root: now - age for root, age in ages.items()}
     )
-    return fleet.heard(SimpleNamespace(), bus, roots)  # type: ignore[arg-type]
+    return fleet.heard_agents(SimpleNamespace(), bus, roots)  # type: ignore[arg-type]
 
 
 def test_no_scheduler_is_asked_where_every_agent_is_heard(

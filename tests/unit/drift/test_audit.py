@@ -47,11 +47,11 @@ def audit() -> DriftAudit:
 
 
 def test_the_first_audit_is_one_interval_after_the_start_and_never_without_one(audit):
-    assert not audit.due(3599.0)
-    assert audit.due(3600.0)
+    assert not audit.is_due(3599.0)
+    assert audit.is_due(3600.0)
     audit.run(3600.0, [], {})
-    assert not audit.due(7199.0)
-    assert not DriftAudit("h", lambda: 0.0, lambda: 0.0, 0.0).due(10**9)
+    assert not audit.is_due(7199.0)
+    assert not DriftAudit("h", lambda: 0.0, lambda: 0.0, 0.0).is_due(10**9)
 
 
 def test_a_consumer_that_runs_here_agrees(audit):
@@ -108,7 +108,9 @@ def test_a_driver_that_cannot_tell_names_no_orphans_and_is_not_one_without_guest
     held = {"root": ["a", "b"]}
     assert audit.run(0.0, [], held, strangers=dict.fromkeys("ab", OLD)).orphans == {"a", "b"}
     caplog.clear()
-    found = audit.run(400.0, None, held, unfounded=["c"], differences={"b": "it holds less"})
+    found = audit.run(
+        400.0, None, held, unfounded_consumers=["c"], differences={"b": "it holds less"}
+    )
     assert found.as_lists() == {"missing": ["c"], "differing": ["b"]}
     assert "does not run here" not in caplog.text
     assert "drop-claim c" in caplog.text

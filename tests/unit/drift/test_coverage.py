@@ -58,8 +58,10 @@ def test_what_is_held_of_a_provider_that_lost_a_trait_is_not_given_a_second_time
 
 def test_a_group_that_is_bound_to_a_provider_is_held_of_no_other() -> None:
     held = {"one": {"VGPU": 1}, "two": {"VGPU": 1}}
-    assert cover(need({}, _G=group(VGPU=1)), held, fixed={"_G": "two"}).mappings == {"_G": "two"}
-    covered = cover(need({}, _G=group(VGPU=1)), held, fixed={"_G": "three"})
+    assert cover(need({}, _G=group(VGPU=1)), held, fixed_providers={"_G": "two"}).mappings == {
+        "_G": "two"
+    }
+    covered = cover(need({}, _G=group(VGPU=1)), held, fixed_providers={"_G": "three"})
     assert covered.missing_request is not None
 
 

@@ -51,7 +51,7 @@ class Healing:
 
     def __init__(self):
         self.remedies = Remedies()
-        self.wanted = HealedKinds(orphans=True, missing=True)
+        self.wanted = HealedKinds(orphans=True, missing_consumers=True)
         self.healed = []
         self.healing = DriftHealing(
             self.remedies.open, lambda: self.wanted, lambda *told: self.healed.append(told)
@@ -80,11 +80,11 @@ def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
     healing = Healing()
     healing.wanted = HealedKinds()
     healing.found()
-    healing.wanted = HealedKinds(orphans=True, missing=True)
+    healing.wanted = HealedKinds(orphans=True, missing_consumers=True)
     healing.found(Drift())
     healing.done()
     assert healing.remedies.opened == 0
-    healing.wanted = HealedKinds(missing=True)
+    healing.wanted = HealedKinds(missing_consumers=True)
     healing.found()
     healing.done()
     assert healing.remedies.asked == [("missing", "host", {"m"})]

@@ -170,7 +170,7 @@ class Protocol:
         position = read(state, process.position)
         yield "read", now(Process(position, bool(position.gaps)))
         if process.voiding and process.position is not None:
-            missing = process.position.missing(100) or []
+            missing = process.position.missing_ids(100) or []
             # otherwise it waits, or gives up with IdsHeld
             if all(state.ids[number - 1] != INSERTED for number in missing):
                 voided = state

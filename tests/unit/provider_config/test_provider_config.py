@@ -52,7 +52,7 @@ def tree() -> ProviderTree:
 def merged(
     wanted: ProviderTree, directory: Path, remembered: Any = None, **more: Any
 ) -> MergeResult:
-    return merge(load(directory), wanted, remembered=remembered or {}, **more)
+    return merge(load(directory), wanted, remembered_additions=remembered or {}, **more)
 
 
 class TestLoading:

@@ -154,7 +154,7 @@ def test_children_are_deleted_before_parents_and_only_owned_ones(base):
     wanted = base.snapshot()
     wanted.remove("numa")
     wanted.remove("theirs")
-    operations = plan(base, wanted, owned=lambda provider: provider.uuid != theirs)
+    operations = plan(base, wanted, is_owned=lambda provider: provider.uuid != theirs)
     assert [type(o) for o in operations] == [KeepProvider, DeleteProvider, DeleteProvider]
     assert operations[1].uuid == ours
 
@@ -193,7 +193,7 @@ def test_a_foreign_providers_name_is_never_taken_away(base):
     wanted = base.snapshot()
     wanted.remove(theirs)
     wanted.new_child("gpu0", "host", child_uuid(ROOT, "mine"))
-    operations = plan(base, wanted, owned=lambda _: False)
+    operations = plan(base, wanted, is_owned=lambda _: False)
     assert not [o for o in operations if isinstance(o, PutProvider)]
 
 

@@ -39,7 +39,7 @@ def is_ours(provider) -> bool:
 
 
 def change_to(base, wanted, *, live=None, **options):
-    operations = plan(base, wanted, owned=is_ours)
+    operations = plan(base, wanted, is_owned=is_ours)
     return tree_change(ROOT, live or base, operations, **options)
 
 
@@ -212,7 +212,7 @@ class TestReshape:
         return wanted
 
     def change(self, base, wanted, record, live=None):
-        operations = plan(base, wanted, allocations={GUEST: record}, owned=is_ours)
+        operations = plan(base, wanted, allocations={GUEST: record}, is_owned=is_ours)
         assert any(isinstance(operation, Reshape) for operation in operations)
         return tree_change(ROOT, live or base, operations)
 

@@ -205,7 +205,7 @@ def test_a_value_that_cannot_be_is_refused_by_name(
 def test_a_group_to_be_kept_out_of_a_subtree_is_said_in_the_extended_api_only() -> None:
     asked = {"resources_A:VGPU": "1", "resources_B:FPGA": "1", "resources_C:PGPU": "1"}
     request = request_of(spec({**asked, "same_subtree": "_B,_A,!_C", "same_subtree2": "_A,!_C"}))
-    extended = [value for name, value in request.parameters(extended=True) if "subtree" in name]
+    extended = [value for name, value in request.parameters(is_extended=True) if "subtree" in name]
     assert extended == ["_A,!_C", "_A,_B,!_C"]
     plain = [value for name, value in request.parameters() if "subtree" in name]
     assert plain == ["_A,_B"]

@@ -71,7 +71,7 @@ def test_every_field_of_a_whole_specification_is_read() -> None:
     assert read_spec.instance_group is not None
     assert dict(read_spec.instance_group.rules) == {"max_server_per_host": 3}
     [network] = read_spec.requested_networks
-    assert (network.remote_managed, network.physnet, network.tunneled) == (True, "net", True)
+    assert (network.remote_managed, network.physnet, network.is_tunneled) == (True, "net", True)
     assert read_spec.hint("query") == ("[]",)
     assert [(r.alias_name, r.count) for r in read_spec.pci_requests] == [("a", 2)]
     assert read_spec.guest_cells == (GuestCell(1, 1, 512, 2048),)

@@ -63,7 +63,7 @@ class Bank:
         parameters: Sequence[tuple[str, str]],
         minimum: Microversion,
         *,
-        extended: bool = False,
+        is_extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
         self._reached()
         self.queries.append(dict(parameters))

@@ -72,7 +72,7 @@ def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:
         summaries,
     )
     state = host_state.HostState("a", "a", found.providers, found.candidates)
-    left = state.using(found.candidates[0], claimed=1)
+    left = state.using(found.candidates[0], claimed_count=1)
     assert [dict(offer.allocations) for offer in left.candidates] == [
         {"b": {"VCPU": 2}},
         {"a": {"VCPU": 1}},

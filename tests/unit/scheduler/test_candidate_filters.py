@@ -124,8 +124,8 @@ def test_on_a_flat_host_the_nodes_fit_on_the_cells_that_the_agent_announces(
         (RequestedNetwork(physnet="a"), [cell(physnets=["a"]), cell(vcpu=0)], True),
         (RequestedNetwork(physnet="a"), [cell(vcpu=0, physnets=["a"]), cell()], False),
         (RequestedNetwork(physnet="b"), [cell(vcpu=0, physnets=["a"]), cell()], True),
-        (RequestedNetwork(tunneled=True), [cell(vcpu=0, tunneled=True), cell()], False),
-        (RequestedNetwork(tunneled=True), [cell(tunneled=True), cell(vcpu=0)], True),
+        (RequestedNetwork(is_tunneled=True), [cell(vcpu=0, tunneled=True), cell()], False),
+        (RequestedNetwork(is_tunneled=True), [cell(tunneled=True), cell(vcpu=0)], True),
     ],
 )
 def test_a_guest_is_on_a_cell_near_its_networks(

@@ -56,12 +56,12 @@ def test_each_change_takes_something_away_and_all_together_leave_only_the_least_
     request: CandidateRequest,
 ) -> None:
     changes = list(single_changes(request))
-    clauses = {frozenset(request.parameters(extended=True))}
+    clauses = {frozenset(request.parameters(is_extended=True))}
     for change in changes:
-        assert frozenset(change.apply(request).parameters(extended=True)) not in clauses
+        assert frozenset(change.apply(request).parameters(is_extended=True)) not in clauses
     bare = apply_all(changes, request)
     assert all(set(group.resources.values()) <= {1} for group in bare.groups.values())
-    left = {name.rstrip("AB") for name, _ in bare.parameters(extended=True)}
+    left = {name.rstrip("AB") for name, _ in bare.parameters(is_extended=True)}
     assert left <= {"resources", "group_policy"}
 
 

@@ -145,7 +145,7 @@ class Hosts(Bank):
         super().__init__([], summaries)
 
     def allocation_candidates(
-        self, parameters: Any, minimum: Any, *, extended: bool = False
+        self, parameters: Any, minimum: Any, *, is_extended: bool = False
     ) -> Any:
         asked = dict(parameters).get("resources", "")
         wanted = {c: int(n) for c, n in (item.split(":") for item in asked.split(",") if item)}
@@ -159,7 +159,7 @@ class Hosts(Bank):
             )
             and dict(parameters).get("in_tree") in (None, name)
         ]
-        return super().allocation_candidates(parameters, minimum, extended=extended)
+        return super().allocation_candidates(parameters, minimum, is_extended=is_extended)
 
 
 PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_gb=0)

@@ -62,7 +62,7 @@ def ledger_use(directory: Path) -> None:
     ledger.remember_nodes({})
     ledger.faults()
     ledger.reserves()
-    ledger.change_faults(forgotten=[CHILD])
+    ledger.change_faults(forgotten_providers=[CHILD])
     assert isinstance(ledger.service_state(default_enabled=True), ServiceState)
 
 

@@ -52,7 +52,7 @@ def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:
     assert check([ask(4)], {(1, 0): Stock(used=6)}, {})[1, 0].total == 4
     with pytest.raises(CapacityExceeded) as refused:
         check([ask(5)], {(1, 0): Stock(used=6)}, {})
-    assert (refused.value.asked, refused.value.free) == (5, 4)
+    assert (refused.value.requested_amount, refused.value.free) == (5, 4)
     assert (refused.value.uuid, refused.value.resource_class) == ("p1", "RC0")
 
 

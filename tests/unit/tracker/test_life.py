@@ -34,7 +34,7 @@ def test_a_fair_lock_serves_in_the_order_of_arrival():
         thread = threading.Thread(target=work, args=(number,))
         thread.start()
         threads.append(thread)
-        while lock.waiting() <= number:
+        while lock.waiting_count() <= number:
             thread.join(0.001)
     lock.release()
     for thread in threads:
@@ -56,7 +56,7 @@ def test_a_node_is_due_at_its_time_and_again_after_its_period():
     clock.now = 1005.0
     assert schedule.take_due() == [("a", frozenset())]
     assert schedule.take_due() == [], "it runs already"
-    assert schedule.running() == ["a"]
+    assert schedule.running_nodes() == ["a"]
     schedule.finish("a", next_due=1065.0)
     assert schedule.seconds_to_next() == 60.0
 
@@ -90,7 +90,7 @@ def test_nodes_come_and_go():
     assert schedule.set_nodes(["b", "c"], first_due=0.0) == ["a"]
     assert schedule.take_due() == [("c", frozenset())]
     schedule.finish("a", next_due=0.0)
-    assert schedule.running() == ["c"]
+    assert schedule.running_nodes() == ["c"]
 
 
 def test_a_signal_calls_its_handler_in_a_thread_and_the_old_handlers_come_back():

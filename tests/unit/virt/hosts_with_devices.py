@@ -57,7 +57,7 @@ def host(*gpus: PhysicalGpu) -> HostTopology:
 
 
 def gpu_options(*types: MdevTypeOptions, nested: bool = False, **gpu: Any) -> LayoutOptions:
-    return LayoutOptions(nested=nested, gpu=GpuOptions(mdev_types=types, **gpu))
+    return LayoutOptions(is_nested=nested, gpu=GpuOptions(mdev_types=types, **gpu))
 
 
 def devices(layout: HostLayout) -> list[str]:

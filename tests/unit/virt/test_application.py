@@ -19,7 +19,7 @@ from .hosts import NAME, ROOT, Host, content
 
 SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=2, nics=1)
 VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
-NESTED = LayoutOptions(nested=True, gpu=VGPU)
+NESTED = LayoutOptions(is_nested=True, gpu=VGPU)
 FLAT = LayoutOptions(gpu=VGPU)
 GPU0, GPU1 = "_pci_0000_20_00_0", "_pci_0000_21_00_0"
 MISSING = "CUSTOM_DEVICE_MISSING"
@@ -131,7 +131,7 @@ class TestRatios:
     def test_the_ratio_in_force(
         self, nested: bool, fixed: float | None, stored: float | None, expected: float
     ) -> None:
-        host = Host(machine(), replace(NESTED, nested=nested))
+        host = Host(machine(), replace(NESTED, is_nested=nested))
         name = "_NUMA1" if nested else ""
         if stored is not None:
             host.update()

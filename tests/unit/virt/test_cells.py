@@ -24,7 +24,7 @@ from compute_agent.virt.layout.wanted import HostLayout
 from tests.unit.virt.wanted_providers import named, names, totals
 
 SMALL = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=0)
-NESTED = LayoutOptions(nested=True, reserved_memory_mib=0)
+NESTED = LayoutOptions(is_nested=True, reserved_memory_mib=0)
 
 
 def machine(**size: int) -> HostTopology:
@@ -87,7 +87,7 @@ def test_dedicated_cpus_are_pcpus_of_the_cell_they_are_on() -> None:
 
 
 def test_a_dedicated_cpu_that_is_switched_off_counts_with_its_neighbours() -> None:
-    sets = CpuSets(dedicated=frozenset({3, 5}))
+    sets = CpuSets(dedicated_cpus=frozenset({3, 5}))
     facts = machine()
     facts = replace(
         facts,
@@ -205,7 +205,7 @@ def test_cells_together_do_not_have_more_memory_than_the_host() -> None:
 def test_file_backed_memory_takes_the_place_of_the_hosts_memory() -> None:
     options = LayoutOptions(file_backed_memory_mib=100001, reserved_memory_mib=0)
     assert totals(lay_out("host1", machine(), options))["MEMORY_MB"] == 100001
-    nested = lay_out("host1", machine(), replace(options, nested=True))
+    nested = lay_out("host1", machine(), replace(options, is_nested=True))
     assert totals(nested, "_NUMA0")["MEMORY_MB"] == 50001
     assert totals(nested, "_NUMA1")["MEMORY_MB"] == 50000
 
@@ -230,7 +230,7 @@ def test_the_image_cache_is_reserved_in_whole_gibibytes() -> None:
 
 def test_cpu_sets_that_do_not_fit_the_machine_are_refused() -> None:
     with pytest.raises(errors.InvalidConfiguration, match="CPUs 90"):
-        lay_out("host1", machine(), LayoutOptions(cpu_sets=CpuSets(dedicated=frozenset({90}))))
+        lay_out("host1", machine(), LayoutOptions(cpu_sets=CpuSets(dedicated_cpus=frozenset({90}))))
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -241,5 +241,5 @@ def test_the_order_of_what_the_kernel_listed_does_not_matter(nested: bool) -> No
         pci_devices=facts.pci_devices[::-1],
         cpus=facts.cpus[::-1],
     )
-    options = LayoutOptions(nested=nested)
+    options = LayoutOptions(is_nested=nested)
     assert lay_out("host1", facts, options) == lay_out("host1", shuffled, options)

@@ -52,8 +52,8 @@ DEDICATED = frozenset({2, 3})
     ("sets", "vcpu", "pcpu"),
     [
         (CpuSets(), {0, 1, 2, 3}, set()),
-        (CpuSets(shared=SHARED), {0, 1}, set()),
-        (CpuSets(dedicated=DEDICATED), set(), {2, 3}),
+        (CpuSets(shared_cpus=SHARED), {0, 1}, set()),
+        (CpuSets(dedicated_cpus=DEDICATED), set(), {2, 3}),
         (CpuSets(SHARED, DEDICATED), {0, 1}, {2, 3}),
     ],
 )
@@ -61,17 +61,17 @@ def test_the_sets_decide_what_is_shared_and_what_dedicated(
     sets: CpuSets, vcpu: set[int], pcpu: set[int]
 ) -> None:
     cpus = guest_cpus(sets, online=range(4), present=range(4))
-    assert (cpus.shared, cpus.dedicated) == (vcpu, pcpu)
+    assert (cpus.shared_cpus, cpus.dedicated_cpus) == (vcpu, pcpu)
 
 
 def test_a_dedicated_cpu_that_is_offline_is_refused_by_number() -> None:
     with pytest.raises(errors.InvalidConfiguration, match=r"CPUs 3, which are not online"):
-        guest_cpus(CpuSets(dedicated=DEDICATED), online=range(3), present=range(4))
+        guest_cpus(CpuSets(dedicated_cpus=DEDICATED), online=range(3), present=range(4))
 
 
 def test_with_power_management_a_dedicated_cpu_may_be_offline_but_must_be_present() -> None:
-    sets = CpuSets(dedicated=DEDICATED)
+    sets = CpuSets(dedicated_cpus=DEDICATED)
     cpus = guest_cpus(sets, online=range(2), present=range(4), power_management=True)
-    assert cpus.dedicated == {2, 3}
+    assert cpus.dedicated_cpus == {2, 3}
     with pytest.raises(errors.InvalidConfiguration, match=r"not present"):
         guest_cpus(sets, online=range(2), present=range(3), power_management=True)

@@ -75,7 +75,7 @@ def test_bare_metal_nodes_are_named_by_their_uuids_and_may_be_deleted(make_conf:
     nodes = driver.get_available_nodes()
     assert driver.get_nodenames_by_uuid() == {node: node for node in nodes}
     assert len(nodes) == 3
-    driver.set_nodes(nodes[2:], deleted=nodes[:1])
+    driver.set_nodes(nodes[2:], deleted_nodenames=nodes[:1])
     assert driver.rebalances_nodes
     assert [driver.is_node_deleted(node) for node in nodes] == [True, False, False]
 

@@ -80,7 +80,7 @@ def uuid_of(host: Host, address: str) -> str:
 def flat_to_nested() -> Case:
     host = reported(FLAT)
     host.driver.guests["known"] = InstanceDevices(cells=(CellUse(1, 2, 512),), page_size_kib=2048)
-    host.change(nested=True)
+    host.change(is_nested=True)
     held = {"VCPU": 2, "MEMORY_MB": 512}
     return a_case(
         host,
@@ -99,8 +99,8 @@ def flat_to_nested_with_a_ratio() -> Case:
 
 
 def nested_to_flat() -> Case:
-    host = reported(replace(FLAT, nested=True))
-    host.change(nested=False)
+    host = reported(replace(FLAT, is_nested=True))
+    host.change(is_nested=False)
     cell0, cell1 = (child_uuid(ROOT, f"numa:{i}") for i in (0, 1))
     pages = child_uuid(ROOT, "pages:1:2048")
     return a_case(
@@ -120,7 +120,7 @@ def pinned_guests() -> Case:
 
 def pinned_guests_to_nested() -> Case:
     case = pinned_guests()
-    case.host.change(nested=True)
+    case.host.change(is_nested=True)
     return case
 
 
@@ -155,7 +155,7 @@ def class_renamed() -> Case:
 
 def gpu_host(vf_providers: str, *, nested: bool = False) -> Host:
     gpu = replace(VGPU, vf_providers=vf_providers)
-    return reported(replace(FLAT, gpu=gpu, nested=nested), sriov_machine())
+    return reported(replace(FLAT, gpu=gpu, is_nested=nested), sriov_machine())
 
 
 def vfs_to_pf(host: Host | None = None) -> Case:

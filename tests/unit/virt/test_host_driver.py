@@ -289,6 +289,10 @@ def test_a_takeover_leaves_every_capability_that_the_driver_does_not_know(
     tree.add_traits(ROOT, *before)
     driver.update_provider_tree(tree, "host1")
     agent_traits.synchronise(
-        tree, ROOT, capabilities=driver.capabilities_as_traits(), enabled=True, owned={ROOT}
+        tree,
+        ROOT,
+        capabilities=driver.capabilities_as_traits(),
+        is_enabled=True,
+        owned_uuids={ROOT},
     )
     assert before - tree.data(ROOT).traits == {"COMPUTE_STATUS_DISABLED"}

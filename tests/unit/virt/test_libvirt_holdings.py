@@ -27,7 +27,7 @@ def guest(
     return Guest(
         uuid="a-uuid",
         name="a-guest",
-        running=running,
+        is_running=running,
         vcpus=4,
         memory_kib=4 << 20,
         vcpu_pins=tuple((vcpu, cpus(*numbers)) for vcpu, numbers in (pins or {}).items()),
@@ -68,7 +68,7 @@ def test_a_cpu_is_a_guests_own_if_one_vcpu_has_it_alone(
 
 
 def test_emulator_threads_on_a_dedicated_cpu_have_it_if_the_guest_is_pinned() -> None:
-    sets = CpuSets(shared=frozenset({0, 1}), dedicated=frozenset({4, 5, 6, 7, 8}))
+    sets = CpuSets(shared_cpus=frozenset({0, 1}), dedicated_cpus=frozenset({4, 5, 6, 7, 8}))
     isolated, shared = guest(ALL_PINNED, emulator=(8,)), guest(ALL_PINNED, emulator=(0, 1))
     assert holdings(isolated, sets).pinned_cpus == (4, 5, 6, 7, 8)
     assert holdings(shared, sets).pinned_cpus == (4, 5, 6, 7)
@@ -85,7 +85,7 @@ def test_cells_pages_functions_and_mediated_devices_that_exist_are_held() -> Non
         Guest(
             uuid="a-uuid",
             name="a-guest",
-            running=False,
+            is_running=False,
             vcpus=4,
             memory_kib=4 << 20,
             numa_cells=((CellId(1), 4, 4 << 20),),

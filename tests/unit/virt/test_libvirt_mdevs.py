@@ -20,7 +20,7 @@ def guest(number: int, *mdevs: str, running: bool = False) -> Guest:
     return Guest(
         uuid=f"10000000-0000-0000-0000-{number:012}",
         name=f"instance-{number}",
-        running=running,
+        is_running=running,
         vcpus=1,
         memory_kib=1024,
         mdevs=tuple(map(GuestMdev, mdevs)),

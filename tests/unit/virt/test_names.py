@@ -50,7 +50,7 @@ def test_names_of_others_are_not_ours(name: str) -> None:
 def test_a_host_with_a_very_long_name_is_laid_out_reshaped_and_cleaned_up() -> None:
     node = "n" * 190 + ".example"
     machine = fake_topology(node, MachineSize(gpus=1, nics=1, pages_2mib_per_cell=8))
-    driver = OneNodeDriver(machine, LayoutOptions(nested=True))
+    driver = OneNodeDriver(machine, LayoutOptions(is_nested=True))
     tree = ProviderTree()
     tree.new_root(node, ROOT, 1)
     driver.update_provider_tree(tree, node)

@@ -27,7 +27,7 @@ from .wanted_providers import named, totals
 class TestNics:
     """Network cards with SR-IOV."""
 
-    NESTED = LayoutOptions(nested=True)
+    NESTED = LayoutOptions(is_nested=True)
 
     def test_a_card_has_a_provider_and_below_it_each_port_counts_its_functions(self) -> None:
         layout = lay_out("host1", nic_host(), self.NESTED)
@@ -92,10 +92,10 @@ class TestNics:
         port = named(layout, PF0)
         assert ("HW_NIC_SRIOV_TRUSTED" in port.traits) is has
         assert ("HW_NIC_SRIOV_TRUSTED" in port.absent_traits) is not has
-        assert port.unmanaged >= set(port.units["SRIOV_NET_VF"])
+        assert port.unmanaged_units >= set(port.units["SRIOV_NET_VF"])
         other = named(layout, "_0000:80:00.1")
         assert "HW_NIC_SRIOV_TRUSTED" not in other.traits | other.absent_traits, "an operator's"
-        assert not other.unmanaged
+        assert not other.unmanaged_units
 
     def test_bandwidth_is_a_share_of_the_links_speed(self) -> None:
         options = LayoutOptions(nic=NicOptions(report_bandwidth=True, bandwidth_share=0.5))

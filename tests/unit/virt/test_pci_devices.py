@@ -34,13 +34,13 @@ class TestPci:
         assert "COMPUTE_MANAGED_PCI_DEVICE" in named(layout, PF0).traits
 
     def test_a_function_is_not_counted_as_pci_device_and_as_network_function(self) -> None:
-        options = LayoutOptions(nested=True, pci=pci(product_id="1889", address="*:80:00.[01]"))
+        options = LayoutOptions(is_nested=True, pci=pci(product_id="1889", address="*:80:00.[01]"))
         layout = lay_out("host1", nic_host(vfs_per_pf=4), options)
         counted = sum(sum(totals(layout, name).values()) for name in (PF0, "_0000:80:00.1"))
         assert counted == 8
 
     def test_a_port_given_whole_counts_no_functions(self) -> None:
-        options = LayoutOptions(nested=True, pci=pci(product_id="1593"))
+        options = LayoutOptions(is_nested=True, pci=pci(product_id="1593"))
         layout = lay_out("host1", nic_host(), options)
         assert totals(layout, PF0) == {"CUSTOM_PCI_8086_1593": 1}
         assert "CUSTOM_VNIC_TYPE_DIRECT_PHYSICAL" in named(layout, PF0).traits
@@ -118,7 +118,7 @@ class TestPci:
         layout = lay_out("host1", nic_host(), LayoutOptions(pci=pci(managed="no", **entry)))
         device = named(layout, PF0)
         assert {"HW_NIC_SRIOV_TRUSTED", "HW_PCI_LIVE_MIGRATABLE"} <= device.traits
-        assert device.unmanaged == set(device.units["CUSTOM_PCI_8086_1889"])
+        assert device.unmanaged_units == set(device.units["CUSTOM_PCI_8086_1889"])
         plain = named(lay_out("host1", nic_host(), LayoutOptions(pci=pci(product_id="1889"))), PF0)
         assert {"HW_NIC_SRIOV_TRUSTED", "HW_PCI_LIVE_MIGRATABLE"} <= plain.absent_traits
-        assert not plain.unmanaged
+        assert not plain.unmanaged_units

@@ -74,7 +74,7 @@ def test_a_custom_class_of_the_root_becomes_a_standard_one(resource_class: str) 
 
 
 def test_a_custom_class_of_a_cell_becomes_a_standard_one() -> None:
-    host = a_host(nested=True)
+    host = a_host(is_nested=True)
     stored_as(host, "_NUMA1", "CUSTOM_MEMORY_MB", "MEMORY_MB")
     uuid = host.provider("_NUMA1").uuid
     assert reshaped(host, **{uuid: {"CUSTOM_MEMORY_MB": 512, "VCPU": 1}}) == {
@@ -83,7 +83,7 @@ def test_a_custom_class_of_a_cell_becomes_a_standard_one() -> None:
 
 
 def test_a_class_of_functions_goes_back_to_its_custom_name() -> None:
-    host = a_host(nested=True)
+    host = a_host(is_nested=True)
     stored_as(host, PORT, "CUSTOM_SRIOV_NET_VF", "SRIOV_NET_VF")
     uuid = host.provider(PORT).uuid
     assert reshaped(host, **{uuid: {"CUSTOM_SRIOV_NET_VF": 2}}) == {PORT: {"SRIOV_NET_VF": 2}}

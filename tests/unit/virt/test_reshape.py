@@ -56,20 +56,20 @@ def checked_reshape(host: Host, allocations: dict[str, Any]) -> dict[str, Any]:
 class TestFlatToNested:
     def test_the_tree_is_left_alone_when_a_reshape_is_needed(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         tree = host.tree.snapshot()
         with pytest.raises(errors.ReshapeNeeded, match="VCPU, MEMORY_MB move from host1"):
             host.driver.update_provider_tree(tree, NAME)
         assert content(tree) == content(host.tree)
 
     def test_a_fresh_host_needs_none(self) -> None:
-        host = Host(machine(), replace(FLAT, nested=True))
+        host = Host(machine(), replace(FLAT, is_nested=True))
         host.update()
         assert host.totals("_NUMA0")["VCPU"] == 4
 
     def test_consumers_move_to_cells_and_the_root_keeps_the_disk(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         after = checked_reshape(
             host,
             {
@@ -86,7 +86,7 @@ class TestFlatToNested:
 
     def test_a_consumer_larger_than_a_cell_is_split(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         after = checked_reshape(host, {"huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000}})})
         assert held_of(after["huge"]) == {
             CELL0: {"VCPU": 4, "MEMORY_MB": 6000},
@@ -95,7 +95,7 @@ class TestFlatToNested:
 
     def test_a_guest_is_followed_to_its_cells(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         host.driver.guests["a"] = InstanceDevices(cells=(CellUse(0, 1, 100), CellUse(1, 1, 300)))
         host.driver.guests["b"] = InstanceDevices(pinned_cpus=(4, 5))
         after = checked_reshape(
@@ -113,7 +113,7 @@ class TestFlatToNested:
 
     def test_memory_of_a_guest_in_huge_pages_moves_to_the_pages(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         host.driver.guests["a"] = InstanceDevices(cells=(CellUse(1, 2, 512),), page_size_kib=2048)
         after = checked_reshape(host, {"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})})
         assert held_of(after["a"]) == {CELL1: {"VCPU": 2}, PAGES1: {"MEMORY_MB": 512}}
@@ -123,14 +123,14 @@ class TestFlatToNested:
         inventory = host.provider().inventory
         vcpu = {**inventory["VCPU"], "allocation_ratio": 16.0}
         host.tree.update_inventory(ROOT, {**inventory, "VCPU": vcpu})
-        host.change(nested=True)
+        host.change(is_nested=True)
         after = checked_reshape(host, {"a": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 1}})})
         assert held_of(after["a"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 1}}
         assert host.provider("_NUMA1").inventory["VCPU"]["allocation_ratio"] == 16.0
 
     def test_allocations_elsewhere_and_what_else_a_record_says_stay(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         moving = consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 1}, ELSEWHERE: {"DISK_GB": 5}})
         foreign = consumer(**{ELSEWHERE: {"VCPU": 3}})
         after = checked_reshape(host, {"a": moving, "b": foreign})
@@ -143,14 +143,14 @@ class TestFlatToNested:
     def test_devices_keep_their_providers_and_get_other_parents(self) -> None:
         host = flat_host()
         uuid = host.provider("_pci_0000_21_00_0").uuid
-        host.change(nested=True)
+        host.change(is_nested=True)
         after = checked_reshape(host, {"a": consumer(**{uuid: {"VGPU": 1}})})
         assert held_of(after["a"]) == {uuid: {"VGPU": 1}}
         assert host.parent_name("_pci_0000_21_00_0") == "_NUMA1"
 
     def test_all_consumers_without_room_are_named_with_what_is_missing(self) -> None:
         host = flat_host(ratios={**FLAT.ratios, "VCPU": Ratio(1.0)})
-        host.change(nested=True)
+        host.change(is_nested=True)
         allocations = {
             "a": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 15000}}),
             "b": consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 1}}),
@@ -162,7 +162,7 @@ class TestFlatToNested:
 
     def test_a_tree_that_was_edited_half_is_accepted(self) -> None:
         host = flat_host()
-        host.change(nested=True)
+        host.change(is_nested=True)
         allocations = {"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})}
         clean = Host(machine(), host.driver.options)
         clean.tree = host.tree
@@ -192,9 +192,9 @@ class TestNestedToFlat:
             "huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000, "DISK_GB": 1}}),
             "pages": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}}),
         }
-        host.change(nested=True)
+        host.change(is_nested=True)
         nested = checked_reshape(host, before)
-        host.change(nested=False)
+        host.change(is_nested=False)
         after = checked_reshape(host, nested)
         assert {c: held_of(r) for c, r in after.items()} == {
             c: held_of(r) for c, r in before.items()
@@ -202,10 +202,10 @@ class TestNestedToFlat:
         assert {p.uuid: p for p in content(host.tree)} == {p.uuid: p for p in flat}
 
     def test_a_cell_below_which_others_hung_something_stays_without_inventory(self) -> None:
-        host = Host(machine(), replace(FLAT, nested=True))
+        host = Host(machine(), replace(FLAT, is_nested=True))
         host.update()
         host.tree.new_child("fpga", CELL1, generation=1)
-        host.change(nested=False)
+        host.change(is_nested=False)
         host.reshape({})
         assert host.parent_name("fpga") == "_NUMA1"
         assert host.totals("_NUMA1") == {}
@@ -249,7 +249,7 @@ class TestDedicatedCpus:
     def test_they_become_pcpus_of_their_cells_in_the_same_reshape(self) -> None:
         host = flat_host()
         host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(3, 6))
-        host.change(cpu_sets=HALF_DEDICATED, nested=True)
+        host.change(cpu_sets=HALF_DEDICATED, is_nested=True)
         after = checked_reshape(host, {"pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}})})
         assert held_of(after["pinned"]) == {
             CELL0: {"PCPU": 1, "MEMORY_MB": 50},

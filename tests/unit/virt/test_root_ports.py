@@ -23,7 +23,7 @@ SIZE = MachineSize(
 PORT, OTHER = PciAddress("0000:16:01.0"), PciAddress("0000:96:01.0")
 SWITCH = (PciAddress("0000:17:00.0"), PciAddress("0000:18:02.0"))
 NESTED = LayoutOptions(
-    nested=True,
+    is_nested=True,
     reserved_memory_mib=0,
     gpu=GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),)),
     pci=PciOptions(report_root_ports=True),
@@ -93,7 +93,7 @@ def test_devices_of_different_cells_behind_one_port_stay_where_they_are() -> Non
 
 
 def test_a_flat_host_has_the_root_port_below_its_root() -> None:
-    flat = replace(NESTED, nested=False)
+    flat = replace(NESTED, is_nested=False)
     layout = lay_out("host1", machine({"20": PORT, "21": PORT}), flat)
     assert named(layout, "_PCIE_0000:16:01.0").parent == ""
 
@@ -125,7 +125,7 @@ def test_switching_it_on_and_off_only_moves_devices_that_keep_their_uuids() -> N
 
 def test_a_host_that_becomes_nested_and_gets_root_ports_at_once() -> None:
     facts = machine({"20": PORT, "80": PORT})
-    host = Host(facts, replace(OFF, nested=False))
+    host = Host(facts, replace(OFF, is_nested=False))
     host.update()
     host.driver.options = NESTED
     host.reshape({})

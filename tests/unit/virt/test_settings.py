@@ -13,7 +13,7 @@ from .conftest import MakeConf
 
 def test_an_empty_configuration_gives_the_documented_defaults(make_conf: MakeConf) -> None:
     options = layout_options(make_conf(""))
-    assert not options.nested
+    assert not options.is_nested
     assert options.reserved_memory_mib == 512
     assert options.ratios == {
         "VCPU": Ratio(None, 4.0),
@@ -46,10 +46,10 @@ def test_every_kind_of_option_arrives(make_conf: MakeConf) -> None:
             """
         )
     )
-    assert options.nested
+    assert options.is_nested
     assert options.reserved_pages == (ReservedPages(0, 2048, 64), ReservedPages(1, 1048576, 1))
     assert options.ratios["VCPU"] == Ratio(2.5, 4.0)
-    assert options.cpu_sets.dedicated == {2, 3}
+    assert options.cpu_sets.dedicated_cpus == {2, 3}
     assert options.reserved_memory_mib_per_cell == {0: 2048, 1: 512}
     assert [t.type_id for t in options.gpu.mdev_types] == ["nvidia-35", "nvidia-36"]
     assert options.gpu.mdev_types[1].device_addresses == ("0000:84:00.0",)
@@ -70,7 +70,7 @@ def test_old_names_of_the_mdev_options_are_still_read(make_conf: MakeConf) -> No
 
 
 def test_the_old_pin_set_is_the_shared_set(make_conf: MakeConf) -> None:
-    assert layout_options(make_conf("vcpu_pin_set = 1-2")).cpu_sets.shared == {1, 2}
+    assert layout_options(make_conf("vcpu_pin_set = 1-2")).cpu_sets.shared_cpus == {1, 2}
 
 
 @pytest.mark.parametrize(

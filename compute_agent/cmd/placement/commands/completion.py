@@ -39,9 +39,9 @@ def add_commands(commands: Commands, parser: argparse.ArgumentParser) -> None:
     """
     group = commands.group("completion", "scripts for the completion of a shell")
     for shell, preamble in (("bash", ""), ("zsh", _ZSH)):
-        printed = partial(_print, preamble, parser)
+        print_script = partial(_print, preamble, parser)
         help_ = f"print it for {shell}: source <(placement completion {shell})"
-        group.add(shell, printed, help_, add_nothing)
+        group.add(shell, print_script, help_, add_nothing)
 
 
 def _print(preamble: str, parser: argparse.ArgumentParser, namespace: argparse.Namespace) -> int:

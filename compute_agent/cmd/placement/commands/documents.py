@@ -66,12 +66,12 @@ _DECLARED: Final = Shape(
                         "traits": list_of(TEXT),
                         "aggregates": list_of(_UUID),
                     },
-                    closed=True,
+                    is_closed=True,
                 )
             ),
             "absent": list_of(TEXT),
         },
-        closed=True,
+        is_closed=True,
     ),
 )
 _HELD: Final = object_of({"resources": map_of(anything)})
@@ -80,7 +80,7 @@ _RESHAPE: Final = Shape(
     object_of(
         {"inventories": map_of(_provider_inventories)},
         {"allocations": map_of(object_of({"allocations": map_of(_HELD)}))},
-        closed=True,
+        is_closed=True,
     ),
 )
 
@@ -117,11 +117,11 @@ def _export(namespace: argparse.Namespace) -> int:
     with progress_bars() as bars:
         for provider in providers_by_uuid.values():
             parent = provider["parent_provider_uuid"]
-            shown = {"name": provider["name"], "uuid": provider["uuid"], "parent": None}
+            shown_provider = {"name": provider["name"], "uuid": provider["uuid"], "parent": None}
             if parent is not None:
-                shown["parent"] = providers_by_uuid[parent]["name"]
+                shown_provider["parent"] = providers_by_uuid[parent]["name"]
             parts = {part: client.part(provider, part)[part] for part in PARTS}
-            providers.append({**shown, **parts})
+            providers.append({**shown_provider, **parts})
             bars.update("reading providers", len(providers), len(providers_by_uuid))
     document = {"providers": providers}
     if namespace.format == "json":
@@ -134,23 +134,23 @@ def _export(namespace: argparse.Namespace) -> int:
 def _apply(namespace: argparse.Namespace) -> int:
     document = _document(namespace.file, _DECLARED)
     client = connect(namespace)
-    declared = document.get("providers", [])
-    for name, times in Counter(entry["name"] for entry in declared).items():
+    declared_entries = document.get("providers", [])
+    for name, times in Counter(entry["name"] for entry in declared_entries).items():
         if times > 1:
             raise BadInput(f"{namespace.file}: {name} is declared more than once.")
     present: dict[str, Mapping[str, Any]] = {}
     with progress_bars() as bars:
-        for number, entry in enumerate(declared, 1):
+        for number, entry in enumerate(declared_entries, 1):
             for name in filter(None, (entry.get("uuid", entry["name"]), entry.get("parent"))):
                 if name not in present:
                     present.update(_read(client, name))
-            bars.update("reading providers", number, len(declared))
+            bars.update("reading providers", number, len(declared_entries))
     absent = [
         provider
         for name in document.get("absent", ())
         if (provider := _read(client, name).get(name)) is not None
     ]
-    steps = plan(declared, absent, present)
+    steps = plan(declared_entries, absent, present)
     _show_plan(
         namespace,
         [step.text for step in steps] or ["Placement is as the file declares it."],
@@ -210,15 +210,15 @@ def _reshape(namespace: argparse.Namespace) -> int:
     for name, entry in document["inventories"].items():
         provider = client.provider(name)
         present = client.part(provider, "inventories")
-        new = with_defaults(entry.get("inventories", entry))
+        new_inventories = with_defaults(entry.get("inventories", entry))
         given_generation = entry.get("resource_provider_generation")
         inventories[provider["uuid"]] = {
             "resource_provider_generation": present["resource_provider_generation"]
             if given_generation is None
             else given_generation,
-            "inventories": new,
+            "inventories": new_inventories,
         }
-        lines += _inventory_lines(provider["name"], present["inventories"], new)
+        lines += _inventory_lines(provider["name"], present["inventories"], new_inventories)
     allocations = {}
     for consumer, entry in document.get("allocations", {}).items():
         record = read(client, consumer)

@@ -61,7 +61,7 @@ def _moves(
     client: Client,
     roots: Sequence[str],
     holders: Sequence[Holder],
-    added: Sequence[tuple[str, str]],
+    added_parameters: Sequence[tuple[str, str]],
 ) -> list[ConsumerMove]:
     def ask(changes: Sequence[Mapping[str, Any]], question: Mapping[str, str]) -> Any:
         [answer] = ask_what_if(client, changes, question)
@@ -74,7 +74,7 @@ def _moves(
             roots,
             holders,
             lambda root: str(client.provider(root)["name"]),
-            added,
+            added_parameters,
         ):
             move_entries.append(move)
             progress.update("placing consumers", len(move_entries), len(holders))

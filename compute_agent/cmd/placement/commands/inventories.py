@@ -60,12 +60,16 @@ def _set(namespace: argparse.Namespace) -> int:
         for field in FIELDS[1:]
         if getattr(namespace, field) is not None
     }
-    new: dict[str, Any] = {} if namespace.only else dict(present["inventories"])
+    new_inventories: dict[str, Any] = {} if namespace.only else dict(present["inventories"])
     for name, total in amounts(namespace.amounts).items():
-        new[name] = {**present["inventories"].get(name, {}), "total": total, **given_fields}
+        new_inventories[name] = {
+            **present["inventories"].get(name, {}),
+            "total": total,
+            **given_fields,
+        }
     # The generation that belongs to the inventories which were read.
     provider_as_read = {**provider, "generation": present["resource_provider_generation"]}
-    client.replace(provider_as_read, "inventories", new)
+    client.replace(provider_as_read, "inventories", new_inventories)
     return _list(namespace)
 
 

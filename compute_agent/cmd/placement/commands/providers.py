@@ -82,13 +82,13 @@ def _list(namespace: argparse.Namespace) -> int:
 def _show(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     provider = client.provider(namespace.provider)
-    shown = {
+    record = {
         **_without_links(provider),
         "traits": client.part(provider, "traits")["traits"],
         "aggregates": client.part(provider, "aggregates")["aggregates"],
         "usages": client.part(provider, "usages")["usages"],
     }
-    show_record(namespace, shown)
+    show_record(namespace, record)
     return Exit.DONE
 
 

@@ -74,14 +74,14 @@ def lay_out_gpus(
     options: GpuOptions,
     parents: DeviceParents,
     *,
-    claimed: frozenset[PciAddress],
+    claimed_addresses: frozenset[PciAddress],
     existing_names: frozenset[str],
-    nested: bool,
+    is_nested: bool,
 ) -> GpuLayout:
     """Lay out every GPU.
 
-    :param claimed: functions that the PCI layout counts; a GPU among them gets its traits here
-        and its inventory there.
+    :param claimed_addresses: functions that the PCI layout counts; a GPU among them gets its traits
+        here and its inventory there.
     :param existing_names: names of the providers placement has under this root.
     """
     providers: list[WantedProvider] = []
@@ -97,9 +97,9 @@ def lay_out_gpus(
             options,
             parents,
             _Traits.of(gpu, groups.get(gpu.address), options),
-            claimed=claimed,
+            claimed_addresses=claimed_addresses,
             existing_names=existing_names,
-            nested=nested,
+            is_nested=is_nested,
         )
         providers.extend(layout.providers)
         warnings.extend(layout.warnings)
@@ -115,9 +115,9 @@ def _lay_out_gpu(
     parents: DeviceParents,
     traits: _Traits,
     *,
-    claimed: frozenset[PciAddress],
+    claimed_addresses: frozenset[PciAddress],
     existing_names: frozenset[str],
-    nested: bool,
+    is_nested: bool,
 ) -> GpuLayout:
     providers: list[WantedProvider] = []
     warnings: list[str] = []
@@ -128,24 +128,26 @@ def _lay_out_gpu(
             "left of it is reserved until the machine is booted or an operator clears the fault "
             "(RPC clear_fault)"
         )
-    offered = vgpus.offer_of(gpu, options.mdev_types, warnings)
+    offer = vgpus.offer_of(gpu, options.mdev_types, warnings)
     parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
-    if taken_addresses := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
-        errors.extend(_doubly_used(gpu, taken_addresses, offered))
-        offered = {}
+    if taken_addresses := claimed_addresses.intersection(
+        (gpu.address, *(vf.address for vf in gpu.vfs))
+    ):
+        errors.extend(_doubly_used(gpu, taken_addresses, offer))
+        offer = {}
     per_vf = gpu.vfs and _per_vf(root_name, gpu, options, existing_names)
-    fitting_offer = vgpus.fitting(gpu, offered, limited=not per_vf)
-    warnings.extend(vgpus.left_out(gpu, offered, fitting_offer))
-    if offered and per_vf:
+    fitting_offer = vgpus.fitting(gpu, offer, is_limited=not per_vf)
+    warnings.extend(vgpus.left_out(gpu, offer, fitting_offer))
+    if offer and per_vf:
         providers.extend(_vf_providers(root_name, key, gpu, fitting_offer, traits, options, parent))
-        offered, fitting_offer = {}, {}
+        offer, fitting_offer = {}, {}
     provider = _gpu_provider(
-        root_name, key, gpu, offered, fitting_offer, traits, options, parent, errors
+        root_name, key, gpu, offer, fitting_offer, traits, options, parent, errors
     )
     if taken_addresses:
         name = names.pci_name(root_name, gpu.address)
         provider = replace(provider, name=name, inventory={})
-    if nested or taken_addresses or offered or provider.inventory:
+    if is_nested or taken_addresses or offer or provider.inventory:
         providers.append(provider)
     return GpuLayout(tuple(providers), tuple(warnings), tuple(errors))
 
@@ -210,24 +212,24 @@ def nvlink_groups(gpus: Sequence[PhysicalGpu]) -> dict[PciAddress, int]:
         together = set().union(*(neighbours.get(device, {device}) for device in reach))
         neighbours.update((device, together) for device in together)
     groups = {tuple(sorted(together & own)) for together in neighbours.values()}
-    linked = sorted(members for members in groups if len(members) > 1)
-    return {member: number for number, members in enumerate(linked) for member in members}
+    linked_groups = sorted(members for members in groups if len(members) > 1)
+    return {member: number for number, members in enumerate(linked_groups) for member in members}
 
 
 def _doubly_used(
     gpu: PhysicalGpu,
     taken_addresses: frozenset[PciAddress],
-    offered: Offer,
+    offer: Offer,
 ) -> Iterator[str]:
     whole = gpu.address in taken_addresses
-    cut = sorted(
-        a for a, (_, count) in offered.items() if count and (whole or a in taken_addresses)
+    cut_addresses = sorted(
+        a for a, (_, count) in offer.items() if count and (whole or a in taken_addresses)
     )
-    if cut:
+    if cut_addresses:
         yield (
             f"[pci]device_spec gives {', '.join(sorted(taken_addresses))} to guests, and "
-            f"{', '.join(cut)} make vGPUs of an enabled type: a GPU is either given whole or "
-            "cut, take it out of one of the two"
+            f"{', '.join(cut_addresses)} make vGPUs of an enabled type: a GPU is either given "
+            "whole or cut, take it out of one of the two"
         )
 
 
@@ -273,7 +275,7 @@ def _gpu_provider(
     root_name: str,
     key: str,
     gpu: PhysicalGpu,
-    offered: Offer,
+    offer: Offer,
     fitting_offer: Offer,
     traits: _Traits,
     options: GpuOptions,
@@ -282,7 +284,7 @@ def _gpu_provider(
 ) -> WantedProvider:
     inventory = _vgpu_inventory(gpu, fitting_offer, options)
     units: dict[str, tuple[str, ...]] = {}
-    for address, (chosen_type, count) in offered.items():
+    for address, (chosen_type, count) in offer.items():
         # any of the functions may be the one that makes it
         places = slots(address, count if gpu.vfs else fitting_offer[address][1])
         units[chosen_type.resource_class] = (*units.get(chosen_type.resource_class, ()), *places)

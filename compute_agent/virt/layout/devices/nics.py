@@ -58,9 +58,9 @@ _ALWAYS_TOLD = frozenset({"rdma", "switchdev"})
 _VNIC_TYPES = ("DIRECT", "DIRECT_PHYSICAL", "MACVTAP", "VDPA")
 
 
-def reports_nics(options: NicOptions, *, nested: bool) -> bool:
+def reports_nics(options: NicOptions, *, is_nested: bool) -> bool:
     """Whether cards become providers at all: in the flat layout only on request."""
-    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and nested)
+    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
     return counts_vfs or options.report_bandwidth
 
 
@@ -75,7 +75,7 @@ def lay_out_nics(
     options: NicOptions,
     parents: DeviceParents,
     *,
-    nested: bool,
+    is_nested: bool,
     claims: Mapping[PciAddress, PciClaim],
     network_functions: Mapping[PciAddress, DeviceSpec],
 ) -> Iterator[WantedProvider]:
@@ -85,7 +85,7 @@ def lay_out_nics(
     :param network_functions: functions that device specifications give to physical networks.
     """
     ports = {port.address: port for port in topology.nics}
-    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and nested)
+    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
     keys = _card_keys(topology.nic_cards)
     root_trait = NIC_ROOT if NIC_ROOT in standard_traits() else OUR_NIC_ROOT
     for card in topology.nic_cards:
@@ -130,7 +130,7 @@ def _port(
     functions = (port.address, *(vf.address for vf in port.vfs))
     specs = {f: network_functions[f] for f in functions if f in network_functions}
     if specs:
-        traits[TRUSTED] = all(spec.trusted for spec in specs.values())
+        traits[TRUSTED] = all(spec.is_trusted for spec in specs.values())
     networks = {options.physnets[name] for name in port.names if name in options.physnets}
     networks = networks or {spec.physical_network or "" for spec in specs.values()}
     present = {trait for trait, has in traits.items() if has}
@@ -147,7 +147,9 @@ def _port(
         absent_prefixes=(DEVICE_TYPE_PREFIX, *((PHYSNET_PREFIX,) if networks else ())),
         address=port.address,
         units={VF_CLASS: tuple(vf.address for vf in vfs if not vf.in_use_by_host)} if vfs else {},
-        unmanaged=frozenset(function for function, spec in specs.items() if not spec.managed),
+        unmanaged_units=frozenset(
+            function for function, spec in specs.items() if not spec.is_managed
+        ),
     )
 
 

@@ -40,7 +40,7 @@ class PciClaim(NamedTuple):
         return {
             HW_PCI_LIVE_MIGRATABLE: bool(self.spec.live_migratable),
             ONE_TIME_USE: self.spec.one_time_use,
-            TRUSTED: self.spec.trusted,
+            TRUSTED: self.spec.is_trusted,
         }
 
     @property
@@ -93,12 +93,12 @@ def lay_out_pci(
 ) -> PciLayout:
     """Lay out the devices claimed, by address of the provider's device."""
     by_address = {device.address: device for device in topology.pci_devices}
-    grouped: dict[PciAddress, list[PciClaim]] = {}
+    claims_by_function: dict[PciAddress, list[PciClaim]] = {}
     for address in sorted(claims):
         claim = claims[address]
-        grouped.setdefault(claim.device.physfn or address, []).append(claim)
+        claims_by_function.setdefault(claim.device.physfn or address, []).append(claim)
     providers, errors = [], []
-    for address, group in sorted(grouped.items()):
+    for address, group in sorted(claims_by_function.items()):
         if problem := _contradiction(address, group):
             errors.append(problem)
             continue
@@ -136,7 +136,7 @@ def merge_pci(
             absent_traits=(provider.absent_traits | pci_provider.absent_traits)
             - pci_provider.traits,
             absent_prefixes=provider.absent_prefixes + pci_provider.absent_prefixes,
-            unmanaged=provider.unmanaged | pci_provider.unmanaged,
+            unmanaged_units=provider.unmanaged_units | pci_provider.unmanaged_units,
         )
     yield from pci_by_address.values()
 
@@ -214,5 +214,7 @@ def _provider(
         absent_prefixes=(DEVICE_TYPE_PREFIX,),
         address=address,
         units={first.resource_class: tuple(sorted(claim.device.address for claim in group))},
-        unmanaged=frozenset(claim.device.address for claim in group if not claim.spec.managed),
+        unmanaged_units=frozenset(
+            claim.device.address for claim in group if not claim.spec.is_managed
+        ),
     )

@@ -41,15 +41,15 @@ def below_root_ports(
         if len({port_of[member.key][1] for member in together}) > 1
         and len({member.parent for member in together}) == 1
     }
-    begun = set()
+    begun_ports = set()
     for provider in providers:
         port = port_of[provider.key][0] if provider.key in port_of else None
         if port is None or port not in parents:
             yield provider
             continue
         key = f"pcie:{port}"
-        if port not in begun:
-            begun.add(port)
+        if port not in begun_ports:
+            begun_ports.add(port)
             yield WantedProvider(
                 key,
                 names.root_port_name(root_name, port),

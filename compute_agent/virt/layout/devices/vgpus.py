@@ -64,13 +64,13 @@ def offer_of(gpu: PhysicalGpu, types: Sequence[MdevTypeOptions], warnings: list[
     return offer
 
 
-def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
+def fitting(gpu: PhysicalGpu, offer: Offer, *, is_limited: bool) -> Offer:
     """Return what is left of an offer where the functions share one GPU.
 
     Those that have made vGPUs come first. Then each type gets one in turn, on the functions with
     the lowest addresses.
 
-    :param limited: the types' own limits count for the GPU, not for each function.
+    :param is_limited: the types' own limits count for the GPU, not for each function.
     """
     room = _Room(gpu)
     makers_by_address = {maker.address: maker for maker in makers(gpu)}
@@ -91,7 +91,7 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
     full_types: set[str] = set()  # what does not fit once does not fit beside more
     for _turn, address in sorted(turns_of_functions):
         chosen_type = offer[address][0]
-        most = chosen_type.max_instances if limited else None
+        most = chosen_type.max_instances if is_limited else None
         if chosen_type.type_id in full_types or (
             most is not None and taken_counts[chosen_type.type_id] >= most
         ):
@@ -107,10 +107,10 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
     }
 
 
-def left_out(gpu: PhysicalGpu, offer: Offer, fitted: Offer) -> Iterator[str]:
+def left_out(gpu: PhysicalGpu, offer: Offer, fitting_offer: Offer) -> Iterator[str]:
     """Name enabled types that functions offer and of which the GPU has room for none."""
     offered_types = {chosen_type.type_id for chosen_type, count in offer.values() if count}
-    fitted_types = {chosen_type.type_id for chosen_type, count in fitted.values() if count}
+    fitted_types = {chosen_type.type_id for chosen_type, count in fitting_offer.values() if count}
     if not offered_types - fitted_types:
         return
     types = ", ".join(sorted(offered_types - fitted_types)) + (
@@ -149,12 +149,12 @@ def type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions 
 
 def _count(maker: Maker, chosen_type: MdevTypeOptions) -> int | None:
     """None: the maker has nothing to do with this type."""
-    existing = maker.count(chosen_type.type_id)
-    others = len(maker.mdevs) - existing
+    existing_count = maker.count(chosen_type.type_id)
+    others = len(maker.mdevs) - existing_count
     available = {t.id: t.available_instances for t in maker.types}
-    if chosen_type.type_id not in available and not existing:
+    if chosen_type.type_id not in available and not existing_count:
         return 0 if others else None
-    total = existing + (0 if others else available.get(chosen_type.type_id, 0))
+    total = existing_count + (0 if others else available.get(chosen_type.type_id, 0))
     if chosen_type.max_instances is not None and maker.address == maker.gpu:
         total = min(total, chosen_type.max_instances)
     return total
@@ -165,7 +165,7 @@ class _Room:
 
     def __init__(self, gpu: PhysicalGpu) -> None:
         self._kinds = {kind.id: kind for kind in gpu.vgpu_types}
-        self._mixed = gpu.vgpu_sizes_mixed
+        self._has_mixed_sizes = gpu.vgpu_sizes_mixed
         self._parts = (
             None
             if gpu.gpu_instances is None
@@ -187,11 +187,11 @@ class _Room:
             return False
         if kind.gpu_instance_profile is not None and self._parts is not None:
             return self._has_part_for(kind, self._parts[kind.gpu_instance_profile])
-        if self._mixed and kind.placements:
+        if self._has_mixed_sizes and kind.placements:
             return self._can_be_placed(type_id)
         if len(self._taken_counts) == 0 or set(self._taken_counts) == {type_id}:
             return True
-        if self._mixed is False and not self._is_of_their_size(kind):
+        if self._has_mixed_sizes is False and not self._is_of_their_size(kind):
             return False
         return self._leaves_a_share(type_id)
 
@@ -229,17 +229,17 @@ class _Room:
         kinds = [self._kinds[kind_id] for kind_id in wanted_counts]
         if any(not kind.placements for kind in kinds):
             return self._leaves_a_share(type_id)
-        used: list[tuple[int, int]] = []
+        used_ranges: list[tuple[int, int]] = []
         for kind in sorted(kinds, key=lambda kind: (-kind.placement_size, kind.id)):
             size = kind.placement_size
             free = (
                 start
                 for start in kind.placements
-                if all(start + size <= begin or start >= end for begin, end in used)
+                if all(start + size <= begin or start >= end for begin, end in used_ranges)
             )
             for _unit in range(wanted_counts[kind.id]):
                 start = next(free, None)
                 if start is None:
                     return False
-                used.append((start, start + size))
+                used_ranges.append((start, start + size))
         return True

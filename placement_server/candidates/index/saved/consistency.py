@@ -79,7 +79,7 @@ def _inventories_fit(columns: Columns) -> bool:
     ):
         return False
     slots = np.repeat(np.arange(columns.size), counts)
-    known = 0
+    known_count = 0
     for class_id, inventories in columns.classes.items():
         fields = (getattr(inventories, name).size for name in ("slot", *CLASS_FIELDS))
         own = np.flatnonzero(class_ids == class_id)
@@ -88,8 +88,8 @@ def _inventories_fit(columns: Columns) -> bool:
             return False
         if not np.array_equal(inventories.slot.view(), slots[own]):
             return False
-        known += len(own)
-    return known == len(class_ids)
+        known_count += len(own)
+    return known_count == len(class_ids)
 
 
 def _roots_fit(columns: Columns, roots: IntArray) -> bool:

@@ -66,9 +66,11 @@ def columns_from(arrays: Mapping[str, Array], values: Mapping[str, Any]) -> Colu
     return columns
 
 
-def _growable(new: Growable, array: Array) -> Growable:
-    if array.dtype != new.view().dtype:
-        raise ValueError(f"an array has the type {array.dtype}, expected {new.view().dtype}")
+def _growable(new_growable: Growable, array: Array) -> Growable:
+    if array.dtype != new_growable.view().dtype:
+        raise ValueError(
+            f"an array has the type {array.dtype}, expected {new_growable.view().dtype}"
+        )
     return Growable.after(array)
 
 

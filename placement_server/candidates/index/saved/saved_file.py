@@ -39,7 +39,7 @@ class SavedFile:
     def __init__(self, directory: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path = directory / "index"
         self._clock = clock
-        self._saved: tuple[int, bool] | None = None
+        self._saved_place: tuple[int, bool] | None = None
         self._looked_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -49,14 +49,14 @@ class SavedFile:
         :param now: see :meth:`SavedIndex.decode`.
         """
         try:
-            saved = SavedIndex.decode(self._private_bytes(), now)
+            saved_index = SavedIndex.decode(self._private_bytes(), now)
         except FileNotFoundError:
             return None
         except (OSError, UnusableCopy) as error:
             self.refuse(error)
             return None
-        self._saved = _place(saved.position)
-        return saved
+        self._saved_place = _place(saved_index.position)
+        return saved_index
 
     def refuse(self, reason: object) -> None:
         """Log that the file is not used."""
@@ -93,7 +93,7 @@ class SavedFile:
             now - self._looked_at < SAVED_EVERY
             or not marks
             or not index.complete
-            or _place(position) == self._saved
+            or _place(position) == self._saved_place
         ):
             return
         self._looked_at = now
@@ -116,7 +116,7 @@ class SavedFile:
             with self._turn() as is_mine:
                 if is_mine and not self._is_new():
                     self.write(SavedIndex.of(index, position, marks))
-                    self._saved = _place(position)
+                    self._saved_place = _place(position)
         except OSError as error:
             self._log_failure(error)
 
@@ -151,23 +151,25 @@ class SavedFile:
         finally:
             os.close(file)
 
-    def write(self, saved: SavedIndex) -> None:
+    def write(self, saved_index: SavedIndex) -> None:
         """Replace the file in one step.
 
         :raises OSError: it cannot be written; the old one stays.
         """
-        new = self.path.with_suffix(".new")
-        new.unlink(missing_ok=True)
+        new_path = self.path.with_suffix(".new")
+        new_path.unlink(missing_ok=True)
         try:
-            with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE), "wb") as file:
-                for part in saved.encode():
+            with open(
+                os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE), "wb"
+            ) as file:
+                for part in saved_index.encode():
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(self.path)
+            new_path.replace(self.path)
         except OSError:
             # The disk is full perhaps, and others need the room.
-            new.unlink(missing_ok=True)
+            new_path.unlink(missing_ok=True)
             raise
 
 

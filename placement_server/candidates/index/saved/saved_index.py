@@ -148,9 +148,11 @@ class SavedIndex:
         )
 
 
-def _arrays(data: bytes, start: int, described: Iterable[tuple[str, str, int]]) -> dict[str, Array]:
+def _arrays(
+    data: bytes, start: int, descriptions: Iterable[tuple[str, str, int]]
+) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
-    for name, dtype, count in described:
+    for name, dtype, count in descriptions:
         array: Array = np.frombuffer(data, dtype=dtype, count=count, offset=start)
         arrays[name] = array
         start += array.nbytes + -array.nbytes % _ALIGNED
@@ -160,11 +162,11 @@ def _arrays(data: bytes, start: int, described: Iterable[tuple[str, str, int]]) 
 def totals_of(index: Index) -> Totals:
     """Add up what all living trees have, as the store does."""
     columns = index.columns
-    living = columns.living(index.roots)
-    slots = np.flatnonzero(living)
+    living_mask = columns.living_mask(index.roots)
+    slots = np.flatnonzero(living_mask)
     inventories = capacity = used = 0
     for view in index.classes.values():
-        alive = np.flatnonzero(living.take(view.slot))
+        alive = np.flatnonzero(living_mask.take(view.slot))
         inventories += len(alive)
         capacity += _sum_of_remainders(view.capacity.take(alive))
         used += _sum_of_remainders(view.used.take(alive))

@@ -48,7 +48,7 @@ class TestRequests:
             f"GET {path(reported)}",
             f"PUT {path(reported)}",
         ]
-        assert reported.tally.failed == 1
+        assert reported.tally.failed_count == 1
         assert "HW_CPU_X86_AVX" in other.find_provider(reported.root).traits
 
     def test_a_change_by_others_in_a_quiet_pass_takes_one(self, reported, other):

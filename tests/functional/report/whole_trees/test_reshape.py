@@ -39,7 +39,7 @@ class TestReshape:
             whole, "PUT", path(whole), lambda: claim(other, whole.root, {"VCPU": 1, "DISK_GB": 1})
         )
         reshape(whole, guests)
-        assert whole.tally.failed == 0
+        assert whole.tally.failed_count == 0
         assert_done(whole, other, guests)
 
     def test_a_guest_that_moves_and_changes_is_a_conflict_and_the_next_round_works(

@@ -12,7 +12,7 @@ from .domain_xml import GUEST_ADDRESS, NOVA_PINNED, UUID, domain_xml, source_add
 
 def test_a_guest_that_nova_pins_has_its_cpus_its_cell_and_its_pages() -> None:
     guest = parse(domain_xml(*NOVA_PINNED, id=3))
-    assert (guest.uuid, guest.name, guest.running) == (UUID, "a-guest", True)
+    assert (guest.uuid, guest.name, guest.is_running) == (UUID, "a-guest", True)
     assert (guest.vcpus, guest.memory_kib) == (4, 4 << 20)
     assert guest.vcpu_pins == ((0, (5,)), (1, (13,)), (2, (6,)), (3, (14,)))
     assert guest.emulator_cpus == (5, 6, 13, 14)
@@ -22,7 +22,7 @@ def test_a_guest_that_nova_pins_has_its_cpus_its_cell_and_its_pages() -> None:
 
 def test_a_guest_without_any_of_it_floats_in_ordinary_memory() -> None:
     guest = parse(domain_xml())
-    assert not guest.running
+    assert not guest.is_running
     assert (guest.vcpu_pins, guest.cpuset, guest.numa_cells) == ((), (), ())
     assert guest.page_size_kib is None
     assert guest.pci_addresses == ()

@@ -136,13 +136,13 @@ def test_a_large_guest_is_split_when_no_cell_can_hold_it(journal: Path) -> None:
 
     class Cells(Bank):
         def allocation_candidates(
-            self, parameters: Any, minimum: Any, *, extended: bool = False
+            self, parameters: Any, minimum: Any, *, is_extended: bool = False
         ) -> Any:
             asked = dict(parameters).get("resources_NUMA0", "")
             self.candidates = (
                 [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"])] if asked == "VCPU:1" else []
             )
-            return super().allocation_candidates(parameters, minimum, extended=extended)
+            return super().allocation_candidates(parameters, minimum, is_extended=is_extended)
 
     bank = Cells([], {"host": summary("host"), **cells})
     chosen(scheduler_on(bank, journal), spec(vcpus=6, memory_mb=0, root_gb=0))

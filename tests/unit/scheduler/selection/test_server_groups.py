@@ -170,7 +170,7 @@ def test_a_claim_that_waits_for_another_gives_way_at_once_to_a_smaller_one_that_
         waits.append(seconds)
         bank.held["i1"] = on_a
 
-    members = GroupMembers(bank, asked, enforced=True)
+    members = GroupMembers(bank, asked, is_enforced=True)
     [crowded] = crowded_hosts(members, {"i2": host}, wait)
     assert crowded.others == {"i1", "i3"}
     # it waits for this one to be gone, but not for longer than this one would wait
