@@ -16,7 +16,6 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotAr
 from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.names import IndexNames
-from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes.snapshot import (
@@ -62,25 +61,9 @@ class Index:
     """
 
     __slots__ = (
-        "_is_root",
-        "aggregate_set",
-        "aggregate_set_count",
-        "classes",
-        "columns",
-        "end",
-        "extent",
-        "has_nested",
-        "left_out",
-        "links",
-        "names",
-        "parent",
-        "root",
-        "root_ids",
-        "roots",
-        "shape",
-        "size",
-        "trait_set",
-        "trait_set_count",
+        "_is_root", "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "extent",
+        "has_nested", "left_out", "links", "names", "parent", "root", "root_ids", "roots", "shape",
+        "size", "trait_set", "trait_set_count",
     )  # fmt: skip
 
     def __init__(
@@ -161,15 +144,14 @@ class Index:
         self, terms: Iterable[Iterable[int]], forbidden_ids: Collection[int]
     ) -> BoolArray:
         """Return for each set of traits whether it has one of every term and none forbidden."""
-        return _passing_sets(self.columns.trait_sets, self.trait_set_count, terms, forbidden_ids)
+        return self.columns.trait_sets.passing(self.trait_set_count, terms, forbidden_ids)
 
     def passing_aggregate_sets(
         self, terms: Iterable[Iterable[str]], forbidden_aggregates: Collection[str]
     ) -> BoolArray:
         """Return for each set of aggregates whether it has one of every term and none forbidden."""
-        return _passing_sets(
-            self.columns.aggregate_sets, self.aggregate_set_count, terms, forbidden_aggregates
-        )
+        sets = self.columns.aggregate_sets
+        return sets.passing(self.aggregate_set_count, terms, forbidden_aggregates)
 
     def living_slots(self, slots: SlotArray) -> SlotArray:
         """Return those of some slots whose trees are alive here."""
@@ -232,17 +214,6 @@ class Index:
                 capacity=int(view.capacity[row]),
                 used=int(view.used[row]),
             )
-
-
-def _passing_sets(
-    table: SetTable, count: int, terms: Iterable[Iterable[Any]], forbidden_members: Collection[Any]
-) -> BoolArray:
-    passing_mask = np.ones(count, dtype=bool)
-    for term in terms:
-        passing_mask &= table.containing_any(term, count)
-    if forbidden_members:
-        passing_mask &= ~table.containing_any(forbidden_members, count)
-    return passing_mask
 
 
 class IndexWriter:

@@ -1,6 +1,6 @@
 """Interned sets of trait ids or of aggregate uuids."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,13 @@ def looked_up(
     :param passing_mask: by the number of the set.
     :param numbers: the number of the set of each provider.
     """
-    wanted_slots = np.flatnonzero(passing_mask)
-    if len(wanted_slots) == len(passing_mask):
+    passing_numbers = np.flatnonzero(passing_mask)
+    if len(passing_numbers) == len(passing_mask):
         return np.ones(len(numbers), dtype=bool)
-    if len(wanted_slots) > _COMPARED:
+    if len(passing_numbers) > _COMPARED:
         return passing_mask.take(numbers)
     among = np.zeros(len(numbers), dtype=bool)
-    for number in wanted_slots.tolist():
+    for number in passing_numbers.tolist():
         among |= numbers == number
     return among
 
@@ -76,6 +76,21 @@ class SetTable:
                 set_numbers = np.fromiter(numbers, dtype=np.int64)
                 containing[set_numbers[set_numbers < count]] = True
         return containing
+
+    def passing(
+        self, count: int, terms: Iterable[Iterable[Any]], forbidden_members: Collection[Any]
+    ) -> npt.NDArray[np.bool_]:
+        """Return for each of the first ``count`` sets whether it passes.
+
+        :param terms: of each, a set that passes has any member.
+        :param forbidden_members: of which it has none.
+        """
+        passing_mask = np.ones(count, dtype=bool)
+        for term in terms:
+            passing_mask &= self.containing_any(term, count)
+        if forbidden_members:
+            passing_mask &= ~self.containing_any(forbidden_members, count)
+        return passing_mask
 
     def subset(self, numbers: npt.NDArray[np.int32]) -> "tuple[SetTable, npt.NDArray[np.int32]]":
         """Return a table of these sets alone, and their numbers in it."""
