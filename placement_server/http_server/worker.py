@@ -282,7 +282,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         poll.poll(seconds * 1000)
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"] in self.app.limits.unqueued:
+        if environ["PATH_INFO"] in self.app.limits.unqueued_paths:
             chunks: Iterable[bytes] = self._application(environ, start_response)
             return chunks
         turn = _Turn(self._turns)
