@@ -14,7 +14,7 @@ make of a simulated day; pages: the fleet in a browser; tracing: requests with t
 floors: claims and many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
-in one table at the end. With --quick that is meant to take five minutes: fewer rows, and little
+in one table at the end. With --quick that takes some three minutes: fewer rows, and little
 data. What the load of the machine may have turned is left open there ("needs a quiet machine"):
 times of the clock, absolute CPU, and ratios up to twice their bound. Counts and memory are judged
 as ever.

@@ -22,10 +22,10 @@ from placement_server.store.store import Store
 LOG = logging.getLogger(__name__)
 
 _AMOUNTS: Final = {
-    "capacity": "What can be given out: total less reserved, times the allocation ratio.",
-    "reserved": "What operators keep back.",
-    "used": "What is allocated.",
-    "free": "What is left; nothing where more is used than there is.",
+    "capacity": "Amount that can be allocated: total minus reserved, times the allocation ratio.",
+    "reserved": "Amount that is reserved and cannot be allocated.",
+    "used": "Amount that is allocated.",
+    "free": "Amount that is free; 0 if more is used than the capacity.",
 }
 
 
@@ -45,7 +45,7 @@ class InventoryCollector(Collector):
         """Yield the metrics; only that they could not be read where that is so."""
         failure_gauge = GaugeMetricFamily(
             "placement_inventory_read_failed",
-            "Whether the inventories could not be read for this scrape.",
+            "1 if the inventories could not be read for this scrape, else 0.",
         )
         try:
             metrics = self._read()

@@ -25,104 +25,104 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _LATENCIES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 REQUESTS: Final = Counter(
-    "placement_http_requests", "Requests answered.", ("method", "route", "status")
+    "placement_http_requests", "HTTP requests that were answered.", ("method", "route", "status")
 )
 REQUEST_SECONDS: Final = Histogram(
     "placement_http_request_seconds",
-    "From the first byte to the application until its answer.",
+    "Seconds from the start of a request in the application until its answer.",
     ("method", "route"),
     buckets=_LATENCIES,
 )
 SEARCHES: Final = Counter(
     "placement_candidate_searches",
-    "Searches for allocation candidates: answered, explained, counted (capacity, fragmentation), "
-    "refused (bad query), gave_up (deadline, memory, or no place for a heavy one) or failed (an "
-    "error of the server or its database).",
+    "Searches for allocation candidates, by result: answered, explained, counted (capacity, "
+    "fragmentation), refused (bad query), gave_up (deadline, memory, or too many heavy searches) "
+    "or failed (error of the server or its database).",
     ("result",),
 )
 SEARCH_SECONDS: Final = Histogram(
     "placement_candidate_search_seconds",
-    "Time of searches for allocation candidates, with the reading of changes before, by result.",
+    "Seconds of searches for allocation candidates, with the read of changes before, by result.",
     ("result",),
     buckets=_LATENCIES,
 )
 GIVEN_UP: Final = Counter(
     "placement_candidate_searches_given_up",
-    "Searches that gave up, by cause: deadline, candidates (too many for an answer), memory (of "
-    "one search), worker_memory (of all) or heavy (no place among heavy ones).",
+    "Searches that were given up, by cause: deadline, candidates (too many for an answer), memory "
+    "(of one search), worker_memory (of all searches) or heavy (too many heavy searches).",
     ("cause",),
 )
 CLAIMS: Final = Counter(
     "placement_claims",
-    "Allocation writes: written, refused (does not fit) or lost (a generation was stale).",
+    "Writes of allocations, by result: written, refused (no room) or lost (stale generation).",
     ("result",),
 )
 CLAIM_SECONDS: Final = Histogram(
     "placement_claim_seconds",
-    "Time of allocation writes in the database, by result; failed: an error of the server.",
+    "Seconds of writes of allocations in the database, by result; failed: error of the server.",
     ("result",),
     buckets=_LATENCIES,
 )
 CLAIMS_REJECTED: Final = Counter(
     "placement_claims_rejected",
-    "Allocation writes that were refused or lost, by cause: capacity (too little is free), units "
-    "(an amount that an inventory does not give out), inventory (there is none), candidates (none "
+    "Writes of allocations that were refused or lost, by cause: capacity (too little is free), "
+    "units (the inventory does not allow the amount), inventory (there is none), candidates (none "
     "of several fits), consumer_generation or concurrent_update.",
     ("cause",),
 )
 CANDIDATES_LOST: Final = Counter(
     "placement_claim_candidates_lost",
-    "Candidates of claims with alternatives that could not be had: short (too little was free) or "
-    "unsuitable (its provider, class or inventory is gone, or does not give out such amounts).",
+    "Candidates of claims with alternatives that did not fit, by cause: short (too little was "
+    "free) or unsuitable (the provider, class or inventory is gone, or does not allow the amount).",
     ("cause",),
 )
 INDEX_TREES: Final = Gauge(
     "placement_index_trees",
-    "Provider trees in the index, of the worker that has the most.",
+    "Provider trees in the index; the largest number of any worker.",
     multiprocess_mode="livemax",
 )
 INDEX_PROVIDERS: Final = Gauge(
     "placement_index_slots",
-    "Providers in the index with those of former states, of the worker that has the most.",
+    "Providers in the index, including former states; the largest number of any worker.",
     multiprocess_mode="livemax",
 )
 INDEX_LAG: Final = Gauge(
     "placement_index_lag_seconds",
-    "For how long the index has waited for a smaller id of a change that may still be committed, "
-    "as of its last reading.",
+    "Seconds that the index had waited, at its last read, for a change with a smaller id that may "
+    "still be committed.",
     multiprocess_mode="livemax",
 )
 INDEX_READ_SECONDS: Final = Histogram(
     "placement_index_read_seconds",
-    "Time of reading changes before a search: there was nothing, there were changes, or everything "
-    "was read.",
+    "Seconds of the read of changes before a search, by what was read: nothing, changes, or "
+    "everything.",
     ("what",),
     buckets=_LATENCIES,
 )
 POOL_OPEN: Final = Gauge(
     "placement_database_connections",
-    "Connections to the database that the workers have open.",
+    "Open connections of the workers to the database.",
     multiprocess_mode="livesum",
 )
 POOL_IN_USE: Final = Gauge(
     "placement_database_connections_in_use",
-    "Connections to the database that serve a request now, or are kept for the next one.",
+    "Connections to the database that serve a request, or are reserved for the next request.",
     multiprocess_mode="livesum",
 )
 POOL_LIMIT: Final = Gauge(
     "placement_database_connections_limit",
-    "Connections to the database that the workers may have; absent where there is no limit.",
+    "Maximum number of connections of the workers to the database; absent without a limit.",
     multiprocess_mode="livesum",
 )
 WATCHERS: Final = Gauge(
     "placement_changes_watchers",
-    "Requests that wait for changes.",
+    "Requests that are waiting for changes.",
     multiprocess_mode="livesum",
 )
 FEED_LAG: Final = Gauge(
     "placement_changes_lag_seconds",
-    "For how long the feed of changes is held back by a smaller id that may still be committed, "
-    "as of its last reading.",
+    "Seconds that the feed of changes had waited, at its last read, for a change with a smaller id "
+    "that may still be committed.",
     multiprocess_mode="livemax",
 )
 

@@ -37,16 +37,16 @@ class BoardCollector:
         from prometheus_client.core import CounterMetricFamily, SummaryMetricFamily
 
         counters = self._board.counters()
-        passes = CounterMetricFamily(f"{PREFIX}_passes", "Passes by outcome.", labels=["outcome"])
+        passes = CounterMetricFamily(f"{PREFIX}_passes", "Passes, by outcome.", labels=["outcome"])
         for outcome, count in sorted(counters.passes.items()):
             passes.add_metric([outcome], count)
         yield passes
         yield CounterMetricFamily(
-            f"{PREFIX}_pass_seconds", "Time spent in passes.", value=counters.pass_seconds
+            f"{PREFIX}_pass_seconds", "Seconds spent in passes.", value=counters.pass_seconds
         )
         stages = SummaryMetricFamily(
             f"{PREFIX}_pass_stage_seconds",
-            "Time spent in a stage of passes: discover (the machine), read (placement), layout, "
+            "Seconds spent in a stage of passes: discover (the machine), read (placement), layout, "
             "plan or flush.",
             labels=["stage"],
         )
@@ -65,7 +65,7 @@ class BoardCollector:
 
         requests = CounterMetricFamily(
             f"{PREFIX}_placement_requests",
-            "Requests to placement by method and status.",
+            "Requests to placement, by method and status.",
             labels=["method", "status"],
         )
         for (method, status), count in sorted(self._board.counters().requests.items()):
@@ -73,18 +73,20 @@ class BoardCollector:
         yield requests
         yield GaugeMetricFamily(
             f"{PREFIX}_placement_up",
-            "1 if placement answers, 0 if not.",
+            "1 if placement answers, else 0.",
             value=int(self._board.placement().up is True),
         )
         feed = self._board.feed()
         if feed.state is not FeedState.OFF:
             yield GaugeMetricFamily(
                 f"{PREFIX}_changes_followed",
-                "1 if changes in placement are followed, 0 if they are found by period only.",
+                "1 if the agent follows changes in placement, 0 if only periodic passes find them.",
                 value=int(feed.state is FeedState.FOLLOWING),
             )
             yield CounterMetricFamily(
-                f"{PREFIX}_changes", "Changes of this host in placement.", value=feed.changes
+                f"{PREFIX}_changes",
+                "Changes of this host in placement that were received.",
+                value=feed.changes,
             )
 
     def _hung_calls(self) -> Iterator[Metric]:
@@ -98,7 +100,7 @@ class BoardCollector:
         )
         since = GaugeMetricFamily(
             f"{PREFIX}_hung_call_start_timestamp_seconds",
-            "When a call that has not returned was made.",
+            "Time at which a call began that has not returned.",
             labels=["source", "call"],
         )
         for call in calls:
@@ -109,12 +111,12 @@ class BoardCollector:
         from prometheus_client.core import GaugeMetricFamily
 
         texts = {
-            "node_providers": "Resource providers of the node.",
-            "node_last_success_timestamp_seconds": "When a pass of the node last completed.",
-            "node_reshape_pending": "1 if a reshape waits for a restart.",
-            "node_in_trouble": "1 if the last pass of the node did not complete.",
-            "node_enabled": "1 if new instances are allowed on the node.",
-            "node_faulty_providers": "Providers of devices that are marked as broken.",
+            "node_providers": "Number of resource providers of the node.",
+            "node_last_success_timestamp_seconds": "Time at which a pass last completed.",
+            "node_reshape_pending": "1 if a reshape waits for a restart of the agent, else 0.",
+            "node_in_trouble": "1 if the last pass of the node did not complete, else 0.",
+            "node_enabled": "1 if new instances are allowed on the node, else 0.",
+            "node_faulty_providers": "Number of providers of devices that are marked as broken.",
         }
         families = {
             name: GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["node"])
@@ -122,18 +124,18 @@ class BoardCollector:
         }
         drift = GaugeMetricFamily(
             f"{PREFIX}_node_drift",
-            "Consumers whose allocations and instances disagree.",
+            "Consumers whose allocations and instance do not match, by kind.",
             labels=["node", "kind"],
         )
         capacity = GaugeMetricFamily(
             f"{PREFIX}_node_inventory_capacity",
-            "What the node reports that it gives out: total less reserved, times the allocation "
-            "ratio.",
+            "Amount that the node reports as allocatable: total minus reserved, times the "
+            "allocation ratio.",
             labels=["node", "resource_class"],
         )
         reserved = GaugeMetricFamily(
             f"{PREFIX}_node_inventory_reserved",
-            "What the node reports that it keeps back.",
+            "Amount that the node reports as reserved.",
             labels=["node", "resource_class"],
         )
         for node in self._board.nodes():

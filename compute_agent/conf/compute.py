@@ -15,18 +15,19 @@ cpu_opts = [
     cfg.StrOpt(
         "cpu_shared_set",
         help="""
-Host CPUs on which unpinned guests (class VCPU) float, for example 4-12,^8,15.
+Host CPUs for unpinned guests (class VCPU), for example 4-12,^8,15.
 
-Unset, with cpu_dedicated_set unset too: all CPUs that are online. Unset, with cpu_dedicated_set
-set: none. CPUs in neither set are left to the host.
+If neither this option nor cpu_dedicated_set is set, all online CPUs are shared. If only
+cpu_dedicated_set is set, no CPU is shared. CPUs in neither set are left to the host.
 """,
     ),
     cfg.StrOpt(
         "cpu_dedicated_set",
         help="""
-Host CPUs that are given to one pinned guest each (class PCPU), for example 2-15,^4.
+Host CPUs for pinned guests (class PCPU), for example 2-15,^4. Each CPU is given to one guest.
 
-Must not overlap cpu_shared_set. A CPU named here that is not online is an error.
+Must not overlap cpu_shared_set. A CPU that is not online is an error, unless
+[libvirt]cpu_power_management switches idle CPUs off.
 """,
     ),
 ]
@@ -36,11 +37,11 @@ layout_opts = [
         "enable_numa_reporting_to_placement",
         default=False,
         help="""
-Report every NUMA cell as a provider of its own that holds CPUs, memory and huge pages, with GPUs
-and NICs below the cell they are attached to.
+Report each NUMA cell as a resource provider of its own, with its CPUs, memory and huge pages.
+GPUs and NICs are below the cell that they are attached to.
 
-Changing it moves inventory that may be in use: the allocations are moved along, at the start of
-the agent only. Look at what would happen with `compute-agent plan` first.
+A change of this option moves inventory that may be in use. The agent moves the allocations with
+it, only at its start. Run `compute-agent plan` first to see the changes.
 """,
     ),
     cfg.Opt(
@@ -48,10 +49,10 @@ the agent only. Look at what would happen with `compute-agent plan` first.
         type=cfg_types.Dict(cfg_types.Integer(min=0)),
         default={},
         help="""
-Memory in MiB kept for the host itself on each NUMA cell: 0:2048,1:512.
+Memory in MiB that is reserved for the host on each NUMA cell, for example 0:2048,1:512.
 
-With NUMA cells reported it takes the place of [DEFAULT]reserved_host_memory_mb; cells not named
-reserve nothing.
+Used only if NUMA cells are reported: it then replaces [DEFAULT]reserved_host_memory_mb, and
+cells that it does not name reserve nothing.
 """,
     ),
 ]
@@ -61,10 +62,10 @@ provider_opts = [
         "provider_config_location",
         default=PROVIDER_CONFIG_LOCATION,
         help=f"""
-Directory of provider config files (*.yaml): inventories and traits that an operator adds to
-providers of this agent.
+Directory of provider config files (*.yaml), in which an operator adds inventories and traits to
+the providers of this agent.
 
-If the default directory does not exist and {NOVA_PROVIDER_CONFIG_LOCATION} does, that is read.
+If the default directory does not exist, {NOVA_PROVIDER_CONFIG_LOCATION} is read if it exists.
 """,
     ),
     cfg.IntOpt(
@@ -73,8 +74,8 @@ If the default directory does not exist and {NOVA_PROVIDER_CONFIG_LOCATION} does
         min=0,
         mutable=True,
         help="""
-Seconds after which inventories, traits and aggregates in placement are looked at again even when
-this agent changed nothing. 0: never.
+Seconds after which the agent reads inventories, traits and aggregates from placement again, even
+if it changed nothing. 0: never.
 """,
     ),
     cfg.IntOpt(
@@ -82,8 +83,8 @@ this agent changed nothing. 0: never.
         default=200,
         min=1,
         help="""
-How many aggregate or provider uuids one question about sharing providers names at most; more are
-asked in several requests. Lower it when a proxy limits the length of a URL.
+Maximum number of UUIDs of aggregates or providers in one request about sharing providers. More
+UUIDs are split over several requests. Lower it if a proxy limits the length of URLs.
 """,
     ),
     cfg.IntOpt(
@@ -91,8 +92,8 @@ asked in several requests. Lower it when a proxy limits the length of a URL.
         default=1,
         min=1,
         help="""
-How many nodes are brought up to date at once, for drivers of several nodes. Those that wait for
-another try are not counted.
+Number of nodes that are updated at the same time, with a driver of several nodes. Nodes that
+wait for another try do not count.
 """,
     ),
 ]
@@ -102,8 +103,8 @@ guest_opts = [
         "image_type_exclude_list",
         default=[],
         help="""
-Image types that this host must not be chosen for although its hypervisor could run them: the
-traits COMPUTE_IMAGE_TYPE_* of these are taken off.
+Image types for which this host must not be chosen, although its hypervisor supports them. Their
+traits COMPUTE_IMAGE_TYPE_* are removed from the host.
 """,
     ),
     cfg.IntOpt(
@@ -111,16 +112,17 @@ traits COMPUTE_IMAGE_TYPE_* of these are taken off.
         default=10,
         min=0,
         help="""
-Instances in a row whose build failed on this host, as reported when their claims were dropped,
-after which the agent disables the host. Failures of one image alone do not count. 0: never.
+Number of instances whose build failed on this host in a row, after which the agent disables the
+host. The caller reports a failed build when it drops the claim. The host stays enabled if all of
+them were built from the same image. 0: never disable.
 """,
     ),
     cfg.BoolOpt(
         "packing_host_numa_cells_allocation_strategy",
         default=False,
         help="""
-Whether a guest is put on the NUMA cell with the least room left (True) or with the most (False),
-where its allocation leaves the choice: on a host that does not report its cells.
+Whether a guest is put on the NUMA cell with the least free room (true) or with the most (false).
+It has an effect only on a host that does not report its cells; on others the allocation decides.
 """,
     ),
 ]
@@ -132,7 +134,7 @@ workaround_opts = [
         help="""
 Count the image cache (directory _base below instances_path) as reserved DISK_GB.
 
-Only right where the cache lies on the same file system as the guests' disks.
+Enable it only if the cache is on the same file system as the disks of guests.
 """,
     ),
 ]

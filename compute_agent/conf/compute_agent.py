@@ -17,8 +17,8 @@ placement_opts = [
         default=0,
         min=0,
         help="""
-Seconds that the agent waits at start for a placement that cannot be reached before it ends with
-status 3. 0: it waits for ever, which lets hosts and placement be started in any order.
+Seconds that the agent waits at its start for placement to become reachable. After that it exits
+with status 3. 0: no limit, so that hosts and placement can be started in any order.
 """,
     ),
     cfg.IntOpt(
@@ -26,21 +26,22 @@ status 3. 0: it waits for ever, which lets hosts and placement be started in any
         default=4,
         min=1,
         help="""
-Requests sent to placement at the same time at most, when siblings in the tree are read or
-written. More shortens the first report of a large host and costs placement that many workers.
+Maximum number of requests that are sent to placement at the same time to read or write siblings
+in a tree. A larger number makes the first report of a large host faster, and occupies as many
+workers of placement.
 """,
     ),
     cfg.StrOpt(
         "use_placement_extensions",
         default="auto",
         choices=[
-            ("auto", "use what the server announces"),
-            ("never", "speak the plain Placement API only"),
+            ("auto", "use the extensions that the server announces"),
+            ("never", "use the plain Placement API only"),
         ],
         help="""
-Whether to use extensions of the Placement API where the server announces them. The scheduler then
-asks more precisely: for aggregates of the host itself, and for NUMA nodes of a guest on different
-cells, so that its limit is not spent on candidates that it would drop. The agent and the offline
+Whether to use extensions of the Placement API if the server announces them. With extensions the
+scheduler can request aggregates of the host itself, and NUMA nodes of a guest on different
+cells; its limit is then not spent on candidates that it would reject. The agent and the offline
 migration read and replace the tree of a host with one request each.
 """,
     ),
@@ -48,23 +49,23 @@ migration read and replace the tree of a host with one request each.
         "follow_changes",
         default=False,
         help="""
-Whether to follow placement's feed of changes, where it offers one (`placement-ext 1.1`). A pass
-then runs within a second after another writer changed providers, inventories, traits or aggregates
-of this host, and the period only checks, so that it may be longer. Each agent that follows keeps
-one request waiting at placement: `[placement_server]max_watchers` times its workers is the most
-that it lets wait.
+Whether to follow the feed of changes of placement, if the server has one (`placement-ext 1.1`).
+A pass then runs within a second after another writer changed providers, inventories, traits or
+aggregates of this host. Periodic passes are then only a check, and
+[DEFAULT]update_resources_interval may be longer. Each such agent keeps one request waiting at
+placement, which accepts `[placement_server]max_watchers` of them for each of its workers.
 """,
     ),
     cfg.StrOpt(
         "bulk_inventory",
         default="auto",
         choices=[
-            ("auto", "one atomic request where many inventories change and it is permitted"),
+            ("auto", "one atomic request, if many inventories change and it is permitted"),
             ("never", "one request per provider"),
         ],
         help="""
-Whether many changed inventories may be written by one request. Needs permission to reshape;
-without it the agent falls back to one request per provider by itself.
+Whether to write many changed inventories with one request. This needs permission to reshape;
+without the permission the agent sends one request per provider.
 """,
     ),
 ]
@@ -78,7 +79,7 @@ identity_opts = [
             ("refuse", "do not start"),
         ],
         help="""
-What to do at start when the host's name is no longer the name of its root provider.
+Action at the start if the name of the host is no longer the name of its root provider.
 """,
     ),
 ]
@@ -90,9 +91,9 @@ audit_opts = [
         min=0,
         mutable=True,
         help="""
-Seconds between two comparisons of the instances on this host with the allocations on it.
-0: never. Costs one request per provider that has inventory, and one per consumer that does not
-run here.
+Seconds between two audits. An audit compares the instances on this host with the allocations on
+it. 0: never. It costs one request for each provider that has inventory, and one for each
+consumer that does not run here.
 """,
     ),
     cfg.IntOpt(
@@ -101,8 +102,9 @@ run here.
         min=0,
         mutable=True,
         help="""
-Age in seconds below which an allocation without an instance is not suspected: the instance may
-be on its way here. Raise it where spawning or migrating takes longer.
+Minimum age in seconds of an allocation without an instance before an audit suspects it. Until
+then the instance may be on its way to this host. Raise it if building or migrating an instance
+takes longer.
 """,
     ),
     cfg.BoolOpt(
@@ -110,8 +112,9 @@ be on its way here. Raise it where spawning or migrating takes longer.
         default=False,
         mutable=True,
         help="""
-Delete allocations on this host whose instance does not exist any more, as the instance source
-says, which is asked when an audit suspects one. Off: they are reported only.
+Delete allocations on this host whose instance no longer exists. If an audit suspects an
+allocation, the agent asks the instance source first. If false, such allocations are only
+reported.
 """,
     ),
     cfg.BoolOpt(
@@ -119,32 +122,33 @@ says, which is asked when an audit suspects one. Off: they are reported only.
         default=False,
         mutable=True,
         help="""
-Create the allocations of instances that run here and have none, from what the instance source
-says of their flavors; that must be nova or file, since agents do not know flavors. Off: they are
-reported only.
+Create the allocations of instances that run here and have none, from the flavors that the
+instance source returns. Requires instance_source nova or file, because agents do not know
+flavors. If false, such instances are only reported.
 """,
     ),
     cfg.StrOpt(
         "instance_source",
         default="agents",
         choices=[
-            ("agents", "what all agents list"),
+            ("agents", "the lists of all agents"),
             ("nova", "the Compute API, with an administrator's credential"),
             ("file", "a file of instances"),
         ],
         help="""
-Who is asked by `compute-manage placement audit`, and by the agent with heal_orphans, whether an
-instance exists at all; and by `heal_allocations`, and by the agent with heal_missing, what it
-needs, which agents do not know. With file, the file is named by --instances or instance_file.
-With nova, groups nova and neutron say how these services are reached.
+Source of instances. `compute-manage placement audit`, and the agent with heal_orphans, ask it
+whether an instance exists. `heal_allocations`, and the agent with heal_missing, ask it what an
+instance needs, which agents do not know. With file, --instances or instance_file names the file.
+With nova, the groups nova, neutron and glance configure the access to these services.
 """,
     ),
     cfg.StrOpt(
         "instance_file",
         help="""
-The file of all instances and unfinished migrations of the cloud where instance_source is file:
-one uuid or one JSON object per line, replaced as a whole when it changes. The agent takes nothing
-for gone that was written to placement after the file, or less than audit_grace before.
+File with all instances and unfinished migrations of the cloud, if instance_source is file: one
+UUID or one JSON object per line. Replace the file as a whole when it changes. The agent does not
+treat a consumer as gone if it was written to placement after the file, or less than audit_grace
+seconds before the file.
 """,
     ),
 ]
@@ -154,13 +158,14 @@ claim_opts = [
         "legacy_self_claim",
         default="never",
         choices=[
-            ("auto", "allocate on this host when the scheduler did not"),
+            ("auto", "allocate on this host if the scheduler did not"),
             ("never", "refuse an instance that has no allocation"),
         ],
         help="""
-What to do with an instance for which the scheduler allocated nothing. auto is for the time of a
-rolling upgrade: the host allocates what the caller names, or on its root provider what the flavor
-says; and the scheduler claims only once every agent announces that it expects that.
+Action for an instance for which the scheduler allocated nothing. Use auto only during a rolling
+upgrade: the host then allocates what the caller names, or the amounts of the flavor on its root
+provider. With auto, the scheduler does not claim until every agent announces that it expects
+this.
 """,
     ),
 ]
@@ -171,27 +176,29 @@ host_opts = [
         default=60,
         min=1,
         help="""
-Seconds that one call to libvirt or to NVML, or one look at a file of the kernel or at the disk of
-the guests, may take. After that it is given up: the pass fails and names the call, `compute-agent
-status` and the metrics show it, and nothing more is asked of that source until the call returns.
+Maximum number of seconds for one call to libvirt or NVML, and for one read of a file of the
+kernel or of the disk of the guests. After that the agent abandons the call: the pass fails and
+names the call, `compute-agent status` and the metrics show it, and the agent does not ask that
+source again until the call returns.
 """,
     ),
     cfg.BoolOpt(
         "allow_cpu_set_change",
         default=False,
         help="""
-Start even if a CPU that was taken out of the CPU sets is still held by an instance.
+Start even if an instance still holds a CPU that was removed from the CPU sets.
 """,
     ),
     cfg.Opt(
         "shared_disk_provider",
         type=_UUID,
         help="""
-UUID of the resource provider that holds the DISK_GB of a storage pool shared by several hosts.
-It is made by an operator, with trait MISC_SHARES_VIA_AGGREGATE and in an aggregate of the hosts'
-root providers; a host connected to such a provider reports no DISK_GB of its own. Set: this host
-keeps the provider's total equal to the store of [libvirt]images_type. It writes only when
-they differ by more than 1 %, after a random delay, so that one host writes for all.
+UUID of the resource provider with the DISK_GB of a storage pool that several hosts share. An
+operator creates this provider, with the trait MISC_SHARES_VIA_AGGREGATE and in an aggregate of
+the root providers of the hosts. A host that is connected to such a provider reports no DISK_GB
+of its own. If this option is set, this host keeps the total of the provider equal to the size of
+the store of [libvirt]images_type. It writes the total only if the two differ by more than 1 %,
+after a random delay, so that one host writes for all.
 """,
     ),
 ]
@@ -201,15 +208,15 @@ surface_opts = [
         "status_socket",
         default="$state_path/status.sock",
         help="""
-UNIX socket where the running agent answers `compute-agent status` and `compute-agent report`.
-Empty: none. A socket's path may have at most 107 bytes.
+UNIX socket on which the running agent answers commands such as `compute-agent status` and
+`compute-agent report`. Empty: no socket. The path may have at most 107 bytes.
 """,
     ),
     cfg.StrOpt(
         "metrics_bind",
         help="""
-ADDRESS:PORT where metrics are served to Prometheus. Unset: none. There is no authentication:
-bind to loopback or to a management network.
+ADDRESS:PORT on which the agent serves metrics to Prometheus. Unset: no metrics. There is no
+authentication: use a loopback address or a management network.
 """,
     ),
 ]

@@ -13,9 +13,9 @@ host_opt = cfg.StrOpt(
     help="""
 Name of this service on the message bus and in logs.
 
-Must be unique among all agents that share a message bus. It is also the name of the root resource
-provider where the driver has no name of its own for the host, as a hypervisor has. Unset: the fully
-qualified name of this machine.
+Must be unique among all agents on the same message bus. It is also the name of the root resource
+provider, unless the driver has a name of its own for the host, as the libvirt driver has. Unset:
+the fully qualified name of this machine.
 """,
 )
 """Read as ``conf.DEFAULT.host``, since a group of the same name hides it elsewhere."""
@@ -25,28 +25,29 @@ service_opts = [
         "my_ip",
         sample_default="<source address of the default route>",
         help="""
-IP address under which other hosts reach this one.
+IP address at which other hosts reach this host.
 
-Unset: the source address of the default route, or 127.0.0.1 on a machine that has none. Read from
-an existing configuration file so that it stays valid, and for $my_ip in other options.
+Announced on the message bus, and used for $my_ip in other options. Unset: the source address of
+the default route, or 127.0.0.1 on a machine without a default route.
 """,
     ),
     cfg.StrOpt(
         "state_path",
         default="/var/lib/compute-agent",
         help="""
-Directory for what must survive a restart: the node's identity (file compute_id), the ledger of
-providers this agent created, the cache of what placement holds.
+Directory of files that must survive a restart: the identity of the node (file compute_id), the
+ledger of the providers that this agent created, and the cache of the content of placement.
 
-Put it on storage that is kept when the machine is reinstalled in place, and back up compute_id:
-without it the agent refuses to start rather than register the host a second time.
+Use storage that is kept when the machine is reinstalled in place, and back up compute_id:
+without this file the agent does not start, because it would register the host a second time.
 """,
     ),
     cfg.StrOpt(
         "instances_path",
         default="$state_path/instances",
         help="""
-Directory of the instances' disks. The size of the file system behind it is reported as DISK_GB.
+Directory of the disks of instances. The size of its file system is reported as DISK_GB, unless
+[libvirt]images_type is lvm or rbd.
 """,
     ),
     cfg.StrOpt(
@@ -55,9 +56,9 @@ Directory of the instances' disks. The size of the file system behind it is repo
         help="""
 Driver that describes this machine.
 
-host.HostDriver (this machine; needs nothing but Linux), libvirt.LibvirtDriver (the host of a
-hypervisor, with its guests), fake.FakeDriver (in memory, for tests), the full path of a class, or
-the name of one under the entry point group compute_agent.drivers.
+host.HostDriver (this machine; needs only Linux), libvirt.LibvirtDriver (the host of a
+hypervisor, with its guests), fake.FakeDriver (in memory, for tests), the full path of a class,
+or the name of a class in the entry point group compute_agent.drivers.
 """,
     ),
     cfg.IntOpt(
@@ -65,7 +66,7 @@ the name of one under the entry point group compute_agent.drivers.
         default=10,
         min=1,
         help="""
-Seconds between two announcements of this agent's state on the message bus.
+Seconds between two announcements of the state of this agent on the message bus.
 """,
     ),
     cfg.IntOpt(
@@ -73,9 +74,9 @@ Seconds between two announcements of this agent's state on the message bus.
         default=60,
         min=1,
         help="""
-Seconds after which the scheduler takes an agent that has not announced itself for down.
+Seconds without an announcement after which the scheduler considers an agent down.
 
-Must be larger than report_interval; several times as large to survive a lost message.
+Must be larger than report_interval. Use several times report_interval to tolerate lost messages.
 """,
     ),
 ]
@@ -86,15 +87,15 @@ bus_opts = [
         default="",
         secret=True,
         help="""
-Message bus, for example rabbit://user:password@broker:5672//. Empty: no bus. Reporting works
-without one; schedulers and operators then cannot reach this agent.
+URL of the message bus, for example rabbit://user:password@broker:5672//. Empty: no message bus.
+The agent then reports to placement, but schedulers and operators cannot reach it.
 """,
     ),
     cfg.StrOpt(
         "control_exchange",
         default="compute-agent",
         help="""
-Exchange of the message bus in which the topics of agents and schedulers are.
+Exchange of the message bus that contains the topics of agents and schedulers.
 """,
     ),
 ]
@@ -104,8 +105,9 @@ periodic_opts = [
         "periodic_enable",
         default=True,
         help="""
-Run periodic passes. When off the agent reports at start, on SIGHUP and when it is asked to, and
-otherwise never notices a change.
+Run passes periodically. If false, the agent runs a pass at its start, on SIGHUP, on request, and
+on events of the hardware, of the hypervisor and, with [compute_agent]follow_changes, of
+placement. It does not notice other changes.
 """,
     ),
     cfg.IntOpt(
@@ -113,10 +115,10 @@ otherwise never notices a change.
         default=60,
         min=0,
         help="""
-Upper bound in seconds of the random delay before the first pass after a start, and before the
-first pass after an outage of placement (never longer than the outage was).
+Maximum random delay in seconds before the first pass after a start, and before the first pass
+after an outage of placement (there it is never longer than the outage).
 
-It keeps a fleet that is restarted together, or has waited together, from asking placement together.
+It spreads the requests of agents that were restarted together, or waited for placement together.
 0: no delay.
 """,
     ),
@@ -124,18 +126,19 @@ It keeps a fleet that is restarted together, or has waited together, from asking
         "enable_new_services",
         default=True,
         help="""
-Whether new instances are allowed on a host when its agent starts for the first time.
+Whether a host accepts new instances when its agent starts for the first time.
 
-When off, a new host carries the trait COMPUTE_STATUS_DISABLED until an operator enables it.
+If false, a new host has the trait COMPUTE_STATUS_DISABLED until an operator enables it.
 """,
     ),
     cfg.IntOpt(
         "update_resources_interval",
         default=0,
         help="""
-Seconds between two passes that compare this machine with placement. 0: 60. Below 0: never.
+Seconds between two periodic passes. A pass compares this machine with placement. 0: 60 seconds.
+Negative: no periodic passes.
 
-A pass in which nothing changed costs one request.
+A pass without changes costs one request.
 """,
     ),
 ]
@@ -146,10 +149,10 @@ reserve_opts = [
         default=512,
         min=0,
         help="""
-Memory in MiB kept for the host itself: the reserved amount of MEMORY_MB.
+Memory in MiB that is reserved for the host: the reserved amount of MEMORY_MB.
 
-With NUMA cells reported, it is taken from them in proportion to their memory unless
-[compute]reserved_host_memory_mb_per_numa is given.
+If NUMA cells are reported, each cell reserves a part in proportion to its memory, unless
+[compute]reserved_host_memory_mb_per_numa is set.
 """,
     ),
     cfg.IntOpt(
@@ -157,7 +160,8 @@ With NUMA cells reported, it is taken from them in proportion to their memory un
         default=0,
         min=0,
         help="""
-Disk in MiB kept for the host itself, rounded up to whole GiB: the reserved amount of DISK_GB.
+Disk in MiB that is reserved for the host, rounded up to whole GiB: the reserved amount of
+DISK_GB.
 """,
     ),
     cfg.IntOpt(
@@ -165,33 +169,35 @@ Disk in MiB kept for the host itself, rounded up to whole GiB: the reserved amou
         default=0,
         min=0,
         help="""
-CPUs kept for the host itself: the reserved amount of VCPU.
+Number of CPUs that are reserved for the host: the reserved amount of VCPU.
 
-Cannot be combined with [compute]cpu_shared_set or [compute]cpu_dedicated_set: CPUs left out of
-both sets are the host's.
+Cannot be combined with [compute]cpu_shared_set or [compute]cpu_dedicated_set: with these, the
+CPUs in neither set are left to the host.
 """,
     ),
     cfg.MultiOpt(
         "reserved_huge_pages",
         item_type=cfg_types.Dict(),
         help="""
-Huge pages kept for software on the host that instances do not see, per NUMA cell.
+Huge pages of each NUMA cell that are reserved for software on the host; guests do not get them.
 
-Example: node:0,size:2048,count:64 and node:1,size:1GB,count:1. Size in KiB, or with a unit.
-May be given several times.
+For example node:0,size:2048,count:64 and node:1,size:1GB,count:1. The size is in KiB, or has a
+unit. May be given several times.
 """,
     ),
 ]
 
 _RATIO_HELP = """
-Overcommit of {what}: how many times its amount ({rc}) may be allocated.
+Overcommit ratio of {what}: {rc} can be allocated up to this many times the amount of
+the host.
 
-Set (and not 0.0): wins over everything, also over a ratio set in placement by hand. Unset: the
-ratio that placement has is kept, and a provider that has none yet gets {initial}.
+If set and not 0.0, it replaces the ratio in placement, even one that an operator set
+there. If unset or 0.0, the ratio in placement is kept, and a provider without a ratio
+gets {initial}.
 """
 _INITIAL_RATIO_HELP = """
-Overcommit of {what} ({rc}) for a provider that has no inventory of it in placement yet. Looked at
-only while {option} is unset.
+Overcommit ratio of {what} ({rc}) for a provider that has no inventory of it in
+placement yet. Used only if {option} is unset or 0.0.
 """
 
 
@@ -228,7 +234,7 @@ cpu_opts = [
         deprecated_for_removal=True,
         deprecated_reason="Use [compute]cpu_shared_set and [compute]cpu_dedicated_set.",
         help="""
-CPUs that instances may use, as a set such as 4-12,^8,15.
+Former name of [compute]cpu_shared_set: host CPUs for guests, for example 4-12,^8,15.
 """,
     ),
 ]

@@ -12,10 +12,11 @@ device_opts = [
         default=[],
         deprecated_name="enabled_vgpu_types",
         help="""
-Types of mediated devices (vGPUs) that guests may get: nvidia-35,nvidia-36.
+Types of mediated devices (vGPUs) that guests may get, for example nvidia-35,nvidia-36.
 
-Each type may have a group [mdev_<type>] that says for which devices it is. The first type without
-such a list takes all devices that are left; further ones without are ignored.
+The group [mdev_<type>] of a type can name its devices (device_addresses). If the first type
+names none, it gets all devices that no other type names. Any other type that names none is
+ignored.
 """,
     ),
 ]
@@ -25,23 +26,23 @@ mdev_opts = [
         "device_addresses",
         default=[],
         help="""
-PCI addresses of the devices that make this type: 0000:84:00.0,0000:85:00.0. Empty: all devices no
-other type names, if this type is the first one enabled.
+PCI addresses of the devices that make this type, for example 0000:84:00.0,0000:85:00.0. Empty:
+if this type is the first of enabled_mdev_types, all devices that no other type names, else none.
 """,
     ),
     cfg.StrOpt(
         "mdev_class",
         default="VGPU",
         help="""
-Resource class under which the devices are counted: VGPU, or a name that starts with CUSTOM_.
+Resource class of the devices: VGPU, or a name that starts with CUSTOM_.
 """,
     ),
     cfg.IntOpt(
         "max_instances",
         min=1,
         help="""
-Most devices of this type to make on one physical device, for types whose own limit does not say
-how many fit. Unset: as many as the device says.
+Maximum number of devices of this type on one physical device, for types that do not report how
+many fit. Unset: the number that the physical device reports.
 """,
     ),
 ]

@@ -13,72 +13,72 @@ gpu_opts = [
         "nvml",
         default="auto",
         choices=[
-            ("auto", "ask NVIDIA's management library where it is installed"),
+            ("auto", "use NVIDIA's management library if it is installed"),
             ("never", "read sysfs only"),
         ],
         help="""
-Whether NVIDIA's management library (NVML) adds to what sysfs says of a GPU.
+Whether to read GPUs from NVIDIA's management library (NVML) in addition to sysfs.
 
-It gives model, memory, stable uuid, compute capability and MIG. Set never where the library hangs
-or is unwanted; the GPUs are still reported.
+NVML provides the model, memory, stable UUID, compute capability and MIG devices. Set it to never
+if the library hangs or is not wanted; the GPUs are still reported.
 """,
     ),
     cfg.StrOpt(
         "vf_providers",
         default="auto",
         choices=[
-            ("auto", "one per VF where placement has such providers already, else one per GPU"),
+            ("auto", "per_vf if placement already has such providers, else per_pf"),
             ("per_vf", "one provider per virtual function"),
             ("per_pf", "one provider per GPU, counting its virtual functions"),
         ],
         help="""
-How the virtual functions of a GPU with SR-IOV, each of which makes one vGPU, become providers.
+How the virtual functions of a GPU with SR-IOV become providers. Each of them makes one vGPU.
 
-A host with 8 GPUs of 16 virtual functions has 128 providers with per_vf, which makes every search
-for candidates slower; other compute services report them so.
+With per_vf, a host with 8 GPUs of 16 virtual functions has 128 providers. This is how other
+compute services report them, and it makes every search for candidates slower.
 """,
     ),
     cfg.IntOpt(
         "max_vgpus_per_guest",
         min=1,
         help="""
-Most vGPUs of one physical GPU that one guest may get. Several vendor drivers allow 1 only. Unset:
-no limit.
+Maximum number of vGPUs of one physical GPU that one guest may get. Some vendor drivers allow
+only 1. Unset: no limit, except the limit that NVML reports for the type.
 """,
     ),
     cfg.BoolOpt(
         "type_traits",
         default=True,
         help="""
-Put the trait CUSTOM_MDEV_<TYPE> on the provider of a GPU that makes vGPUs of that type.
+Add the trait CUSTOM_MDEV_<TYPE> to the provider of a GPU that makes vGPUs of that type.
 """,
     ),
     cfg.BoolOpt(
         "mig_classes",
         default=False,
         help="""
-Report the MIG devices that exist as resource classes, one per profile: CUSTOM_MIG_1G_10GB. A claim
-names the uuids of the devices given. What could still be made of a GPU is shown by `compute-agent
-status` and not counted.
+Report existing MIG devices, with one resource class for each profile, for example
+CUSTOM_MIG_1G_10GB. A claim names the UUIDs of its devices. MIG devices that could still be
+created on a GPU are not counted; `compute-agent status` shows them.
 """,
     ),
     cfg.BoolOpt(
         "nvlink_traits",
         default=True,
         help="""
-Put the trait CUSTOM_NVLINK_GROUP_<N> on the providers of GPUs that reach each other through
-NVLinks, N counted from 0 on each host. Needs NVML.
+Add the trait CUSTOM_NVLINK_GROUP_<N> to the providers of GPUs that are connected by NVLinks. N
+counts from 0 on each host. Needs NVML.
 """,
     ),
     cfg.BoolOpt(
         "report_memory_cells",
         default=False,
         help="""
-Report NUMA cells that are a GPU's own memory (Grace Hopper) as memory for guests.
+Report NUMA cells that consist of the memory of a GPU (Grace Hopper) as memory for guests.
 """,
     ),
     numa_node_override.option("""
-NUMA cell of GPUs for which the firmware says nothing or the wrong thing:
+NUMA cell of GPUs for which the firmware reports no cell or a wrong cell, for example
 0000:84:00.0=1,0000:c4:00.0=3.
 """),
 ]

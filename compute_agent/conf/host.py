@@ -11,14 +11,16 @@ host_opts = [
         "sysfs_root",
         default="/sys",
         help="""
-Directory read as /sys. Point it at a captured machine to report that one instead.
+Directory that is read as /sys. Set it to a directory of a captured machine to report that
+machine.
 """,
     ),
     cfg.StrOpt(
         "procfs_root",
         default="/proc",
         help="""
-Directory read as /proc. Point it at a captured machine to report that one instead.
+Directory that is read as /proc. Set it to a directory of a captured machine to report that
+machine.
 """,
     ),
 ]

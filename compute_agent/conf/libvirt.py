@@ -12,29 +12,30 @@ OPTS = [
         default="kvm",
         choices=["kvm", "qemu", "lxc", "parallels"],
         help="""
-Kind of guests that are started on this host; decides what they can have, and which hypervisor is
-connected to where connection_uri is empty: qemu:///system for kvm and qemu (emulated CPUs),
-lxc:///, parallels:///system. Read by the libvirt driver.
+Type of the guests on this host. It determines what guests can have and, if connection_uri is
+empty, the hypervisor to connect to: qemu:///system for kvm and qemu (emulated CPUs), lxc:///,
+parallels:///system. Only the libvirt driver reads it.
 """,
     ),
     cfg.StrOpt(
         "connection_uri",
         default="",
         help="""
-URI of the hypervisor that the libvirt driver describes, as qemu:///system or
-qemu+tls://host/system. Empty: the one of virt_type on this machine. Where it names another
-machine, or libvirt's test driver, libvirt alone describes the host: nothing is taken from the
-files below [host]sysfs_root.
+URI of the hypervisor that the libvirt driver describes, for example qemu:///system or
+qemu+tls://host/system. Empty: the hypervisor of virt_type on this machine. If it names another
+machine or libvirt's test driver, only libvirt describes the host, and no files below
+[host]sysfs_root are read.
 """,
     ),
     cfg.StrOpt(
         "cpu_mode",
         choices=["host-model", "host-passthrough", "custom", "none"],
         help="""
-CPU that guests of virt_type kvm and qemu get; the traits HW_CPU_* are its features. host-model:
-libvirt's model nearest to the CPU of the host. host-passthrough: the CPU of the host. custom: one
-of cpu_models. none: the emulator's default. Unset: host-model on x86, host-passthrough on aarch64
-with kvm, else none. Guests with Intel TDX need host-passthrough.
+CPU of guests of virt_type kvm and qemu. Its features are reported as traits HW_CPU_*.
+host-model: the model of libvirt that is nearest to the CPU of the host. host-passthrough: the
+CPU of the host. custom: one of cpu_models. none: the default of the emulator. Unset: host-model
+on x86, host-passthrough on aarch64 with kvm, else none. Guests with Intel TDX need
+host-passthrough.
 """,
     ),
     cfg.ListOpt(
@@ -42,24 +43,25 @@ with kvm, else none. Guests with Intel TDX need host-passthrough.
         default=[],
         deprecated_name="cpu_model",
         help="""
-Names of CPU models for cpu_mode = custom, as `virsh cpu-models ARCH` lists them, in any case. The
-traits are the features of all of them; one that this host cannot run is warned of.
+Names of CPU models for cpu_mode = custom, as `virsh cpu-models ARCH` lists them, in upper or
+lower case. The traits are the features of all these models. The agent logs a warning for a model
+that this host cannot run.
 """,
     ),
     cfg.ListOpt(
         "cpu_model_extra_flags",
         default=[],
         help="""
-Features that guests get in addition to those of their CPU model (`flag` or `+flag`), or do not get
-(`-flag`), by libvirt's names, as pdpe1gb, +md-clear, -vmx. Without effect on cpu_mode = none.
+Features to add to the CPU model of guests (`flag` or `+flag`), or to remove from it (`-flag`),
+with the names of libvirt, for example pdpe1gb, +md-clear, -vmx. No effect with cpu_mode = none.
 """,
     ),
     cfg.BoolOpt(
         "swtpm_enabled",
         default=False,
         help="""
-Guests can have an emulated TPM: its models and versions that libvirt finds on this host are
-reported as traits COMPUTE_SECURITY_TPM_*. Needs the packages swtpm and swtpm-tools.
+Whether guests can have an emulated TPM. The models and versions that libvirt finds on this host
+are reported as traits COMPUTE_SECURITY_TPM_*. Needs the packages swtpm and swtpm-tools.
 """,
     ),
     cfg.ListOpt(
@@ -67,16 +69,17 @@ reported as traits COMPUTE_SECURITY_TPM_*. Needs the packages swtpm and swtpm-to
         default=["user", "host", "deployment"],
         item_type=cfg.types.String(choices=["user", "host", "deployment"]),
         help="""
-Ways in which the secrets of emulated TPMs may be kept on this host (user, host, deployment),
-reported as traits COMPUTE_SECURITY_TPM_SECRET_SECURITY_* where swtpm_enabled is set.
+Ways to keep the secrets of emulated TPMs on this host (user, host, deployment). Reported as
+traits COMPUTE_SECURITY_TPM_SECRET_SECURITY_* if swtpm_enabled is set.
 """,
     ),
     cfg.BoolOpt(
         "cpu_power_management",
         default=False,
         help="""
-Idle dedicated CPUs are switched off (or slowed down: cpu_power_management_strategy) by the software
-that starts guests, so that a dedicated CPU counts when it is present, also while it is offline.
+Set it if the software that starts guests switches idle dedicated CPUs off, or slows them down
+(see cpu_power_management_strategy). A dedicated CPU then counts if it is present, even while it
+is offline.
 """,
     ),
     cfg.StrOpt(
@@ -84,8 +87,9 @@ that starts guests, so that a dedicated CPU counts when it is present, also whil
         default="cpu_state",
         choices=["cpu_state", "governor"],
         help="""
-With cpu_state an idle dedicated CPU is switched off, so that an offline one counts. With governor
-it is only slowed down, so that an offline one is missing, as it is without cpu_power_management.
+What happens to an idle dedicated CPU. With cpu_state it is switched off, so an offline CPU
+counts. With governor it is only slowed down, so an offline CPU is missing, as without
+cpu_power_management.
 """,
     ),
     cfg.IntOpt(
@@ -93,24 +97,25 @@ it is only slowed down, so that an offline one is missing, as it is without cpu_
         default=0,
         min=0,
         help="""
-MiB of file backed memory, reported as MEMORY_MB in place of the host's memory. 0: off. Cannot be
-combined with reserved_host_memory_mb.
+File-backed memory in MiB, reported as MEMORY_MB instead of the memory of the host. 0: off.
+Requires [DEFAULT]reserved_host_memory_mb = 0.
 """,
     ),
     cfg.ListOpt(
         "pmem_namespaces",
         default=[],
         help="""
-Namespaces of persistent memory for guests, by the label that flavors ask for: LABEL:NAME|NAME...,
-for example 128G:ns0|ns1,262144MB:ns2. A label is the resource class CUSTOM_PMEM_NAMESPACE_<LABEL>.
-The program ndctl lists them; they are of mode devdax.
+Namespaces of persistent memory for guests, as LABEL:NAME|NAME..., for example
+128G:ns0|ns1,262144MB:ns2. Flavors request a label; it is reported as the resource class
+CUSTOM_PMEM_NAMESPACE_<LABEL>. The namespaces must have mode devdax; the program ndctl lists
+them.
 """,
     ),
     cfg.IntOpt(
         "num_intel_tdx_guests",
         min=0,
         help="""
-How many guests with Intel TDX the host can run. Unset: what the kernel says.
+Number of guests with Intel TDX that the host can run. Unset: the number that the kernel reports.
 """,
     ),
     cfg.StrOpt(
@@ -118,37 +123,37 @@ How many guests with Intel TDX the host can run. Unset: what the kernel says.
         default="default",
         choices=["raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"],
         help="""
-Where the guests' disks are kept, whose size is DISK_GB: lvm is the volume group
-images_volume_group, measured by vgs; rbd the pool images_rbd_pool of Ceph, measured by ceph; any
-other the file system below [DEFAULT]instances_path. Where it cannot be measured no DISK_GB is
-reported, with a warning.
+Store of the disks of guests. Its size is reported as DISK_GB. lvm: the volume group
+images_volume_group, measured with vgs. rbd: the Ceph pool images_rbd_pool, measured with ceph.
+All others: the file system of [DEFAULT]instances_path. If the size cannot be measured, the agent
+logs a warning and reports no DISK_GB.
 """,
     ),
     cfg.StrOpt(
         "images_volume_group",
         help="""
-Volume group of the guests' disks; needed with images_type lvm.
+Volume group with the disks of guests. Required if images_type is lvm.
 """,
     ),
     cfg.StrOpt(
         "images_rbd_pool",
         default="rbd",
         help="""
-Pool of Ceph that holds the guests' disks, with images_type rbd.
+Ceph pool with the disks of guests, if images_type is rbd.
 """,
     ),
     cfg.StrOpt(
         "images_rbd_ceph_conf",
         default="",
         help="""
-Path of the configuration file of Ceph. Empty: where the program ceph looks by itself.
+Path of the configuration file of Ceph. Empty: the default of the program ceph.
 """,
     ),
     cfg.StrOpt(
         "rbd_user",
         help="""
-Client of Ceph that asks for the size of the pool, without its type: nova for client.nova. Unset:
-what the program ceph takes by itself.
+Ceph client that reads the size of the pool, without its type: nova for client.nova. Unset: the
+default of the program ceph.
 """,
     ),
 ]

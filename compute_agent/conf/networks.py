@@ -14,8 +14,8 @@ physnets_opt = cfg.ListOpt(
     "physnets",
     default=[],
     help="""
-Physical networks of which this host has interfaces that are near some NUMA cells only. For each
-of them group [neutron_physnet_<name>] says which cells.
+Physical networks whose interfaces on this host are near only some NUMA cells. The group
+[neutron_physnet_<name>] of each network names these cells.
 """,
 )
 
@@ -26,10 +26,10 @@ def _numa_nodes(what: str) -> cfg.Opt:
         item_type=cfg_types.Integer(min=0),
         default=[],
         help=f"""
-NUMA cells that are near {what}: 0,1.
+NUMA cells that are near {what}, for example 0,1.
 
-A guest with NUMA nodes and such a network is put on one of them, or refused where none has room.
-Empty: every cell is as good.
+A guest that has NUMA nodes and uses such a network is put on one of these cells. If none of them
+has room, the guest is refused. Empty: all cells are equally near.
 """,
     )
 

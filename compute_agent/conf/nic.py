@@ -13,21 +13,23 @@ nic_opts = [
         "report_vfs",
         default="auto",
         choices=[
-            ("auto", "where NUMA cells are reported"),
+            ("auto", "if NUMA cells are reported"),
             ("always", "in the flat layout too"),
-            ("never", "no providers for network cards"),
+            ("never", "virtual functions are not counted"),
         ],
         help="""
 Whether network cards with SR-IOV become providers that count their virtual functions
-(SRIOV_NET_VF).
+(SRIOV_NET_VF). If virtual functions are not counted, network cards become providers only with
+report_bandwidth.
 """,
     ),
     cfg.BoolOpt(
         "report_bandwidth",
         default=False,
         help="""
-Report NET_BW_EGR_KILOBIT_PER_SEC and NET_BW_IGR_KILOBIT_PER_SEC of each port from the speed of its
-link. Only for clouds without Neutron, whose agents report bandwidth on providers of their own.
+Report NET_BW_EGR_KILOBIT_PER_SEC and NET_BW_IGR_KILOBIT_PER_SEC of each port, from the speed of
+its link. Use it only in clouds without Neutron: the agents of Neutron report bandwidth on
+providers of their own.
 """,
     ),
     cfg.FloatOpt(
@@ -36,19 +38,19 @@ link. Only for clouds without Neutron, whose agents report bandwidth on provider
         min=0.0,
         max=1.0,
         help="""
-Part of a link's speed that may be given to guests, with report_bandwidth.
+Share of the speed of a link that guests may get, from 0 to 1. Used with report_bandwidth.
 """,
     ),
     cfg.ListOpt(
         "physnet_mappings",
         default=[],
         help="""
-Physical network behind each interface: physnet0:enp129s0f0,physnet1:enp129s0f1. It becomes the
-trait CUSTOM_PHYSNET_<NETWORK> of the port.
+Physical network of each interface, for example physnet0:enp129s0f0,physnet1:enp129s0f1. It is
+reported as the trait CUSTOM_PHYSNET_<NETWORK> of the port.
 """,
     ),
     numa_node_override.option("""
-NUMA cell of network cards for which the firmware says nothing or the wrong thing:
+NUMA cell of network cards for which the firmware reports no cell or a wrong cell, for example
 0000:81:00.0=1,0000:81:00.1=1.
 """),
 ]

@@ -12,28 +12,30 @@ SERVICES: Final = (
         "nova",
         "compute",
         """
-How `compute-manage` reaches the Compute API where [compute_agent]instance_source is nova, and the
-scheduler where [compute_scheduler]aggregate_source is: session, adapter and auth options of
-keystoneauth1. The user must be allowed to list the servers and migrations of all projects, or the
-aggregates. The agent does not use it.
+Access to the Compute API: session, adapter and auth options of keystoneauth1. Used if
+[compute_agent]instance_source is nova, by `compute-manage`, and by the agent with heal_orphans
+or heal_missing; and if [compute_scheduler]aggregate_source is nova, by the scheduler and
+`compute-manage placement sync_aggregates`. The user must be allowed to list the servers and
+migrations of all projects, or the aggregates.
 """,
     ),
     (
         "neutron",
         "network",
         """
-How `compute-manage placement heal_allocations` reaches the Networking API, for ports that need
-resources: session, adapter and auth options of keystoneauth1. The user must see `resource_request`
-and `binding:profile` of ports and be allowed to write the latter.
+Access to the Networking API, for ports that need resources: session, adapter and auth options of
+keystoneauth1. `compute-manage placement heal_allocations`, and the agent with heal_missing, use
+it. The user must be allowed to read `resource_request` and `binding:profile` of ports, and to
+write `binding:profile`.
 """,
     ),
     (
         "glance",
         "image",
         """
-How `compute-manage placement heal_allocations` reaches the Image API, for the properties of images
-where Nova does not tell them (before microversion 2.98): session, adapter and auth options of
-keystoneauth1.
+Access to the Image API, for the properties of images if Nova does not return them (before
+microversion 2.98): session, adapter and auth options of keystoneauth1.
+`compute-manage placement heal_allocations`, and the agent with heal_missing, use it.
 """,
     ),
 )

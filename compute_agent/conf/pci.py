@@ -13,22 +13,22 @@ pci_opts = [
         deprecated_name="passthrough_whitelist",
         help="""
 PCI devices that guests may get, as JSON: a dict, or a list of dicts. May be given several times;
-the first that matches a device counts.
+the first dict that matches a device is used.
 
-Match by vendor_id, product_id, and address (a string with globs such as *:0a:00.*, or a dict of
-regular expressions domain, bus, slot, function) or devname. Tags: physical_network, trusted,
-remote_managed, managed (no: the hypervisor leaves the device with its driver), live_migratable,
-one_time_use, resource_class, traits.
+A dict matches by vendor_id, product_id, and address (a string with globs such as *:0a:00.*, or a
+dict of the regular expressions domain, bus, slot, function) or devname. Tags: physical_network,
+trusted, remote_managed, managed (no: the hypervisor does not change the driver of the device),
+live_migratable, one_time_use, resource_class, traits.
 """,
     ),
     cfg.MultiStrOpt(
         "alias",
         default=[],
         help="""
-Name under which a flavor asks for a kind of PCI device, as JSON: name, vendor_id, product_id,
-device_type (type-PCI, type-PF, type-VF, type-VDPA; by default any but a PF, which must be named),
-numa_policy (legacy, preferred, required, socket), resource_class, traits, live_migratable (yes:
-only devices that can migrate with a running guest; no: only others).
+Name with which a flavor requests a kind of PCI device, as JSON: name, vendor_id, product_id,
+device_type (type-PCI, type-PF, type-VF, type-VDPA; default: type-PCI or type-VF), numa_policy
+(legacy, preferred, required, socket), resource_class, traits, live_migratable (yes: only devices
+that can migrate with a running guest; no: only other devices).
 """,
     ),
     cfg.BoolOpt(
@@ -36,16 +36,18 @@ only devices that can migrate with a running guest; no: only others).
         default=False,
         help="""
 Report the devices of device_spec as inventory in placement. Devices with a physical_network and
-remote managed ones are left out; match by address instead of devname.
+remote managed devices are not reported. device_spec must then match by address or by vendor_id
+and product_id, not by devname.
 """,
     ),
     cfg.BoolOpt(
         "report_root_ports",
         default=False,
         help="""
-Put a provider with the trait CUSTOM_PCIE_ROOT between NUMA cell and devices for each PCI root port
-with several reported devices behind it, so that GPUs and network cards of one PCI switch can be
-asked for together. Devices that are reported already only get another parent.
+Report each PCI root port that has several reported devices behind it as a provider with the
+trait CUSTOM_PCIE_ROOT, between the NUMA cell and these devices. GPUs and network cards of one
+PCI switch can then be requested together. Devices that were reported before only get another
+parent.
 """,
     ),
 ]

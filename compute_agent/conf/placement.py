@@ -8,15 +8,16 @@ from keystoneauth1 import loading as ka_loading
 from oslo_config import cfg
 
 HELP: Final = """
-How the agent and the scheduler reach placement: session, adapter and auth options of keystoneauth1.
+Access of the agent and the scheduler to placement: session, adapter and auth options of
+keystoneauth1.
 
-``auth_type`` is any plugin of keystoneauth1 (``password``, ``v3applicationcredential``, ``none``,
-``http_basic``, ...) or ``noauth``, which sends the token ``admin`` to a placement without
-keystone and needs ``endpoint_override``.  The user needs the role ``service`` (``admin`` is not
-enough to reshape).
+``auth_type`` is any plugin of keystoneauth1 (``password``, ``v3applicationcredential``,
+``none``, ``http_basic``, ...) or ``noauth``, which sends the token ``admin`` to a placement
+without keystone and needs ``endpoint_override``. The user needs the role ``service`` (``admin``
+is not enough to reshape).
 
-``timeout`` is never infinite: unset means 10 seconds to connect and 60 for the whole answer, 300
-for that to a reshape.
+If ``timeout`` is unset, a request has 10 seconds to connect and 60 seconds for the whole answer
+(300 seconds for a reshape).
 """
 
 

@@ -28,7 +28,8 @@ scheduler_opts = [
         default=3,
         min=1,
         help="""
-Hosts that one instance may be tried on: the chosen one and this many less one alternates.
+Maximum number of hosts on which one instance may be tried. The scheduler returns the chosen host
+and up to this many minus one alternates.
 """,
     ),
     cfg.IntOpt(
@@ -37,7 +38,7 @@ Hosts that one instance may be tried on: the chosen one and this many less one a
         min=0,
         sample_default="<number of CPUs>",
         help="""
-Processes of `compute-scheduler serve`. 0 or 1: it serves in its own process.
+Number of processes of `compute-scheduler serve`. 0 or 1: a single process without workers.
 """,
     ),
     cfg.IntOpt(
@@ -45,56 +46,56 @@ Processes of `compute-scheduler serve`. 0 or 1: it serves in its own process.
         default=1000,
         min=1,
         help="""
-Candidates that placement is asked for at most.
+Maximum number of candidates that the scheduler requests from placement.
 
-Filters see only these. Raise it when the log says that the limit was reached and no host was
-found; that costs memory here and time in placement.
+Filters see only these candidates. Raise it if the log reports that the limit was reached and no
+host was found. More candidates need more memory here and more time in placement.
 """,
     ),
     cfg.BoolOpt(
         "limit_tenants_to_placement_aggregate",
         default=False,
         help="""
-Restrict a project to hosts of the aggregates whose metadata filter_tenant_id* name it.
+Restrict a project to the hosts of the aggregates whose metadata filter_tenant_id* contains it.
 """,
     ),
     cfg.BoolOpt(
         "placement_aggregate_required_for_tenants",
         default=False,
         help="""
-With limit_tenants_to_placement_aggregate: a project that no aggregate names gets no host. Off: it
-may use every host.
+With limit_tenants_to_placement_aggregate, refuse a project that no aggregate contains. If false,
+such a project may use every host.
 """,
     ),
     cfg.BoolOpt(
         "query_placement_for_image_type_support",
         default=False,
         help="""
-Ask only for hosts that support the image's disk format (traits COMPUTE_IMAGE_TYPE_*).
+Request only hosts that support the disk format of the image (traits COMPUTE_IMAGE_TYPE_*).
 """,
     ),
     cfg.BoolOpt(
         "query_placement_for_routed_network_aggregates",
         default=False,
         help="""
-Keep a request to the hosts of the aggregates of its networks' segments, as requested_networks
-names them (segment_aggregates).
+Restrict a request to the hosts in the aggregates of the segments of its networks, which
+requested_networks contains (segment_aggregates).
 """,
     ),
     cfg.BoolOpt(
         "enable_isolated_aggregate_filtering",
         default=False,
         help="""
-Keep requests off the hosts of aggregates whose metadata trait:NAME=required ask for a trait that
-the request does not require.
+Exclude hosts in an aggregate whose metadata has trait:NAME=required for a trait that the request
+does not require.
 """,
     ),
     cfg.BoolOpt(
         "image_metadata_prefilter",
         default=False,
         help="""
-Ask only for hosts that support the buses, interfaces, video models, architecture and IOMMU that
-the image's properties name.
+Request only hosts that support the buses, network interfaces, video models, architecture and
+IOMMU that the properties of the image name.
 """,
     ),
 ]
@@ -103,15 +104,20 @@ _MULTIPLIERS = (
     ("ram", 1.0, "free memory"),
     ("cpu", 1.0, "free CPUs"),
     ("disk", 1.0, "free disk"),
-    ("io_ops", -1.0, "builds, resizes and migrations under way"),
-    ("pci", 1.0, "devices of the kind asked for that stay free"),
-    ("soft_affinity", 1.0, "members of the instance's server group"),
-    ("soft_anti_affinity", 1.0, "absence of members of the instance's server group"),
-    ("build_failure", 1000000.0, "absence of recent build failures"),
+    ("io_ops", -1.0, "number of builds, resizes and migrations in progress"),
+    (
+        "pci",
+        1.0,
+        "number of free devices of the requested kinds; for a request without devices, minus the "
+        "number of all free devices",
+    ),
+    ("soft_affinity", 1.0, "number of members of the server group of the instance"),
+    ("soft_anti_affinity", 1.0, "minus the number of members of the server group of the instance"),
+    ("build_failure", 1000000.0, "minus the number of recent failed builds"),
     ("num_instances", 0.0, "number of instances"),
     ("hypervisor_version", 1.0, "version of the hypervisor"),
-    ("cross_cell_move", 1000000.0, "absence of a change of cell by a move"),
-    ("image_props", 0.0, "guests with the same image properties"),
+    ("cross_cell_move", 1000000.0, "0 in the cell of an instance that moves, -1 in another cell"),
+    ("image_props", 0.0, "number of guests with the same image properties"),
 )
 
 
@@ -121,11 +127,11 @@ def _multiplier_opts() -> list[cfg.Opt]:
             f"{name}_weight_multiplier",
             default=default,
             help=f"""
-How much the {what} of a host count when hosts are weighed.
+Multiplier for this value in the weight of a host: {what}.
 
-Every weight is first scaled to 0..1 over the hosts at hand. Positive: more is better, negative:
-less is better, 0: it does not count. An aggregate's metadata of the same name overrides it for
-its hosts; of several the smallest counts.
+The value is first scaled to 0..1 over all hosts of a request. Positive: more is better.
+Negative: less is better. 0: the value does not count. Metadata of an aggregate with the name of
+this option overrides it for the hosts of the aggregate; of several values the smallest is used.
 """,
         )
         for name, default, what in _MULTIPLIERS
@@ -137,31 +143,31 @@ filter_opts = [
         "available_filters",
         default=["nova.scheduler.filters.all_filters"],
         help="""
-Filters that enabled_filters may name: "nova.scheduler.filters.all_filters" for those that come
-with the scheduler, or the full path of a class or of a function returning classes.
+Filters that enabled_filters may name: "nova.scheduler.filters.all_filters" for the filters of
+this scheduler, or the full path of a class or of a function that returns classes.
 """,
     ),
     cfg.ListOpt(
         "enabled_filters",
         default=list(DEFAULT_FILTERS),
         help="""
-Filters that every host must pass, in this order. The cheap and sharp ones should come first.
+Filters that every host must pass, in this order. Put cheap filters that reject many hosts first.
 """,
     ),
     cfg.ListOpt(
         "weight_classes",
         default=["nova.scheduler.weights.all_weighers"],
         help="""
-Weighers that order the hosts left: "nova.scheduler.weights.all_weighers" for those that come with
-the scheduler, or full paths of classes.
+Weighers that order the hosts that pass the filters: "nova.scheduler.weights.all_weighers" for
+the weighers of this scheduler, or the full paths of classes.
 """,
     ),
     cfg.BoolOpt(
         "track_instance_changes",
         default=True,
         help="""
-Go by the number of instances that agents announce. Off, filters and weighers of instances count
-only those that a request itself places.
+Use the number of instances that agents announce. If false, filters and weighers count only the
+instances that the same request places.
 """,
     ),
     *_multiplier_opts(),
@@ -170,15 +176,16 @@ only those that a request itself places.
         default=1.0,
         deprecated_opts=[cfg.DeprecatedOpt("weight_multiplier", group="metrics")],
         help="""
-How much the metrics of group metrics count when hosts are weighed; as the other multipliers.
+Multiplier for this value in the weight of a host: the sum of the metrics of
+[metrics]weight_setting. It works like the other multipliers.
 """,
     ),
     cfg.ListOpt(
         "image_props_weight_setting",
         default=[],
         help="""
-Image properties that count for image_props_weight_multiplier, each as NAME=RATIO; a negative ratio
-spreads guests that have the same value. Empty: all properties, with ratio 1.
+Image properties for image_props_weight_multiplier, each as NAME=RATIO. A negative ratio spreads
+guests with the same value over hosts. Empty: all properties, each with ratio 1.
 """,
     ),
     cfg.IntOpt(
@@ -186,16 +193,16 @@ spreads guests that have the same value. Empty: all properties, with ratio 1.
         default=1,
         min=1,
         help="""
-Choose at random among this many of the best hosts. More than 1 keeps several schedulers from
-choosing the same host at the same time.
+Number of best hosts among which the scheduler chooses at random. A value above 1 prevents
+several schedulers from choosing the same host at the same time.
 """,
     ),
     cfg.BoolOpt(
         "shuffle_best_same_weighed_hosts",
         default=False,
         help="""
-Shuffle the hosts that share the best weight. [compute_scheduler]spread_equal_hosts does as much
-for several schedulers, and gives a request the same order each time.
+Shuffle the hosts that have the best weight, if several have it. For several schedulers, prefer
+[compute_scheduler]spread_equal_hosts, which gives a request the same order each time.
 """,
     ),
     cfg.IntOpt(
@@ -203,7 +210,7 @@ for several schedulers, and gives a request the same order each time.
         default=8,
         min=0,
         help="""
-Builds, resizes and migrations a host may have under way (IoOpsFilter).
+Maximum number of builds, resizes and migrations in progress on a host (IoOpsFilter).
 """,
     ),
     cfg.IntOpt(
@@ -211,38 +218,39 @@ Builds, resizes and migrations a host may have under way (IoOpsFilter).
         default=50,
         min=1,
         help="""
-Instances a host may have (NumInstancesFilter).
+Maximum number of instances on a host (NumInstancesFilter).
 """,
     ),
     cfg.ListOpt(
         "isolated_images",
         default=[],
         help="""
-Ids of images that run on isolated hosts only (IsolatedHostsFilter).
+IDs of images that run only on isolated hosts (IsolatedHostsFilter).
 """,
     ),
     cfg.ListOpt(
         "isolated_hosts",
         default=[],
         help="""
-Names of hosts that isolated images run on (IsolatedHostsFilter).
+Names of the hosts for isolated images (IsolatedHostsFilter). Empty: the filter passes all hosts.
 """,
     ),
     cfg.BoolOpt(
         "restrict_isolated_hosts_to_isolated_images",
         default=True,
         help="""
-Keep other images off the isolated hosts (IsolatedHostsFilter).
+Allow only isolated images on isolated hosts (IsolatedHostsFilter).
 """,
     ),
     cfg.BoolOpt(
         "pci_in_placement",
         default=False,
         help="""
-Ask placement for the devices that a PCI alias names: one request group per device.
+Request the devices of a PCI alias from placement, with one request group for each device.
 
-Switch on when every agent reports its PCI devices. Off: PciPassthroughFilter must be enabled, which
-uses the devices that agents announce; without it a request with a PCI alias is refused.
+Enable it when all agents report their PCI devices. If false, PciPassthroughFilter must be
+enabled: it uses the devices that agents announce. Without this filter a request with a PCI alias
+is refused.
 """,
     ),
 ]
@@ -251,14 +259,14 @@ compute_scheduler_opts = [
     cfg.StrOpt(
         "aggregate_source",
         help="""
-Where host aggregates come from: nova, or the path of a YAML file.
+Source of host aggregates: nova, or the path of a YAML file.
 
-nova: the Compute API, reached as group nova says; what it answers is kept for a minute, and stays
-in force while it cannot be reached. A file: a list of {uuid, name, hosts: [names], metadata: {key:
-value}}, read at start and on SIGHUP.
+nova: the Compute API, with the access of the group nova. Its answer is used for a minute, and
+longer while the Compute API cannot be reached. A file: a list of {uuid, name, hosts: [names],
+metadata: {key: value}}, read at start and on SIGHUP.
 
-Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one
-under which the aggregate is mirrored in placement. Unset: there are no aggregates.
+Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the
+UUID of the aggregate in placement. Unset: there are no aggregates.
 """,
     ),
     cfg.IntOpt(
@@ -266,43 +274,45 @@ under which the aggregate is mirrored in placement. Unset: there are no aggregat
         default=8,
         min=1,
         help="""
-Ways to fit on one host that are tried before the next host is. A lost race for one device then
-does not cost the host.
+Maximum number of candidates of one host that are tried before the next host. A host is then not
+lost because another request was first to claim one of its devices.
 """,
     ),
     cfg.StrOpt(
         "journal_path",
         default="$state_path/scheduler-journal",
         help="""
-File with what is to be finished or undone when the scheduler dies, or placement fails, in the
-middle of a request. `compute-scheduler serve` does so at its start and every 10 s, and so does the
-next request of any scheduler with this file.
+File with the work to finish or undo if the scheduler ends, or placement fails, during a request.
+`compute-scheduler serve` does this work at its start and every 10 s; so does the next request of
+any scheduler that uses this file.
 """,
     ),
     cfg.BoolOpt(
         "spread_equal_hosts",
         default=True,
         help="""
-Try hosts of the same weight in an order that each request has of its own, so that several
-schedulers do not all claim on the same host first. The same request has the same order on every
-scheduler. Off: in the order of placement's answer.
+Try hosts of the same weight in an order that depends on the request, so that several schedulers
+do not all claim on the same host first. The same request has the same order on every scheduler.
+If false, the order is that of the answer of placement.
 """,
     ),
     cfg.BoolOpt(
         "explain_no_valid_host",
         default=True,
         help="""
-Find out what would have made a request fit that no host can take: the closest hosts and the
-smallest changes, in the error and in the log. It costs up to 40 questions to placement and 3 s
-once per request and 10 s, in one thread at a time. Off: only what the request itself has shown;
-`compute-scheduler explain` still finds out.
+Explain a request that fits on no host: the error and the log contain the closest hosts and the
+smallest changes with which it would fit. In `compute-scheduler serve`, this costs up to 40
+requests to placement and 3 s, once in 10 s for equal requests and for one request at a time. If
+false, only the results of the search itself are shown; `compute-scheduler explain` still
+explains.
 """,
     ),
     cfg.StrOpt(
         "metrics_bind",
         help="""
-ADDRESS:PORT where `compute-scheduler serve` shows metrics to Prometheus, those of all its processes
-added up. Unset: none. There is no authentication: bind to loopback or to a management network.
+ADDRESS:PORT on which `compute-scheduler serve` serves metrics to Prometheus, as sums over all
+its processes. Unset: no metrics. There is no authentication: use a loopback address or a
+management network.
 """,
     ),
 ]
@@ -313,22 +323,23 @@ metrics_opts = [
         "weight_setting",
         default=[],
         help="""
-Metrics that agents announce and how much each counts: NAME=RATIO (MetricsWeigher, MetricsFilter).
+Metrics that agents announce, each with its ratio, as NAME=RATIO (MetricsWeigher, MetricsFilter).
 """,
     ),
     cfg.BoolOpt(
         "required",
         default=True,
         help="""
-Every host must announce these metrics: enable MetricsFilter with it. A host that does not then
-weighs 0; off, it weighs weight_of_unavailable.
+Require that every host announces these metrics. Enable MetricsFilter too: it rejects a host that
+does not announce them. Without the filter such a host has the weight 0. If false, it has the
+weight weight_of_unavailable.
 """,
     ),
     cfg.FloatOpt(
         "weight_of_unavailable",
         default=-10000.0,
         help="""
-Weight of a host that does not announce the metrics, where they are not required.
+Weight of a host that does not announce the metrics, if required is false.
 """,
     ),
 ]
@@ -338,10 +349,11 @@ workaround_opts = [
         "disable_fallback_pcpu_query",
         default=False,
         help="""
-Never look for pinned CPUs among the VCPU of hosts whose agents are too old to report PCPU.
+Never request VCPU instead of PCPU for pinned CPUs, from hosts whose agents are too old to report
+PCPU.
 
-Off, that is done as long as the agents on the message bus do not all announce a version that
-reports them; without a message bus it is not done.
+If false, the scheduler does so until all agents on the message bus announce a version that
+reports PCPU. Without a message bus it never does.
 """,
     ),
 ]

@@ -15,8 +15,8 @@ def opts() -> list[cfg.Opt]:
             default="",
             regex=r"^$|^https?://.+",
             help="""
-Send a trace of every pass, call of the bus and request to this URL of a collector, by OTLP over
-HTTP, such as http://127.0.0.1:4318/v1/traces. Empty: nowhere. Needs OpenTelemetry:
+URL of a collector, to which a trace of every pass, call on the bus and request is sent by OTLP
+over HTTP, for example http://127.0.0.1:4318/v1/traces. Empty: no traces. Needs OpenTelemetry:
 pip install 'compute-agent[tracing]'.
 """,
         ),
@@ -26,8 +26,8 @@ pip install 'compute-agent[tracing]'.
             min=0.0,
             max=1.0,
             help="""
-Share of the traces beginning here that are sent. Those that began elsewhere are sent if the sender
-of the request sends them.
+Share of the traces that begin here that is sent, from 0 to 1. A trace that began elsewhere is
+sent if the sender of the request sends it.
 """,
         ),
     ]

@@ -7,8 +7,9 @@ from oslo_config import cfg
 GROUP = "upgrade_levels"
 
 _HELP = """
-Newest version of calls to {what}, such as {version}, while some of them are older than the caller.
-Unset or auto: no bound. Names of releases belong to another project and are no bound either.
+Maximum version of calls to {what}, such as {version}. Set it while some of them are
+older than the caller. Unset or auto: no limit. Names of OpenStack releases are
+accepted and set no limit.
 """
 
 

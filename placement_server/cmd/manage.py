@@ -76,11 +76,11 @@ def new_conf() -> cfg.ConfigOpts:
 def _add_commands(subparsers: Any) -> None:
     # without a command, main prints the help instead of an error of the parser
     subparsers.required = False
-    db = subparsers.add_parser("db", help="the schema, and repairs of old data")
+    db = subparsers.add_parser("db", help="the schema of the database, and repairs of old data")
     db.set_defaults(run=lambda _conf: _help(db))
     actions = db.add_subparsers(dest="action", metavar="COMMAND")
 
-    sync = actions.add_parser("sync", help="take the schema to the newest revision")
+    sync = actions.add_parser("sync", help="upgrade the schema to the newest revision")
     sync.set_defaults(run=_sync)
 
     version = actions.add_parser("version", help="print the current revision of the schema")
@@ -92,48 +92,50 @@ def _add_commands(subparsers: Any) -> None:
 
     downgrade = actions.add_parser(
         "downgrade",
-        help="take the schema back, by default to the one of OpenStack Placement",
+        help="downgrade the schema, by default to that of OpenStack Placement",
     )
     downgrade.add_argument(
         "version",
         nargs="?",
         default=revision.OPENSTACK_REVISION,
         metavar="REVISION",
-        help="default: %(default)s",
+        help="id of the revision; default: %(default)s",
     )
     downgrade.set_defaults(run=_downgrade)
 
     migrations = actions.add_parser(
-        "online_data_migrations", help="repair data of old software, while services run"
+        "online_data_migrations", help="repair data that old versions wrote, while services run"
     )
     migrations.add_argument(
-        "--max-count", type=_count, metavar="N", help="one pass of at most N rows"
+        "--max-count", type=_count, metavar="N", help="run one pass of at most N rows"
     )
     migrations.set_defaults(run=_online_data_migrations)
 
     check = subparsers.add_parser(
         "audit",
-        help="check what must always be true of the data",
+        help="check the data for inconsistencies",
         epilog=(
-            f"Exit status: {AUDIT_CLEAN} nothing is wrong (any more), {AUDIT_FAILED} could not "
-            f"look, {AUDIT_MENDABLE} something is wrong and --repair can mend it, "
-            f"{AUDIT_NEEDS_A_PERSON} something is wrong that needs a decision."
+            f"Exit status: {AUDIT_CLEAN} no problems (left), {AUDIT_FAILED} the check failed, "
+            f"{AUDIT_MENDABLE} problems that --repair can repair, {AUDIT_NEEDS_A_PERSON} problems "
+            "that need a decision."
         ),
     )
-    check.add_argument("--repair", action="store_true", help="compute derived data again")
+    check.add_argument(
+        "--repair", action="store_true", help="repair derived data by computing it again"
+    )
     check.set_defaults(run=_audit)
 
     pruning = subparsers.add_parser(
         "prune",
-        help="delete what no request needs any more",
+        help="delete data that no request needs",
         description=(
             "Deletes old change records, and projects, users, consumer types and aggregates that "
-            "have been out of use for a day or longer. Servers may run meanwhile."
+            "have not been used for at least a day. Servers can run at the same time."
         ),
     )
     pruning.add_argument("--dry-run", action="store_true", help="print what would be deleted")
     pruning.add_argument(
-        "--vacuum", action="store_true", help="then have the database give the room back"
+        "--vacuum", action="store_true", help="then return the free space of the database"
     )
     pruning.set_defaults(run=_prune)
 

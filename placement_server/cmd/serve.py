@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config-file",
         action="append",
         metavar="FILE",
-        help="configuration file, instead of the usual places; may be given several times",
+        help="configuration file, instead of the default ones; may be given several times",
     )
     serve.add_argument(
         "--config-dir",
@@ -97,40 +97,43 @@ def _parser() -> argparse.ArgumentParser:
         help="directory of *.conf files; may be given several times",
     )
     serve.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="to listen on; default: %(default)s"
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on; default: %(default)s",
     )
     serve.add_argument(
         "--port",
         type=numbers.port,
         default=_DEFAULT_PORT,
         metavar="PORT",
-        help="TCP port, 0 for any free one; default: %(default)s",
+        help="TCP port to listen on; 0: any free port; default: %(default)s",
     )
     serve.add_argument(
         "--workers",
         type=numbers.positive,
         default=min(os.cpu_count() or 1, 8),
         metavar="N",
-        help="worker processes; default: one per CPU, at most 8",
+        help="number of worker processes; default: number of CPUs, at most 8",
     )
     serve.add_argument(
         "--threads",
         type=numbers.positive,
         default=8,
         metavar="N",
-        help="requests that one worker serves at a time; default: %(default)s",
+        help="threads of each worker, each for one request; default: %(default)s",
     )
     serve.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
-    serve.add_argument("--tls-key", metavar="FILE", help="the key of the certificate")
+    serve.add_argument("--tls-key", metavar="FILE", help="private key of the certificate")
     serve.add_argument(
         "--database-url",
         metavar="URL",
-        help="an SQLAlchemy URL, instead of [placement_database]connection",
+        help="SQLAlchemy URL, instead of [placement_database]connection",
     )
     serve.add_argument(
         "--sync-database",
         action="store_true",
-        help="bring the schema up to date first, as [placement_database]sync_on_startup does",
+        help="upgrade the schema first, as with [placement_database]sync_on_startup",
     )
     serve.add_argument(
         "--auth-strategy",

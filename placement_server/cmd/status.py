@@ -83,7 +83,9 @@ def new_conf() -> cfg.ConfigOpts:
 
 
 def _add_commands(subparsers: Any) -> None:
-    upgrade = subparsers.add_parser("upgrade", help="readiness for the installed version")
+    upgrade = subparsers.add_parser(
+        "upgrade", help="check whether the deployment is ready for this version"
+    )
     upgrade.add_argument("check", choices=["check"], help="run all checks")
     upgrade.add_argument("--json", action="store_true", help="print the results as JSON")
 

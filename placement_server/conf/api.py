@@ -9,18 +9,19 @@ OPTS = [
         "auth_strategy",
         default="keystone",
         choices=[
-            ("keystone", "Keystone vouches for every token; see [keystone_authtoken]."),
+            ("keystone", "Keystone validates every token; see [keystone_authtoken]."),
             (
                 "noauth2",
-                "The token is believed as it is, `user` or `user:project`, and the user `admin` "
-                "may do everything. For tests, and for a server that nobody else can reach.",
+                "The token is `user` or `user:project` and is not validated; the user `admin` may "
+                "do everything. For tests, and for a server that only trusted clients can reach.",
             ),
         ],
         deprecated_group="DEFAULT",
         help="""
-How a caller proves who it is.
+How callers are authenticated.
 
-Only the version document at `/` is given to callers without a token.
+No token is needed for the version document at `/`, and for the paths that
+`[placement_server]` sets for metrics, health checks and pages.
 """,
     ),
 ]

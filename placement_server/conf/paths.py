@@ -7,22 +7,25 @@ from oslo_config import cfg
 OPTS = [
     cfg.StrOpt(
         "tempdir",
-        help="Accepted so that an existing configuration keeps working; nothing is put there.",
+        help="No effect; accepted so that an existing configuration stays valid.",
     ),
     cfg.StrOpt(
         "pybasedir",
         default=str(Path(__file__).resolve().parents[2]),
         sample_default="<Path>",
-        help="The directory in which the server's Python package is installed.",
+        help="Directory in which the Python package of the server is installed.",
     ),
     cfg.StrOpt(
         "state_path",
         default="$pybasedir",
-        help="For $state_path in other options. The server keeps nothing there by itself.",
+        help="Value of $state_path in other options. The server itself stores nothing there.",
     ),
     cfg.BoolOpt(
         "log_options",
         default=True,
-        help="Log the value of every option, at the level debug, when the server starts.",
+        help=(
+            "Log the values of all options at the level debug when the server starts. No effect "
+            "with `placement-server serve`."
+        ),
     ),
 ]

@@ -11,18 +11,20 @@ OPTS = [
         "randomize_allocation_candidates",
         default=False,
         help="""
-Answer with a random sample of the allocation candidates where the client asks for a limit, and
-in random order where it does not.
+Return a random sample of the allocation candidates if the client sets a
+limit, and all candidates in random order if it does not.
 
-Turn it on when many schedulers ask for few candidates at a time and keep choosing the same hosts.
-Under a limit hosts are then visited in random order, so the search still ends at the limit.
+Enable it if many schedulers request few candidates at a time and often
+choose the same hosts. With a limit, hosts are visited in random order, and
+the search still ends at the limit.
 """,
     ),
     cfg.StrOpt(
         "incomplete_consumer_project_id",
         default=_INCOMPLETE,
         help="""
-The project of allocations whose writer names none (microversions before 1.8).
+Project of consumers whose allocations were written without a project
+(microversions before 1.8).
 
 Usages of such consumers are reported for this project.
 """,
@@ -31,7 +33,8 @@ Usages of such consumers are reported for this project.
         "incomplete_consumer_user_id",
         default=_INCOMPLETE,
         help="""
-The user of allocations whose writer names none (microversions before 1.8).
+User of consumers whose allocations were written without a user
+(microversions before 1.8).
 """,
     ),
     cfg.IntOpt(
@@ -39,10 +42,11 @@ The user of allocations whose writer names none (microversions before 1.8).
         default=10,
         min=0,
         help="""
-How often a write is tried, in all, when other writers of the same records get in its way.
+Maximum number of tries of a write that conflicts with other writers of the
+same records. 0 means one try.
 
-A client is told of a conflict (409) when all tries have failed; 0 means one try. Raise it when
-clients see such conflicts although there is room, at the price of requests that wait longer.
+If all tries fail, the client gets a conflict (409). Raise it if clients get
+such conflicts although there is room; requests may then wait longer.
 """,
     ),
     cfg.IntOpt(
@@ -50,24 +54,27 @@ clients see such conflicts although there is room, at the price of requests that
         default=-1,
         min=-1,
         help="""
-Stop the search after this many allocation candidates; -1 means no limit.
+Stop a search after this many allocation candidates; -1 means no limit.
 
-Set it to bound time and memory where requests have thousands of answers and clients set no limit.
-With the strategy `depth-first` one host may use all of it, so combine it with `breadth-first`.
+Set it to limit time and memory if requests have thousands of candidates and
+clients set no limit. With the strategy `depth-first` one host may use up
+the whole number, so combine it with `breadth-first`.
 """,
     ),
     cfg.StrOpt(
         "allocation_candidates_generation_strategy",
         default="depth-first",
         choices=[
-            ("depth-first", "All candidates of one host before those of the next."),
+            ("depth-first", "All candidates of a host before those of the next host."),
             ("breadth-first", "One candidate of each host in turn."),
         ],
         help="""
-The order in which allocation candidates are found under `[placement]max_allocation_candidates`.
+Order in which allocation candidates are found if
+`[placement]max_allocation_candidates` is set. It determines which
+candidates are found before the search stops.
 
-It says which of them are among the first so many. Without a maximum it changes nothing: a request
-with a limit then gets one candidate of each host before a second one of any.
+Without this maximum the option has no effect: a request with a limit gets
+one candidate of each host before a second candidate of any host.
 """,
     ),
 ]

@@ -17,11 +17,13 @@ OPTS: Final = [
         "enabled",
         default=False,
         help="""
-Trace requests that carry a trace signed with one of `hmac_keys`, across all services that do.
+Trace requests that carry a trace signed with one of `hmac_keys`, across all
+services that trace it.
 
-Needs osprofiler (`pip install 'compute-agent[profiler]'`), whose documentation tells the other
-options of this group: `connection_string`, where traces go; `hmac_keys`; `trace_sqlalchemy`;
-`trace_requests`; ... Without osprofiler the server says so in its log and traces nothing.
+Needs osprofiler (`pip install 'compute-agent[profiler]'`). Its
+documentation describes the other options of this group: `connection_string`
+(where traces are sent), `hmac_keys`, `trace_sqlalchemy`, `trace_requests`
+and more. Without osprofiler the server logs a warning and traces nothing.
 """,
     ),
 ]

@@ -12,25 +12,26 @@ OPTS = [
         default="",
         regex=r"^$|^/.+",
         help="""
-Serve metrics for Prometheus at this path, for example `/-/metrics`; empty: nowhere.
+Path of the metrics for Prometheus, for example `/-/metrics`. Empty: no
+metrics.
 
-No token is needed there, because scrapers have none, so keep the path from the outside in the
-proxy. Choose one that is no path of the API.
+The path needs no token, because scrapers have none: block it for outside
+clients in the proxy. Choose a path that the API does not use.
 """,
     ),
     cfg.StrOpt(
         "inventory_metrics",
         default="classes",
         choices=[
-            ("classes", "sums over the whole fleet, one series per class and amount"),
-            ("hosts", "by host as well: four series per class of each host"),
+            ("classes", "sums over the whole fleet: four series for each class"),
+            ("hosts", "also by host: four series for each class of each host"),
         ],
         help="""
-How fine the metrics of inventories are: capacity, reserved, used and free amounts. Each scrape
-reads them from the database.
+Detail of the metrics of inventories: capacity, reserved, used and free
+amounts. Each scrape reads them from the database.
 
-With `hosts`, 10,000 hosts of three classes are 120,000 series, which Prometheus must keep: choose
-it for small fleets, or scrape seldom.
+With `hosts`, 10,000 hosts of three classes have 120,000 series, which
+Prometheus must store. Use it for small fleets, or scrape seldom.
 """,
     ),
     cfg.Opt(
@@ -38,12 +39,13 @@ it for small fleets, or scrape seldom.
         type=types.Dict(value_type=types.String(regex=UUID, ignore_case=True)),
         default={},
         help="""
-Show the metrics of inventories by zone as well: the name of each zone, as it is to be in the
-metrics, and the aggregate with its hosts. For example
+Zones for which metrics of inventories are also shown: the name of each zone
+in the metrics, and the aggregate with its hosts. For example
 `az1:5e08ea53-c4c6-448e-9334-ac4953de3cfa,az2:42896e0d-205d-4fe3-bd1e-100924931787`.
 
-A host is in a zone when its root provider is in the aggregate, and then all of its tree is.
-Storage that hosts of several zones share is in each of which its provider is a member.
+A host with its whole tree is in a zone if its root provider is in the
+aggregate. Storage that hosts of several zones share is in each zone in
+whose aggregate its provider is.
 """,
     ),
     cfg.StrOpt(
@@ -51,9 +53,10 @@ Storage that hosts of several zones share is in each of which its provider is a 
         default="",
         regex=r"^$|^/.+",
         help="""
-Report to load balancers at this path, for example `/-/healthy`, whether the server is to get
-requests; empty: nowhere. It is 503 where the database does not answer within two seconds, until the
-index is loaded, and where one of the checks of `[healthcheck]` fails. No token is needed there.
+Path on which the server reports to load balancers whether it can serve
+requests, for example `/-/healthy`. Empty: no such path. The answer is 503
+if the database does not answer within two seconds, until the index is
+loaded, and if a check of `[healthcheck]` fails. The path needs no token.
 """,
     ),
     cfg.StrOpt(
@@ -61,25 +64,27 @@ index is loaded, and where one of the checks of `[healthcheck]` fails. No token 
         default="",
         regex=r"^$|^(/[A-Za-z0-9._~-]+)+$",
         help="""
-Serve pages that show the fleet in a browser at this path, for example `/-/web`; empty: nowhere.
+Path of pages that show the fleet in a browser, for example `/-/web`. Empty:
+no pages.
 
-The pages themselves need no token and hold no data. All that they show they ask of the API, with
-the token that the person who looks gives to the page, or with none where `[api]auth_strategy` is
-`noauth2`. Choose one that is no path of the API.
+The pages need no token and contain no data. They request all data from the
+API, with the token that the user enters on the page, or without one if
+`[api]auth_strategy` is `noauth2`. Choose a path that the API does not use.
 """,
     ),
     cfg.StrOpt(
         "saved_index_path",
         default="",
         help="""
-A directory in which the workers of this machine keep a copy of their index, for example
-`/var/lib/placement`; empty: they keep none. A worker that starts reads the copy, and from the
-database only what has changed since.
+Directory in which the workers of this machine save a copy of their index,
+for example `/var/lib/placement`. Empty: no copy. A worker that starts reads
+the copy, and reads from the database only what has changed since.
 
-The copy is a file of some 250 bytes for each provider, which one worker writes again every five
-minutes. It is private to the user that the server runs as. One that is damaged, is of another
-database or version, or does not have the same sums as the database is not used; the log has the
-reason then. It may be deleted at any time.
+The copy is a file of about 250 bytes for each provider, which one worker
+writes every five minutes if something has changed. Only the user of the
+server can read it. The server does not use a copy that is damaged, belongs
+to another database or version, or does not match the sums of the database;
+the log then has the reason. The copy may be deleted at any time.
 """,
     ),
     cfg.FloatOpt(
@@ -87,10 +92,11 @@ reason then. It may be deleted at any time.
         default=30.0,
         min=0.1,
         help="""
-After how many seconds a search for allocation candidates is given up and answered with 503.
+Seconds after which a search for allocation candidates is ended and answered
+with 503.
 
-A search that takes longer than the client waits is work for nothing. Raise it only where clients
-ask without a limit for requests with very many answers, and wait that long.
+An answer that is later than the client waits is useless. Raise it only if
+clients without a limit request very many candidates and wait that long.
 """,
     ),
     cfg.IntOpt(
@@ -98,10 +104,10 @@ ask without a limit for requests with very many answers, and wait that long.
         default=128,
         min=1,
         help="""
-How much memory, in MiB, one search for allocation candidates may hold with its answer. One that
-needs more is given up and answered with 503.
+Maximum memory in MiB for one search for allocation candidates and its
+answer. A search that needs more is ended and answered with 503.
 
-Raise it where clients ask without a limit for requests with very many answers.
+Raise it if clients without a limit request very many candidates.
 """,
     ),
     cfg.IntOpt(
@@ -109,12 +115,13 @@ Raise it where clients ask without a limit for requests with very many answers.
         default=256,
         min=8,
         help="""
-How much memory, in MiB, all searches of one worker process may hold together, with the answers
-that it is sending and the texts that it keeps for later ones, beyond what the worker has anyway. A
-search that would need more is given up and answered with 503 and Retry-After.
+Maximum memory in MiB for all searches of one worker process together, in
+addition to the memory that the worker always uses. It includes the answers
+that are being sent, and texts that are kept for later answers. A search
+that would need more is ended and answered with 503 and Retry-After.
 
-Heavy searches may have five eighths of it (see `heavy_searches`), so keep it at twice
-`search_memory`.
+Heavy searches may use five eighths of it (see `heavy_searches`), so set it
+to at least twice `search_memory`.
 """,
     ),
     cfg.IntOpt(
@@ -122,9 +129,11 @@ Heavy searches may have five eighths of it (see `heavy_searches`), so keep it at
         default=2,
         min=1,
         help="""
-How many heavy searches for allocation candidates may run at a time in one worker process. Others
-wait until their deadline, and are answered with 503 and Retry-After then. Light searches and other
-requests never wait for them.
+Maximum number of heavy searches for allocation candidates (see
+`heavy_search_seconds`) that run at the same time in one worker process.
+Others wait until their deadline and are then answered with 503 and
+Retry-After. Light searches and other requests never wait for heavy
+searches.
 """,
     ),
     cfg.FloatOpt(
@@ -132,8 +141,9 @@ requests never wait for them.
         default=0.05,
         min=0.0,
         help="""
-After how many seconds of processor time a search for allocation candidates is heavy. Ordinary
-searches, with a limit of 1,000, need a fraction of the default. With 0 every search is heavy.
+Seconds of processor time after which a search for allocation candidates is
+heavy. Ordinary searches with a limit of 1,000 need a fraction of the
+default. 0: every search is heavy.
 """,
     ),
     cfg.IntOpt(
@@ -141,11 +151,13 @@ searches, with a limit of 1,000, need a fraction of the default. With 0 every se
         default=200,
         min=1,
         help="""
-How many requests `GET /changes` with `wait` may wait at a time in one worker process. Others are
-answered with 503 and Retry-After.
+Maximum number of requests `GET /changes` with `wait` that wait at the same
+time in one worker process. More requests are answered with 503 and
+Retry-After.
 
-Under `placement-server serve` they take none of the threads, but a connection each, of the 1,000
-that a worker has. Under uWSGI, Apache and others each takes a thread: keep it below their number.
+With `placement-server serve` each of them uses one of the 1,000 connections
+of a worker, and no thread. With uWSGI, Apache and others each uses a
+thread: set it below the number of threads.
 """,
     ),
     cfg.IntOpt(
@@ -153,10 +165,11 @@ that a worker has. Under uWSGI, Apache and others each takes a thread: keep it b
         default=8 * 1024 * 1024,
         min=1024,
         help="""
-The most bytes that the body of a request may have. A longer one is answered with 400 and not read
-into memory.
+Maximum size in bytes of the body of a request. A larger body is answered
+with 400 and not read into memory.
 
-The largest bodies are those of reshapes: about 300 bytes for each inventory and each allocation.
+The largest bodies are those of reshapes: about 300 bytes for each inventory
+and each allocation.
 """,
     ),
     cfg.FloatOpt(
@@ -164,10 +177,12 @@ The largest bodies are those of reshapes: about 300 bytes for each inventory and
         default=60.0,
         min=0.1,
         help="""
-How many seconds a client of `placement-server serve` has to send one request whole, and again to
-take the answer. Then its connection is closed.
+Seconds in which a client of `placement-server serve` must send a whole
+request, and in which it must then receive the answer. After that the server
+closes the connection.
 
-Under uWSGI, Apache and others this is theirs to say, and the option has no effect.
+With uWSGI, Apache and others this option has no effect; use their own
+timeouts.
 """,
     ),
 ]

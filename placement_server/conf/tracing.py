@@ -10,11 +10,14 @@ OPTS = [
         default="",
         regex=r"^$|^https?://.+",
         help="""
-Send a trace of every request, with its SQL, to this URL of a collector, by OTLP over HTTP, such as
-`http://127.0.0.1:4318/v1/traces`; empty: nowhere.
+URL of a collector, to which a trace of every request, with its SQL, is sent
+by OTLP over HTTP, for example `http://127.0.0.1:4318/v1/traces`. Empty: no
+traces.
 
-A request with the header `traceparent` of W3C is part of the trace that this names. Needs
-OpenTelemetry: `pip install 'compute-agent[tracing]'`. Statements are sent without their values.
+A request with the W3C header `traceparent` becomes part of the trace that
+the header names. Needs OpenTelemetry:
+`pip install 'compute-agent[tracing]'`. Statements are sent without their
+values.
 """,
     ),
     cfg.FloatOpt(
@@ -23,8 +26,8 @@ OpenTelemetry: `pip install 'compute-agent[tracing]'`. Statements are sent witho
         min=0.0,
         max=1.0,
         help="""
-Share of the traces beginning here that are sent. Those that began elsewhere are sent if the sender
-of the request sends them.
+Share of the traces that begin here that is sent, from 0 to 1. A trace that
+began elsewhere is sent if the sender of the request sends it.
 """,
     ),
 ]

@@ -9,8 +9,8 @@ OPTS = [
         "optimize_for_wide_provider_trees",
         default=False,
         help="""
-Accepted so that an existing configuration keeps working. The search prunes combinations that
-cannot fit in any case, so the option has no effect here.
+No effect; accepted so that an existing configuration stays valid. The
+search always drops combinations that cannot fit.
 """,
     ),
 ]

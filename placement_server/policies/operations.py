@@ -77,7 +77,11 @@ RULES: Final = (
     _rule(CLASSES_LIST, "List resource classes.", "GET /resource_classes"),
     _rule(CLASSES_CREATE, "Create a resource class.", "POST /resource_classes"),
     _rule(CLASSES_SHOW, "Show a resource class.", "GET /resource_classes/{name}"),
-    _rule(CLASSES_UPDATE, "Ensure or rename a resource class.", "PUT /resource_classes/{name}"),
+    _rule(
+        CLASSES_UPDATE,
+        "Create a resource class if it does not exist, or rename it.",
+        "PUT /resource_classes/{name}",
+    ),
     _rule(CLASSES_DELETE, "Delete a resource class.", "DELETE /resource_classes/{name}"),
     _rule(INVENTORIES_LIST, "List the inventories of a provider.", f"GET {INVENTORIES}"),
     _rule(INVENTORIES_CREATE, "Add an inventory to a provider.", f"POST {INVENTORIES}"),
@@ -105,7 +109,7 @@ RULES: Final = (
     ),
     _rule(TRAITS_LIST, "List traits.", "GET /traits"),
     _rule(TRAITS_SHOW, "Show a trait.", "GET /traits/{name}"),
-    _rule(TRAITS_UPDATE, "Ensure that a trait exists.", "PUT /traits/{name}"),
+    _rule(TRAITS_UPDATE, "Create a trait if it does not exist.", "PUT /traits/{name}"),
     _rule(TRAITS_DELETE, "Delete a trait.", "DELETE /traits/{name}"),
     _rule(PROVIDER_TRAITS_LIST, "List the traits of a provider.", f"GET {PROVIDER}/traits"),
     _rule(PROVIDER_TRAITS_UPDATE, "Replace the traits of a provider.", f"PUT {PROVIDER}/traits"),
@@ -132,16 +136,16 @@ RULES: Final = (
     _rule(
         PROVIDER_ALLOCATIONS, "List the allocations of a provider.", f"GET {PROVIDER}/allocations"
     ),
-    _rule(CHANGES_LIST, "List changes.", "GET /changes"),
+    _rule(CHANGES_LIST, "List changes of providers, allocations and names.", "GET /changes"),
     _rule(CANDIDATES_LIST, "List allocation candidates.", "GET /allocation_candidates"),
     _rule(
         CAPACITY_SHOW,
-        "Show how many further claims would succeed (placement-ext 1.1).",
+        "Show how many more claims would succeed (placement-ext 1.1).",
         "GET /capacity",
     ),
     _rule(
         FRAGMENTATION_SHOW,
-        "Show what is free, and what of it is stranded (placement-ext 1.1).",
+        "Show how much is free, and how much of that is stranded (placement-ext 1.1).",
         "GET /fragmentation",
     ),
     _rule(
@@ -153,19 +157,19 @@ RULES: Final = (
     _rule(TREES_SHOW, "Show a whole provider tree.", "GET /provider_trees/{uuid}"),
     _rule(
         TREES_UPDATE,
-        "Replace a whole provider tree, with the allocations in it.",
+        "Replace a whole provider tree, with its allocations.",
         "PUT /provider_trees/{uuid}",
         check=roles.RULE_SERVICE,
     ),
     _rule(
         WHAT_IF,
-        "Ask about the fleet with changes supposed to be made (placement-ext 1.1). "
-        "Each question needs the rule of the route that it is of, too.",
+        "Ask questions about the fleet as it would be after changes (placement-ext 1.1). "
+        "Each question also needs the rule of its own route.",
         "POST /what_if",
     ),
     _rule(
         WEB_FLEET,
-        "Show the use of all hosts to the pages below [placement_server]web_path.",
+        "Show the usage of all hosts, for the pages at [placement_server]web_path.",
         "GET /{web_path}/fleet",
     ),
 )

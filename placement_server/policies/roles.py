@@ -16,8 +16,8 @@ _LEGACY: Final = policy.DeprecatedRule(
     name=RULE_ADMIN,
     check_str="role:admin",
     deprecated_reason=(
-        "Placement is called by services, which need the service role and nothing more; "
-        "reading one's own usage needs the reader role."
+        "Services call placement, and the service role is enough for them; the reader role is "
+        "enough to read the usage of a project."
     ),
     deprecated_since="1.0",
 )
@@ -27,7 +27,7 @@ RULES: Final = (
     policy.RuleDefault(
         "service_api",
         "role:service",
-        description="A service that places, claims or reports: a scheduler, a compute host.",
+        description="A service, such as a scheduler or a compute host.",
         deprecated_rule=_LEGACY,
     ),
     policy.RuleDefault(
@@ -39,13 +39,13 @@ RULES: Final = (
     policy.RuleDefault(
         "project_reader_api",
         "role:reader and project_id:%(project_id)s",
-        description="A reader of the project that the request is about.",
+        description="A reader of the project of the request.",
         deprecated_rule=_LEGACY,
     ),
     policy.RuleDefault(
         "admin_or_project_reader_or_service_api",
         "role:admin or rule:project_reader_api or role:service",
-        description="An administrator, a service, or a reader of the project in question.",
+        description="An administrator, a service, or a reader of the project of the request.",
         deprecated_rule=_LEGACY,
     ),
 )

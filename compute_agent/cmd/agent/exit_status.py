@@ -25,14 +25,14 @@ class Exit(IntEnum):
 
 
 STATUS: dict[int, str] = {
-    Exit.FINE: "fine; run: asked to stop; plan: nothing would change, nothing is wrong; diff: "
-    "equal",
-    Exit.CONFIGURATION: "configuration, in plan too; doctor: warnings",
+    Exit.FINE: "success; run: stopped on request; plan: no changes and no errors; diff: no "
+    "differences",
+    Exit.CONFIGURATION: "configuration error, also of plan; doctor: warnings",
     Exit.RESHAPE_FAILED: "a reshape failed; doctor: errors",
-    Exit.PLACEMENT_REJECTED: "placement rejected what was asked, or cannot be used",
+    Exit.PLACEMENT_REJECTED: "placement rejected a request, or cannot be used",
     Exit.DRIVER_FAILED: "the driver failed, or there is no such node or host",
     Exit.IDENTITY: "identity: lost, contradictory, or the name belongs to another provider",
-    Exit.WOULD_CHANGE: "plan: something would change; diff: different",
+    Exit.WOULD_CHANGE: "plan: changes; diff: differences",
     Exit.NO_AGENT: "no agent answers",
     Exit.BAD_ARGUMENTS: "bad arguments",
 }

@@ -77,45 +77,57 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--adopt",
         action="store_true",
-        help="take over the provider that placement has under this host's name, in this start only",
+        help="in this start only, take over the provider in placement that has this host's name",
     )
-    plan = _command(commands, "plan", _plan, "print what a pass would change; changes nothing")
+    plan = _command(commands, "plan", _plan, "print what a pass would change, and change nothing")
     _node_and_json(plan)
     _capture_source(plan)
-    plan.add_argument("--tree", action="store_true", help="print the wanted tree too")
+    plan.add_argument(
+        "--tree", action="store_true", help="also print the tree that a pass would write"
+    )
     show = _command(commands, "show", _show, "print the tree that placement has")
     _node_and_json(show)
     _parts_of_tree(show)
     diff = _command(commands, "diff", _diff, "print the differences between two hosts in placement")
-    diff.add_argument("first", metavar="HOST", help="name or uuid of its root provider")
-    diff.add_argument("second", metavar="HOST", help="the host it is compared with")
+    diff.add_argument("first", metavar="HOST", help="name or uuid of the root provider of a host")
+    diff.add_argument(
+        "second", metavar="HOST", help="name or uuid of the root provider of the other host"
+    )
     diff.add_argument("--json", action="store_true", help="one JSON document on stdout")
     status = _command(commands, "status", _status, "print the status of the running agent")
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    report = _command(commands, "report", _report, "ask the running agent for a pass now")
+    report = _command(commands, "report", _report, "request a pass of the running agent now")
     report.add_argument("--node", metavar="NODE", help="only this node; default: all")
-    report.add_argument("--no-wait", action="store_true", help="do not wait for its end")
+    report.add_argument(
+        "--no-wait", action="store_true", help="do not wait for the end of the pass"
+    )
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    claims = _command(commands, "claims", _claims, "print which instance holds what of this host")
+    claims = _command(commands, "claims", _claims, "print what each instance holds of this host")
     claims.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    drop = _command(commands, "drop-claim", _drop_claim, "forget what an instance holds here")
-    drop.add_argument("consumer", metavar="UUID", help="of the instance, or of the migration")
+    drop = _command(
+        commands, "drop-claim", _drop_claim, "delete the claim of an instance on this host"
+    )
+    drop.add_argument("consumer", metavar="UUID", help="uuid of the instance or of the migration")
     _command(commands, "enable", _enable, "allow new instances on the host")
-    disable = _command(commands, "disable", _disable, "keep new instances away from the host")
+    disable = _command(commands, "disable", _disable, "allow no new instances on the host")
     disable.add_argument(
-        "--reason", default="", metavar="TEXT", help="shown with the status of the host"
+        "--reason", default="", metavar="TEXT", help="reason that the status of the host shows"
     )
     fault = _command(
-        commands, "clear-fault", _clear_fault, "offer a device again that was marked as broken"
+        commands, "clear-fault", _clear_fault, "report a device again that was marked as broken"
     )
     fault.add_argument(
         "provider", metavar="PROVIDER", help="uuid or name of the device's resource provider"
     )
-    doctor = _command(commands, "doctor", _doctor, "check what could be wrong; changes nothing")
+    doctor = _command(
+        commands, "doctor", _doctor, "check the host for problems, and change nothing"
+    )
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    capture = _command(commands, "capture", _capture, "copy this machine's description")
-    capture.add_argument("directory", metavar="DIR", help="a directory that is new or empty")
-    commands.add_parser("dev", help="run agent, scheduler and placement in one", add_help=False)
+    capture = _command(commands, "capture", _capture, "copy the description of this machine")
+    capture.add_argument("directory", metavar="DIR", help="directory to write to, new or empty")
+    commands.add_parser(
+        "dev", help="run agent, scheduler and placement together on this machine", add_help=False
+    )
     return parser
 
 
@@ -142,7 +154,7 @@ def _parts_of_tree(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--details",
         action="store_true",
-        help="all of every provider: a table of its inventories, its traits and aggregates",
+        help="all data of each provider: a table of its inventories, its traits and aggregates",
     )
     parser.set_defaults(refuse=parser.error)
 
@@ -151,8 +163,8 @@ def _capture_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-capture",
         metavar="DIR",
-        help="describe the machine captured in DIR instead of this one, by driver host.HostDriver; "
-        "where no placement is configured, it is compared with an empty one",
+        help="use the machine captured in DIR instead of this one, with driver host.HostDriver; if "
+        "no placement is configured, compare it with an empty placement",
     )
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 SHIPPED: Final[Mapping[str, str]] = {
-    "gpu-server": "two sockets, SR-IOV cards, and four GPUs on the second",
-    "sriov-server": "two sockets, and on each a card of two ports with 16 virtual functions each",
-    "nps4-server": "two sockets of four NUMA cells each, cards on two of the cells",
+    "gpu-server": "two sockets, SR-IOV cards, and four GPUs on the second socket",
+    "sriov-server": "two sockets, each with a card with two ports of 16 virtual functions",
+    "nps4-server": "two sockets with four NUMA cells each, and cards on two of the cells",
 }
 """Name of each capture that the package has, and what it is of."""
 

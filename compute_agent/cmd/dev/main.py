@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="compute-agent dev",
         description="Runs placement-server, compute-agent and compute-scheduler on this machine, "
-        "reporting this very machine. Needs no privileges and nothing but Python.",
+        "and reports this machine. Needs only Python, and no privileges.",
         epilog="Everything listens on 127.0.0.1 only, without authentication.",
     )
     machines = parser.add_mutually_exclusive_group()
@@ -99,18 +99,16 @@ def _parser() -> argparse.ArgumentParser:
     machines.add_argument(
         "--fake",
         action="store_true",
-        help="report a machine that is made up, by driver fake.FakeNumaDriver",
+        help="report an invented machine, with driver fake.FakeNumaDriver",
     )
     parser.add_argument(
         "--hosts",
         type=numbers.whole(1, MOST_HOSTS, "number of hosts"),
         default=1,
         metavar="N",
-        help="so many agents, each with a host of its own (default: %(default)s, at most 16)",
+        help="number of agents, each with its own host (default: %(default)s, at most 16)",
     )
-    parser.add_argument(
-        "--once", action="store_true", help="end after the demonstration instead of staying up"
-    )
+    parser.add_argument("--once", action="store_true", help="exit after the demonstration")
     parser.add_argument(
         "--port",
         type=numbers.port,
@@ -121,15 +119,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
-        help="where database, identity and logs are kept (default: $XDG_STATE_HOME/compute-agent, "
-        "or ~/.local/state/compute-agent; with --machine, --fake or --hosts a directory below it)",
+        help="directory of database, identity and logs (default: $XDG_STATE_HOME/compute-agent, or "
+        "~/.local/state/compute-agent; with --machine, --fake or --hosts a directory below it)",
     )
     parser.add_argument(
         "--interval",
         type=numbers.whole(1, 86400, "number of seconds"),
         default=DEFAULT_INTERVAL,
         metavar="SECONDS",
-        help="how often the agent looks at the machine (default: %(default)s)",
+        help="seconds between two passes of the agent (default: %(default)s)",
     )
     parser.add_argument(
         "--flat",

@@ -43,17 +43,17 @@ class SyncExit(IntEnum):
 
 STATUS = exit_table(
     {
-        SyncExit.DONE: "fine, also with --dry-run",
+        SyncExit.DONE: "success, also with --dry-run",
         SyncExit.SEVERAL_NODES: "a host has more than one node",
-        SyncExit.UNEXPECTED_ANSWER: "placement cannot be used or gave an unexpected answer",
-        SyncExit.WRITE_FAILED: "writing a provider's aggregates failed",
-        SyncExit.UNKNOWN_HOST: "a host of an aggregate is not known",
+        SyncExit.UNEXPECTED_ANSWER: "placement cannot be used, or gave an unexpected answer",
+        SyncExit.WRITE_FAILED: "the aggregates of a provider could not be written",
+        SyncExit.UNKNOWN_HOST: "a host of an aggregate is unknown",
         SyncExit.NO_NODE: "a host has no node",
         SyncExit.NO_PROVIDER: "a node has no resource provider",
         Exit.BAD_ARGUMENTS: "bad arguments or configuration",
     },
-    "Hosts without trouble are done in any case; of several troubles the first of 3, 1, 4,",
-    "5, 6 is the status.",
+    "A problem of one host does not stop the others. After several kinds of problems, the",
+    "exit status is the first of 3, 1, 4, 5, 6.",
 )
 
 
@@ -62,15 +62,15 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     parser = commands.add_parser(
         "sync_aggregates",
         help="put hosts into the aggregates of [compute_scheduler]aggregate_source",
-        description="Put the root provider of each host into the host's aggregates, where\n"
-        "member_of finds them. In Nova: nova-manage placement sync_aggregates.",
+        description="Put the root provider of each host into the aggregates of the host in\n"
+        "placement, so that member_of finds it. In Nova: nova-manage placement sync_aggregates.",
         epilog=STATUS,
     )
     add_common(parser, _sync, exit_of)
     parser.add_argument(
         "--prune",
         action="store_true",
-        help="also take hosts out of those aggregates that do not list them any more",
+        help="also remove hosts from aggregates that no longer list them",
     )
 
 

@@ -41,7 +41,7 @@ class AuditExit(IntEnum):
 STATUS = exit_table(
     {
         AuditExit.NONE: "no orphan",
-        AuditExit.ERROR: "error; what was deleted before it is listed",
+        AuditExit.ERROR: "error; the output lists what was deleted before",
         AuditExit.FOUND: "orphans found, and not all of them deleted",
         AuditExit.DELETED: "orphans found, and all of them deleted",
         AuditExit.NOT_JUDGED: "no orphan found, but some consumers could not be judged",
@@ -54,16 +54,16 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "audit",
-        help="find allocations whose consumer does not exist any more",
-        description="Find, and delete, allocations whose consumer does not exist any more, and\n"
-        "report what else does not fit together. In Nova: nova-manage placement audit.",
+        help="find allocations whose consumer no longer exists",
+        description="Find allocations whose consumer no longer exists, and delete them with\n"
+        "--delete. Report other inconsistencies. In Nova: nova-manage placement audit.",
         epilog=STATUS,
     )
     add_common(parser, _audit, lambda _error: AuditExit.ERROR)
     parser.add_argument(
         "--delete",
         action="store_true",
-        help="delete what is found, after a second look half of --min-age later",
+        help="delete what is found, after a second check half of --min-age later",
     )
     parser.add_argument(
         "--resource_provider",
@@ -76,14 +76,14 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         type=whole(),
         default=3600,
         metavar="SECONDS",
-        help="leave alone what was written more recently; default: %(default)s",
+        help="ignore allocations that were written more recently; default: %(default)s",
     )
     parser.add_argument(
         "--host-age",
         type=whole(),
         default=86400,
         metavar="SECONDS",
-        help="report empty trees of hosts without agent that were not written for so long; "
+        help="report empty trees of hosts without an agent that were not written for this time; "
         "default: %(default)s",
     )
     sources.add_instances(parser)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 STATUS: Final = exit_table(
     {
         Exit.DONE: "the host is disabled and empty; with --undo: it is enabled",
-        Exit.CONFIGURATION: "configuration",
+        Exit.CONFIGURATION: "configuration error",
         Exit.REFUSED: "no such host, its agent refused, or it was enabled meanwhile",
         Exit.PLACEMENT: "placement cannot be used",
         Exit.WOULD_CHANGE: "--dry-run, and the host would be disabled, or enabled",
@@ -55,29 +55,29 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         commands,
         "drain",
         _drain,
-        "disable a host, and follow it until it is empty",
-        "Disable a host, by its agent where that is heard, else in placement alone; then print\n"
-        "who holds something of it, and which other host has room for each. Guests are moved by\n"
-        "what runs them. The command may be repeated on a host that is disabled already.",
+        "disable a host, and show the consumers that must leave it",
+        "Disable a host: through its agent, or only in placement if no agent is heard. Then print\n"
+        "its consumers, and for each another host that has room. The command does not move\n"
+        "guests. It can be repeated on a host that is already disabled.",
         STATUS,
     )
     parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
     parser.add_argument(
-        "--reason", default="", metavar="TEXT", help="shown with the status of the host"
+        "--reason", default="", metavar="TEXT", help="reason that the status of the host shows"
     )
     parser.add_argument("--watch", action="store_true", help="wait until the host is empty")
     parser.add_argument(
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="end --watch after this time; default: never",
+        help="exit --watch after this time; default: never",
     )
     parser.add_argument(
         "--interval",
         type=positive,
         default=5,
         metavar="SECONDS",
-        help="between two looks of --watch; default: %(default)s",
+        help="seconds between two checks of --watch; default: %(default)s",
     )
     parser.add_argument(
         "--with",
@@ -86,7 +86,7 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="for all queries, such as member_of=UUID: placement does not store requests",
+        help="add this to all queries, such as member_of=UUID; placement does not store requests",
     )
     parser.add_argument("--undo", action="store_true", help="enable a host that was drained")
 

@@ -41,9 +41,9 @@ LOG = logging.getLogger(__name__)
 
 STATUS: Final = exit_table(
     {
-        Exit.DONE: "done, also when it was so before",
-        Exit.CONFIGURATION: "configuration",
-        Exit.REFUSED: "no such host, or its agent refused; the message says why",
+        Exit.DONE: "done, or nothing to do",
+        Exit.CONFIGURATION: "configuration error",
+        Exit.REFUSED: "no such host, or its agent refused; the message has the reason",
         Exit.PLACEMENT: "placement cannot be used",
         Exit.WOULD_CHANGE: "--dry-run, and something would be done",
         Exit.BAD_ARGUMENTS: "bad arguments",
@@ -57,35 +57,38 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         commands,
         "show",
         _show,
-        "the tree of a host, and who holds what of it",
-        "Show a host's tree in placement, its agent, and the consumers with what they hold.",
+        "show the tree of a host, and its consumers",
+        "Show the tree of a host in placement, its agent, and what each consumer holds.",
     )
     show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
     add_view_options(show)
     for verb, text in (
         ("enable", "allow new instances on the host"),
-        ("disable", "keep new instances away from the host"),
+        ("disable", "allow no new instances on the host"),
     ):
         parser = add_command(
             commands,
             verb,
             partial(_set_enabled, is_enabled=verb == "enable"),
             text,
-            text[0].upper() + text[1:] + ". The agent of the host does it; where no\n"
-            "agent is heard, placement alone is changed, so that a dead host can be disabled. An\n"
-            "agent that comes back later reports the state that it has kept itself.",
+            text[0].upper() + text[1:] + ". The agent of the host makes the change. If\n"
+            "no agent is heard, only placement is changed, so a dead host can be disabled. An\n"
+            "agent that returns later reports the state that it had stored itself.",
         )
         parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
         if verb == "disable":
             parser.add_argument(
-                "--reason", default="", metavar="TEXT", help="shown with the status of the host"
+                "--reason",
+                default="",
+                metavar="TEXT",
+                help="reason that the status of the host shows",
             )
     report = add_command(
         commands,
         "report",
         _report,
-        "ask the agent of a host for a pass now",
-        "Ask the agent of a host for a pass now, and wait for its end.",
+        "request a pass of the agent of a host now",
+        "Request a pass of the agent of a host now, and wait for its end.",
     )
     report.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
 

@@ -61,20 +61,20 @@ TROUBLES = (
 """Of several troubles the first of these is the exit status; the names are those of states."""
 STATUS = exit_table(
     {
-        HealExit.HEALED: "some were healed",
-        HealExit.MORE: "--max-count is reached and there is more to heal",
+        HealExit.HEALED: "instances were healed",
+        HealExit.MORE: "--max-count was reached, and there is more to heal",
         HealExit.NO_NODE: "an instance has no compute node",
         HealExit.FAILED: "allocations could not be created or updated, or placement cannot be used",
         HealExit.NOTHING: "nothing needed healing",
         HealExit.PORTS_UNREADABLE: "the ports of an instance could not be read",
         HealExit.PORT_FAILED: "a port could not be updated; with --dry-run: there is something to "
         "heal",
-        HealExit.ROLL_BACK_FAILED: "ports were updated and could not be put back",
+        HealExit.ROLL_BACK_FAILED: "ports were updated, and the update could not be undone",
         HealExit.ACCELERATORS: "an instance needs accelerators, which cannot be healed",
         Exit.BAD_ARGUMENTS: "bad arguments or configuration",
     },
-    "What one instance fails of does not keep the others from being healed; of several",
-    "troubles the first of 7, 6, 3, 2, 5, 8 is the status.",
+    "A failure of one instance does not stop the others. After several kinds of failure,",
+    "the exit status is the first of 7, 6, 3, 2, 5, 8.",
 )
 
 
@@ -82,9 +82,9 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "heal_allocations",
-        help="give instances the allocations that they should have",
-        description="Give instances that have no allocations, or too few, what their flavor,\n"
-        "image and ports need, where they run. In Nova:\n"
+        help="create or correct the allocations of instances",
+        description="If instances have no allocations, or too few, allocate what their flavor,\n"
+        "image and ports need, on the host where they run. In Nova:\n"
         "nova-manage placement heal_allocations.",
         epilog=STATUS,
     )
@@ -94,30 +94,30 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "--max-count",
         type=positive,
         metavar="N",
-        help="heal N instances at most; run it again until it ends with 0 or 4",
+        help="heal at most N instances; repeat the command until its status is 0 or 4",
     )
-    parser.add_argument("--instance", type=uuid_of, metavar="UUID", help="this instance only")
+    parser.add_argument("--instance", type=uuid_of, metavar="UUID", help="only this instance")
     parser.add_argument(
         "--cell",
         default="",
         metavar="ID",
-        help="instances of this cell only, as the source of instances names cells",
+        help="only instances of this cell, with the name that the source of instances uses",
     )
     parser.add_argument(
         "--skip-port-allocations",
         action="store_true",
-        help="leave alone what ports need; Networking is not asked then",
+        help="ignore what ports need, and do not contact Networking",
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="with --instance: also take away what the instance holds and does not need",
+        help="with --instance: also release what the instance holds but does not need",
     )
     parser.add_argument(
         "--force-overcommit",
         action="store_true",
-        help="where a host is full, ask placement anyway; no allocation ratio is raised, so "
-        "placement refuses what exceeds its capacity and the refusal is reported",
+        help="send the request to placement even if a host is full; the allocation ratio does not "
+        "change, so placement refuses what exceeds the capacity, and the refusal is reported",
     )
 
 

@@ -46,25 +46,30 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "list",
         _list,
         "the hosts, their agents, and what is used of them",
-        "List the root providers with the trait COMPUTE_NODE. Agents are known by what they\n"
-        "announce on the message bus: one that is not heard for three periods is silent.",
+        "List the root providers with the trait COMPUTE_NODE. The state of the agents is from\n"
+        "their announcements on the message bus: an agent without an announcement for three\n"
+        "periods is silent.",
     )
-    parser.add_argument("name", nargs="?", metavar="TEXT", help="part of the hosts' names")
-    parser.add_argument("--sort", choices=_SORTED_BY, default="name", help="default: name")
-    parser.add_argument("--troubled", action="store_true", help="only hosts with trouble")
     parser.add_argument(
-        "--class", dest="resource_class", metavar="CLASS", help="use of this class only"
+        "name", nargs="?", metavar="TEXT", help="only hosts whose name contains this text"
+    )
+    parser.add_argument(
+        "--sort", choices=_SORTED_BY, default="name", help="sort by this; default: name"
+    )
+    parser.add_argument("--troubled", action="store_true", help="only hosts with problems")
+    parser.add_argument(
+        "--class", dest="resource_class", metavar="CLASS", help="show only the usage of this class"
     )
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="list again and again, in place on a terminal, until q or Ctrl-C",
+        help="repeat the list until q or Ctrl-C; on a terminal in place",
     )
     parser.add_argument(
         "--interval",
         type=positive,
         metavar="SECONDS",
-        help="between two lists of --watch; default: 2",
+        help="seconds between two lists of --watch; default: 2",
     )
 
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 MIGRATE_STATUS = exit_table(
     {
         Exit.DONE: "done, or nothing to do",
-        Exit.CONFIGURATION: "configuration",
+        Exit.CONFIGURATION: "configuration error",
         Exit.AGENT_RUNNING: "the agent is running",
-        Exit.REFUSED: "a node was not migrated (the others were)",
+        Exit.REFUSED: "a node was not migrated; the others were",
         Exit.PLACEMENT: "placement or its database cannot be used",
         Exit.DRIVER_NOT_READY: "the driver is not ready",
         Exit.WOULD_CHANGE: "--dry-run, and something would be done",
@@ -43,8 +43,8 @@ MIGRATE_STATUS = exit_table(
 STATUS = exit_table(
     {
         Exit.DONE: "done",
-        Exit.CONFIGURATION: "configuration",
-        Exit.REFUSED: "refused; the message says why",
+        Exit.CONFIGURATION: "configuration error",
+        Exit.REFUSED: "refused; the message has the reason",
         Exit.PLACEMENT: "placement cannot be used",
         Exit.WOULD_CHANGE: "--dry-run, and something would be done",
         Exit.BAD_ARGUMENTS: "bad arguments",
@@ -56,55 +56,51 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
     """Add the commands of this module to the parser."""
     migrate = commands.add_parser(
         "migrate_compute_inventory",
-        help="the reshape of this host while no service runs",
-        description="Bring this host's tree in placement, and what is allocated there, to the\n"
-        "layout that is configured now. Run it after an upgrade, before the agent starts. A\n"
-        "second run completes one that was interrupted, and otherwise changes nothing.",
+        help="reshape the tree of this host while no service runs",
+        description="Change the tree of this host in placement, with its allocations, to the\n"
+        "configured layout. Run it after an upgrade, before the agent starts. A second run\n"
+        "completes a run that was interrupted; otherwise it changes nothing.",
         epilog=MIGRATE_STATUS,
     )
     add_common(migrate, _migrate, exit_of)
     migrate.add_argument(
-        "--node", action="append", default=[], metavar="NODE", help="this node only (repeatable)"
+        "--node", action="append", default=[], metavar="NODE", help="only this node (repeatable)"
     )
     migrate.add_argument(
-        "--plan", metavar="FILE", type=Path, help="write what is done, or would be, as JSON"
+        "--plan", metavar="FILE", type=Path, help="write the changes to FILE, as JSON"
     )
     rename = commands.add_parser(
         "rename",
-        help="give a host's tree another name",
-        description="Rename the root provider of a host and those named after it.",
+        help="rename the tree of a host",
+        description="Rename the root provider of a host, and all providers named after it.",
         epilog=STATUS,
     )
     add_common(rename, _rename, exit_of)
-    rename.add_argument(
-        "old", metavar="HOST", help="name of the host now, as its root provider is named"
-    )
-    rename.add_argument("new", metavar="NAME", help="its new name")
+    rename.add_argument("old", metavar="HOST", help="current name of the root provider of the host")
+    rename.add_argument("new", metavar="NAME", help="new name")
     delete = commands.add_parser(
         "delete-host",
-        help="take a host's tree out of placement",
-        description="Delete every resource provider of a host. Nothing may be allocated on the\n"
-        "host, and its agent must not run: it would create the host again.",
+        help="delete the tree of a host from placement",
+        description="Delete all resource providers of a host. The host must have no allocations,\n"
+        "and its agent must not run, because it would create the host again.",
         epilog=STATUS,
     )
     add_common(delete, _delete_host, exit_of)
-    delete.add_argument(
-        "name", metavar="HOST", help="name of the host, as its root provider is named"
-    )
+    delete.add_argument("name", metavar="HOST", help="name of the root provider of the host")
     delete.add_argument(
         "--evacuated",
         action="store_true",
-        help="take from consumers that run elsewhere by now what they still hold here",
+        help="release what consumers still hold here that now run elsewhere",
     )
     delete.add_argument(
         "--force",
         action="store_true",
-        help="delete it without asking whether its agent runs, which would create it again",
+        help="do not check whether the agent of the host runs, which would create it again",
     )
     adopt = commands.add_parser(
         "adopt",
-        help="give this host the identity of a provider that exists",
-        description="Write the file compute_id, so that the agent here reports that tree.",
+        help="use an existing provider as the root provider of this host",
+        description="Write the file compute_id, so that the agent of this host reports that tree.",
         epilog=STATUS,
     )
     add_common(adopt, _adopt, exit_of)

@@ -49,9 +49,9 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
 def _parser() -> argparse.ArgumentParser:
     parser = ManageParser(
         prog=PROGRAM,
-        description="Operators' tools for hosts in placement. In Nova: nova-manage placement ...",
+        description="Tools of operators for hosts in placement. In Nova: nova-manage placement ...",
         epilog="compute-manage TOPIC --help            lists the commands\n"
-        "compute-manage TOPIC COMMAND --help    has the options and exit status of one",
+        "compute-manage TOPIC COMMAND --help    lists the options and exit status of a command",
     )
     parser.add_argument("--version", action="version", version=__version__)
     topics = parser.add_subparsers(dest="topic", required=True, metavar="TOPIC")

@@ -62,16 +62,16 @@ def add_common(
     common.add_argument(
         "--placement-config",
         metavar="FILE",
-        help="placement.conf: work on its database in this process, with no server running",
+        help="placement.conf; use its database directly, without a running server",
     )
     common.add_argument(
         "--request-timeout",
         type=positive,
         metavar="SECONDS",
-        help="wait this long for each answer of placement; default: [placement]timeout",
+        help="wait at most this long for each answer of placement; default: [placement]timeout",
     )
     common.add_argument(
-        "--dry-run", action="store_true", help="print what would be done, do nothing"
+        "--dry-run", action="store_true", help="print what would be done, and do nothing"
     )
     common.add_argument("--json", action="store_true", help="one JSON document on stdout")
     common.add_argument("--verbose", action="store_true", help="log everything on stderr")

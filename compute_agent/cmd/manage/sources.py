@@ -32,8 +32,8 @@ def add_instances(parser: argparse.ArgumentParser) -> None:
         "--instances",
         type=Path,
         metavar="FILE",
-        help="the instances and unfinished migrations that exist, one uuid or one JSON object per "
-        "line, instead of asking [compute_agent]instance_source",
+        help="all existing instances and unfinished migrations, one uuid or one JSON object per "
+        "line, instead of [compute_agent]instance_source",
     )
 
 

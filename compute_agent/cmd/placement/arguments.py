@@ -9,7 +9,7 @@ from compute_agent.cmd.placement.exit_status import BadInput
 from compute_agent.whole_numbers import whole_number
 
 PROVIDER: Final = "uuid or name of a resource provider"
-MEMBER_OF: Final = "in one of these aggregates; with in: in any of them, with ! in none"
+MEMBER_OF: Final = "in this aggregate; in:UUID,...: in at least one; ! before it: in none"
 
 
 def amounts(texts: Sequence[str]) -> dict[str, int]:

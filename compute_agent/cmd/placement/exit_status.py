@@ -23,10 +23,10 @@ class Exit(IntEnum):
 
 STATUS: dict[int, str] = {
     Exit.DONE: "done",
-    Exit.NOTHING: "there is no such thing, or nothing fits",
-    Exit.BAD_INPUT: "bad options, file or configuration, also when placement reports it",
+    Exit.NOTHING: "not found, or nothing fits",
+    Exit.BAD_INPUT: "bad options, file, configuration or request",
     Exit.PLACEMENT: "placement cannot be used",
-    Exit.REFUSED: "placement refused: a conflict, or something in use",
+    Exit.REFUSED: "placement refused the request: a conflict, or something is in use",
     Exit.WOULD_CHANGE: "--dry-run, and something would be changed",
 }
 

@@ -64,26 +64,30 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Everything that the Placement API can do, and what placement-server adds.",
+        description="Command line of the Placement API and the extensions of placement-server.",
         epilog=exit_table(STATUS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    where = parser.add_argument_group("which placement; by default the cloud of the OS_* variables")
+    where = parser.add_argument_group(
+        "which placement to use; default: the cloud of the OS_* variables"
+    )
     where.add_argument(
         "--os-cloud",
         metavar="NAME",
         default=os.environ.get("OS_CLOUD"),
-        help="a cloud of clouds.yaml; default: OS_CLOUD",
+        help="name of a cloud in clouds.yaml; default: OS_CLOUD",
     )
-    where.add_argument("--url", metavar="URL", help="the URL of placement itself")
+    where.add_argument("--url", metavar="URL", help="URL of placement")
     where.add_argument(
-        "--token", metavar="TOKEN", help="with --url; without it placement must not use keystone"
+        "--token",
+        metavar="TOKEN",
+        help="token for --url; without a token, placement must use noauth2",
     )
     where.add_argument(
         "--config-file",
         metavar="FILE",
-        help="placement.conf: work on its database in this process, with no server running",
+        help="placement.conf; use its database directly, without a running server",
     )
     commands = Commands(parser)
     for module in (

@@ -16,7 +16,13 @@ FORMATS: Final = ("table", "json", "value")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of output."""
     output = parser.add_argument_group("output")
-    output.add_argument("-f", "--format", choices=FORMATS, default="table", help="default: table")
+    output.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="format of the output; default: table",
+    )
     output.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as -f json"
     )
@@ -26,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="COLUMN",
-        help="only this column of a table or of values (repeatable)",
+        help="print only this column, in format table or value (repeatable)",
     )
 
 

@@ -17,66 +17,75 @@ def add_request_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--resources",
         metavar="CLASS=N,...",
-        help="for example VCPU=2,MEMORY_MB=512",
+        help="amounts of resources, for example VCPU=2,MEMORY_MB=512",
         **repeat_settings,
     )
     command.add_argument(
         "--group",
         metavar="GROUP:CLASS=N,...",
-        help="resources that one provider must give together, for example GPU:VGPU=1",
+        help="amounts that one provider must have together, for example GPU:VGPU=1",
         **repeat_settings,
     )
     command.add_argument(
         "--required",
         metavar="[GROUP:]TRAIT,...",
-        help="traits that must be there; in:A,B means any of them",
+        help="traits that a provider must have; in:A,B: at least one of them",
         **repeat_settings,
     )
     command.add_argument(
         "--forbidden",
         metavar="[GROUP:]TRAIT,...",
-        help="traits that must not be there",
+        help="traits that a provider must not have",
         **repeat_settings,
     )
     command.add_argument(
         "--member-of",
         metavar="[GROUP:]UUID,...",
-        help="be in one of these aggregates; with ! before it: in none of them",
+        help="only in one of these aggregates; !UUID,...: in none of them",
         **repeat_settings,
     )
     command.add_argument(
         "--in-tree",
         metavar="[GROUP:]UUID",
-        help="be in the tree of this provider",
+        help="only in the tree of this provider",
         **repeat_settings,
     )
     command.add_argument(
         "--root-required",
         metavar="TRAIT,...",
-        help="traits of the host; !TRAIT: without it",
+        help="traits that the host must have; !TRAIT: must not have",
         **repeat_settings,
     )
     command.add_argument(
         "--same-subtree",
         metavar="GROUP,...",
-        help="all of them in the subtree of one of them",
+        help="groups whose providers must be in the subtree of one of them",
         **repeat_settings,
     )
     command.add_argument(
-        "--group-policy", choices=["none", "isolate"], default="none", help="default: %(default)s"
+        "--group-policy",
+        choices=["none", "isolate"],
+        default="none",
+        help="isolate: each group on another provider; default: %(default)s",
     )
-    command.add_argument("--host", default="", metavar="HOST", help="this host only")
+    command.add_argument("--host", default="", metavar="HOST", help="only this host")
     command.add_argument(
         "--project",
         default=DEFAULT_OWNER,
         metavar="ID",
-        help="of the consumer; default: %(default)s",
+        help="project of the consumer; default: %(default)s",
     )
     command.add_argument(
-        "--user", default=DEFAULT_OWNER, metavar="ID", help="of the consumer; default: %(default)s"
+        "--user",
+        default=DEFAULT_OWNER,
+        metavar="ID",
+        help="user of the consumer; default: %(default)s",
     )
     command.add_argument(
-        "--type", default="INSTANCE", metavar="TYPE", help="consumer type; default: %(default)s"
+        "--type",
+        default="INSTANCE",
+        metavar="TYPE",
+        help="type of the consumer; default: %(default)s",
     )
 
 

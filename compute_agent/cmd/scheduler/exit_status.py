@@ -28,8 +28,8 @@ STATUS: dict[int, str] = {
     Exit.DONE: "done",
     Exit.NOTHING_FITS: "nothing fits, or there was nothing to release",
     Exit.BAD_INPUT: "bad options, request or configuration",
-    Exit.PLACEMENT: "placement, or a scheduler that is asked, cannot be used",
-    Exit.CONFLICT: "the consumer is claimed or changed by another writer",
+    Exit.PLACEMENT: "placement, or the running scheduler, cannot be used",
+    Exit.CONFLICT: "another writer claimed or changed the consumer",
 }
 
 

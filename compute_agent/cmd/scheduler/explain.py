@@ -16,12 +16,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     explain = commands.add_parser(
         "explain",
         help="show where a request fits, or why it does not",
-        description="Searches as claim does and claims nothing. The request is given by the "
-        "options of claim, or by --spec.",
+        description="Searches as claim does, and claims nothing. Give the request with the options "
+        "of claim, or with --spec.",
     )
     claim_options.add_request_options(explain)
     explain.add_argument(
-        "--spec", metavar="FILE", help="request specification as for select; -: standard input"
+        "--spec", metavar="FILE", help="request specification, as for select; -: standard input"
     )
     explain.add_argument("--json", action="store_true", help="one JSON document on stdout")
     explain.set_defaults(function=_explain)

@@ -19,8 +19,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to those of `compute-scheduler`."""
     listing = commands.add_parser("list", help="show what consumers, a host or a project hold")
     listing.add_argument("consumers", nargs="*", metavar="CONSUMER", help="uuids of consumers")
-    listing.add_argument("--host", metavar="HOST", help="the consumers of this host")
-    listing.add_argument("--project", metavar="ID", help="the sums of this project")
+    listing.add_argument("--host", metavar="HOST", help="all consumers of this host")
+    listing.add_argument("--project", metavar="ID", help="sums of the consumers of this project")
     listing.add_argument("--json", action="store_true", help="one JSON document on stdout")
     listing.set_defaults(function=_list)
 

@@ -23,58 +23,60 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     reschedule = commands.add_parser(
         "reschedule", help="claim another host for an instance that could not be built"
     )
-    reschedule.add_argument("instance", metavar="UUID", help="of the instance")
+    reschedule.add_argument("instance", metavar="UUID", help="uuid of the instance")
     reschedule.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help=f"its specification; {_JSON}"
+        "file", nargs="?", default="-", metavar="FILE", help=f"request specification; {_JSON}"
     )
     reschedule.add_argument(
         "--failed",
         metavar="HOST",
         action="append",
         required=True,
-        help="a host that was tried; may be given several times",
+        help="host that was tried before; may be given several times",
     )
     reschedule.set_defaults(function=_reschedule, json=True)
 
-    delete = commands.add_parser("delete", help="release what a deleted instance held")
-    delete.add_argument("instance", metavar="UUID", help="of the instance")
+    delete = commands.add_parser("delete", help="release what a deleted instance holds")
+    delete.add_argument("instance", metavar="UUID", help="uuid of the instance")
     delete.add_argument(
         "--migration",
         metavar="UUID",
         action="append",
         default=[],
-        help="consumer of a move of it that was not ended; may be given several times",
+        help="consumer of an unfinished move of the instance; may be given several times",
     )
     delete.add_argument(
         "--local",
         action="store_true",
-        help="delete it although its host is down; refused while the agent of the host is alive",
+        help="delete it although its host is down; refused if the agent of the host is alive",
     )
     delete.set_defaults(function=_delete, json=True)
 
     attach = commands.add_parser("attach", help="add a port or accelerator to an instance")
-    attach.add_argument("instance", metavar="UUID", help="of the instance")
+    attach.add_argument("instance", metavar="UUID", help="uuid of the instance")
     attach.add_argument(
         "file",
         nargs="?",
         default="-",
         metavar="FILE",
-        help=f"specification of its groups alone; {_JSON}",
+        help=f"request specification of only the new groups; {_JSON}",
     )
     attach.set_defaults(function=_attach, json=True)
 
-    detach = commands.add_parser("detach", help="take what was attached from an instance")
-    detach.add_argument("instance", metavar="UUID", help="of the instance")
+    detach = commands.add_parser(
+        "detach", help="remove an attached port or accelerator from an instance"
+    )
+    detach.add_argument("instance", metavar="UUID", help="uuid of the instance")
     detach.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help=f"what attach printed; {_JSON}"
+        "file", nargs="?", default="-", metavar="FILE", help=f"output of attach; {_JSON}"
     )
     detach.set_defaults(function=_detach, json=True)
     for command in (attach, detach):
         command.add_argument(
             "--before",
             metavar="FILE",
-            help="JSON of what the instance holds before, {PROVIDER: {CLASS: AMOUNT}}: with it the "
-            "command may be repeated",
+            help="what the instance holds before the change, as JSON {PROVIDER: {CLASS: AMOUNT}}; "
+            "with it the command can be repeated",
         )
 
 

@@ -75,25 +75,35 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Claims resources in placement before any host is told.",
+        description="Claims resources in placement before a host is contacted.",
         epilog=exit_table(STATUS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
     configuration_files.add_configuration_files(parser)
-    parser.add_argument("--debug", action="store_true", help="log everything, also each request")
+    parser.add_argument(
+        "--debug", action="store_true", help="log everything, including each request"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_claim(commands)
-    release = commands.add_parser("release", help="give back what a consumer holds")
-    release.add_argument("consumer", metavar="CONSUMER", help="uuid that claim printed")
+    release = commands.add_parser("release", help="release everything that a consumer holds")
+    release.add_argument(
+        "consumer", metavar="CONSUMER", help="uuid of the consumer, as claim printed it"
+    )
     release.add_argument("--json", action="store_true", help="one JSON document on stdout")
     release.set_defaults(function=_release)
-    select = commands.add_parser("select", help="claim for a request specification")
+    select = commands.add_parser("select", help="claim resources for a request specification")
     select.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="JSON; default: standard input"
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="request specification as JSON; default: standard input",
     )
-    select.add_argument("--alternates", action="store_true", help="list hosts to try later too")
-    select.add_argument("--json", action="store_true", default=True, help="the only format")
+    select.add_argument("--alternates", action="store_true", help="also list hosts to try later")
+    select.add_argument(
+        "--json", action="store_true", default=True, help="no effect: the output is always JSON"
+    )
     select.set_defaults(function=_select)
     explain.add_parser(commands)
     instances.add_parsers(commands)
@@ -104,8 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     # set by `serve` for its worker processes
     serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     serve.set_defaults(function=_serve, json=False)
-    status = commands.add_parser("status", help="ask a running scheduler")
-    status.add_argument("what", choices=["upgrade"], help="show what old agents still prevent")
+    status = commands.add_parser("status", help="show the status of a running scheduler")
+    status.add_argument(
+        "what", choices=["upgrade"], help="show what agents of older versions still prevent"
+    )
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
     status.set_defaults(function=_upgrade_status)
     return parser
@@ -115,11 +127,13 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     claim = commands.add_parser(
         "claim",
         help="claim resources",
-        description="Claims resources on one host and prints the consumer and where it landed. "
-        "GROUP in an option is the suffix of a --group; without it, it is about --resources.",
+        description="Claims resources on one host, and prints the consumer and the host. GROUP in "
+        "an option is the suffix of a --group; an option without GROUP applies to --resources.",
     )
     claim_options.add_request_options(claim)
-    claim.add_argument("--consumer", metavar="UUID", help="default: a new one")
+    claim.add_argument(
+        "--consumer", metavar="UUID", help="uuid of the consumer; default: a new one"
+    )
     claim.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claim.set_defaults(function=_claim)
 

@@ -20,37 +20,46 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     steps = move.add_subparsers(dest="step", required=True, metavar="STEP")
 
     begin = steps.add_parser("begin", help="claim a destination and keep the source")
-    begin.add_argument("kind", choices=["cold", "live", "evacuate"], help="cold: also a resize")
-    begin.add_argument("instance", metavar="UUID", help="of the instance")
+    begin.add_argument(
+        "kind",
+        choices=["cold", "live", "evacuate"],
+        help="kind of the move; cold is also for a resize",
+    )
+    begin.add_argument("instance", metavar="UUID", help="uuid of the instance")
     begin.add_argument(
         "file", nargs="?", default="-", metavar="FILE", help=f"request specification; {_JSON}"
     )
     begin.add_argument(
-        "--migration", default="", metavar="UUID", help="consumer that holds the source meanwhile"
+        "--migration",
+        default="",
+        metavar="UUID",
+        help="consumer that holds the source during the move",
     )
     begin.add_argument(
         "--source",
         default="",
         metavar="UUID",
-        help="root provider of the dead host, so that an evacuation may be repeated",
+        help="root provider of the dead host; with it an evacuation can be repeated",
     )
-    begin.add_argument("--alternates", action="store_true", help="list hosts to try later too")
+    begin.add_argument("--alternates", action="store_true", help="also list hosts to try later")
     begin.set_defaults(function=_begin)
 
     for name, function, what in (
         ("finish", _finish, "release the source"),
-        ("revert", _revert, "give the source back and release the destination"),
+        ("revert", _revert, "return to the source and release the destination"),
     ):
         step = steps.add_parser(name, help=what)
         step.add_argument(
-            "file", nargs="?", default="-", metavar="FILE", help=f"what begin printed; {_JSON}"
+            "file", nargs="?", default="-", metavar="FILE", help=f"output of begin; {_JSON}"
         )
         step.set_defaults(function=function)
 
-    returned_parser = steps.add_parser("returned", help="take a dead source's part when it is back")
-    returned_parser.add_argument("instance", metavar="UUID", help="of the instance")
+    returned_parser = steps.add_parser(
+        "returned", help="release a source that was dead, after it is back"
+    )
+    returned_parser.add_argument("instance", metavar="UUID", help="uuid of the instance")
     returned_parser.add_argument(
-        "source", metavar="ROOT", help="uuid of the source's root provider"
+        "source", metavar="ROOT", help="uuid of the root provider of the source"
     )
     returned_parser.set_defaults(function=_record_returned_source)
     move.set_defaults(json=True)

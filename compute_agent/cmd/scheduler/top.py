@@ -23,22 +23,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to those of `compute-scheduler`."""
     top = commands.add_parser(
         "top",
-        help="show a running scheduler's work, live",
-        description="Reads the metrics of compute-scheduler serve. Ends with q or Ctrl-C.",
+        help="show the work of a running scheduler, live",
+        description="Reads the metrics of compute-scheduler serve. Press q or Ctrl-C to exit.",
     )
     top.add_argument(
         "--url",
         metavar="URL",
-        help="address of the metrics; default: [compute_scheduler]metrics_bind of this host",
+        help="URL of the metrics; default: [compute_scheduler]metrics_bind of this host",
     )
     top.add_argument(
-        "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="default: %(default)s"
+        "--interval",
+        type=_seconds,
+        default=2.0,
+        metavar="SECONDS",
+        help="seconds between two readings; default: %(default)s",
     )
     top.add_argument(
         "--count",
         type=numbers.positive,
         metavar="N",
-        help="end after showing N times; default: never",
+        help="exit after N readings; default: never",
     )
     top.set_defaults(function=_top, json=False)
 

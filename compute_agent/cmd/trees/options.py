@@ -13,9 +13,11 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--used", action="store_true", help="only providers that are in use")
     parser.add_argument(
-        "--providers", action="store_true", help="a line for each of equal providers, with uuid"
+        "--providers",
+        action="store_true",
+        help="one line for each provider, with uuid, also for equal providers",
     )
-    parser.add_argument("--traits", action="store_true", help="the traits too")
+    parser.add_argument("--traits", action="store_true", help="also show the traits")
 
 
 def given_view_options(namespace: argparse.Namespace) -> list[str]:

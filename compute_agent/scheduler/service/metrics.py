@@ -67,58 +67,58 @@ class CountedCalls(Calls):
         super().__init__()
         self._requests = CounterMetric(
             f"{PREFIX}_requests",
-            "Calls of the message bus by method and result.",
+            "Calls on the message bus, by method and result.",
             ["method", "result"],
             registry=registry,
         )
         self._seconds = Histogram(
             f"{PREFIX}_request_duration_seconds",
-            "Time from the arrival of a call to its end.",
+            "Seconds from the arrival of a call to its end.",
             ["method"],
             buckets=SECONDS_BUCKETS,
             registry=registry,
         )
         self._in_progress = Gauge(
             f"{PREFIX}_requests_in_progress",
-            "Calls that are being answered.",
+            "Calls in progress.",
             registry=registry,
             multiprocess_mode="livesum",
         )
         self._candidates = Histogram(
             f"{PREFIX}_candidates",
-            "Candidates that placement gave to a search.",
+            "Candidates that placement returned to a search.",
             buckets=CANDIDATE_BUCKETS,
             registry=registry,
         )
         self._rejected_hosts = CounterMetric(
             f"{PREFIX}_filter_rejected_hosts",
-            "Hosts that a filter rejected.",
+            "Hosts that a filter rejected, by filter.",
             ["filter"],
             registry=registry,
         )
         self._claims = CounterMetric(
-            f"{PREFIX}_claims", "Claims by outcome.", ["outcome"], registry=registry
+            f"{PREFIX}_claims", "Claims, by outcome.", ["outcome"], registry=registry
         )
         self._retries = CounterMetric(
             f"{PREFIX}_claim_retries",
-            "Claims that were tried after one of the same instance was lost.",
+            "Claims that were tried again after a claim for the same instance was lost.",
             registry=registry,
         )
         self._moves = CounterMetric(
             f"{PREFIX}_moves",
-            "Moves by kind and the state they came to.",
+            "Moves, by kind and the state that they reached.",
             ["kind", "state"],
             registry=registry,
         )
         self._oldest = Gauge(
             f"{PREFIX}_oldest_announcement_age_seconds",
-            "Age of the oldest announcement of a host that placement has; 0 without any.",
+            "Age in seconds of the oldest announcement of a host in placement; 0 without any.",
             registry=registry,
             multiprocess_mode="livemax",
         )
         self._placement_up = Gauge(
             f"{PREFIX}_placement_up",
-            "1 if placement answers, 0 if not.",
+            "1 if placement answers, else 0.",
             registry=registry,
             multiprocess_mode="livemin",
         )
@@ -176,7 +176,7 @@ class JournalCollector:
 
         entry_counts = GaugeMetricFamily(
             f"{PREFIX}_journal_entries",
-            "Entries of the journal that wait to be finished or undone.",
+            "Entries of the journal that are to be finished or undone, by operation.",
             labels=["operation"],
         )
         usable = True
@@ -190,5 +190,5 @@ class JournalCollector:
             usable = False
         yield entry_counts
         yield GaugeMetricFamily(
-            f"{PREFIX}_journal_usable", "1 if the journal can be read, 0 if not.", value=int(usable)
+            f"{PREFIX}_journal_usable", "1 if the journal can be read, else 0.", value=int(usable)
         )

@@ -17,21 +17,24 @@ def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("allocation", "what consumers hold")
     group.add("show", _show, "show what a consumer holds").add_argument(
-        "consumer", metavar="UUID", help="of the consumer"
+        "consumer", metavar="UUID", help="uuid of the consumer"
     )
-    group.add("list", _list, "list who holds what of a provider").add_argument(
+    group.add("list", _list, "list what each consumer holds of a provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
     )
     change = group.add("set", _set, "replace the allocations of a consumer")
-    change.add_argument("consumer", metavar="UUID", help="of the consumer")
+    change.add_argument("consumer", metavar="UUID", help="uuid of the consumer")
     change.add_argument(
-        "holdings", nargs="+", metavar="PROVIDER:CLASS=N,...", help="all of one provider"
+        "holdings",
+        nargs="+",
+        metavar="PROVIDER:CLASS=N,...",
+        help="all that the consumer is to hold of this provider",
     )
-    change.add_argument("--project", metavar="ID", help="needed for a new consumer")
-    change.add_argument("--user", metavar="ID", help="needed for a new consumer")
-    change.add_argument("--type", metavar="TYPE", help="its type, such as INSTANCE")
-    group.add("delete", _delete, "take everything from a consumer").add_argument(
-        "consumer", metavar="UUID", help="of the consumer"
+    change.add_argument("--project", metavar="ID", help="required for a new consumer")
+    change.add_argument("--user", metavar="ID", help="required for a new consumer")
+    change.add_argument("--type", metavar="TYPE", help="type of the consumer, such as INSTANCE")
+    group.add("delete", _delete, "delete all allocations of a consumer").add_argument(
+        "consumer", metavar="UUID", help="uuid of the consumer"
     )
 
 

@@ -23,16 +23,24 @@ def add_commands(commands: Commands) -> None:
     listing = commands.add("candidates", _candidates, "list ways to satisfy a request")
     add_query(listing)
     listing.add_argument(
-        "--limit", type=positive, default=10, metavar="N", help="at most so many; default: 10"
+        "--limit", type=positive, default=10, metavar="N", help="at most N candidates; default: 10"
     )
-    claim = commands.add("claim", _claim, "give a new consumer the first candidate that fits")
+    claim = commands.add("claim", _claim, "claim the first candidate that fits, for a new consumer")
     add_query(claim)
-    claim.add_argument("--consumer", metavar="UUID", help="default: a new one")
-    claim.add_argument("--project", metavar="ID", required=True, help="of the new consumer")
-    claim.add_argument("--user", metavar="ID", required=True, help="of the new consumer")
-    claim.add_argument("--type", metavar="TYPE", default="INSTANCE", help="default: INSTANCE")
     claim.add_argument(
-        "--limit", type=positive, default=10, metavar="N", help="try so many; default: 10"
+        "--consumer", metavar="UUID", help="uuid of the consumer; default: a new one"
+    )
+    claim.add_argument("--project", metavar="ID", required=True, help="project of the consumer")
+    claim.add_argument("--user", metavar="ID", required=True, help="user of the consumer")
+    claim.add_argument(
+        "--type", metavar="TYPE", default="INSTANCE", help="type of the consumer; default: INSTANCE"
+    )
+    claim.add_argument(
+        "--limit",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="try at most N candidates; default: 10",
     )
     explain = commands.add("explain", _explain, "show why a request has few candidates or none")
     add_query(explain)
@@ -44,13 +52,17 @@ def add_query(parser: argparse.ArgumentParser) -> None:
         "parameters",
         nargs="*",
         metavar="NAME=VALUE",
-        help="of the query, such as resources_GPU=VGPU:1 or group_policy=none",
+        help="parameter of the query, such as resources_GPU=VGPU:1 or group_policy=none",
     )
     parser.add_argument(
-        "--resources", metavar="CLASS=N,...", help="amounts of the unsuffixed group"
+        "--resources", metavar="CLASS=N,...", help="amounts of the group without suffix"
     )
     parser.add_argument(
-        "--required", action="append", default=[], metavar="TRAIT,...", help="!TRAIT: without it"
+        "--required",
+        action="append",
+        default=[],
+        metavar="TRAIT,...",
+        help="with these traits; !TRAIT: without it",
     )
     parser.add_argument(
         "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF

@@ -23,21 +23,30 @@ def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     parser = commands.add("changes", _changes, "list the changes of placement, or watch them")
     parser.add_argument(
-        "--after", type=whole(most=_LAST_ID), metavar="ID", help="default: all there are"
+        "--after",
+        type=whole(most=_LAST_ID),
+        metavar="ID",
+        help="only changes after this id; default: all",
     )
-    parser.add_argument("--root", action="append", default=[], metavar="HOST", help="of this tree")
+    parser.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="only changes of this tree (repeatable)",
+    )
     parser.add_argument(
         "--kind",
         action="append",
         default=[],
         choices=["structure", "usage", "names"],
-        help="default: all",
+        help="only changes of this kind (repeatable); default: all",
     )
     parser.add_argument(
-        "--watch", action="store_true", help="a line for each change from now on, until Ctrl-C"
+        "--watch", action="store_true", help="print each new change on a line, until Ctrl-C"
     )
     parser.add_argument(
-        "--limit", type=positive, default=1000, metavar="N", help="at most so many; default: 1000"
+        "--limit", type=positive, default=1000, metavar="N", help="at most N changes; default: 1000"
     )
 
 

@@ -88,17 +88,19 @@ _RESHAPE: Final = Shape(
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     export = commands.add(
-        "export", _export, "print providers as a file that apply reads", add_json_option
+        "export", _export, "print provider trees in the format that apply reads", add_json_option
     )
-    export.add_argument("providers", nargs="*", metavar="PROVIDER", help="with its tree")
+    export.add_argument(
+        "providers", nargs="*", metavar="PROVIDER", help="only the trees of these; default: all"
+    )
     for name, function, help_ in (
-        ("apply", _apply, "make providers as a file declares them, with a plan first"),
-        ("reshape", _reshape, "move inventories and allocations at once, as a file says"),
+        ("apply", _apply, "print a plan, then change providers to what a file declares"),
+        ("reshape", _reshape, "move inventories and allocations together, as a file declares"),
     ):
         parser = commands.add(name, function, help_, add_json_option)
         parser.add_argument("file", metavar="FILE", help="YAML or JSON; - for standard input")
         parser.add_argument(
-            "--dry-run", action="store_true", help="show what would be done, do nothing"
+            "--dry-run", action="store_true", help="print what would be done, and do nothing"
         )
 
 

@@ -22,15 +22,17 @@ from compute_agent.manage.drain import ConsumerMove, Holder, SupposedHosts, hold
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
-    parser = commands.add("drain", _drain, "show whether what runs on some hosts fits elsewhere")
-    parser.add_argument("hosts", nargs="+", metavar="HOST", help="supposed to be removed")
+    parser = commands.add(
+        "drain", _drain, "show whether the consumers of some hosts fit on other hosts"
+    )
+    parser.add_argument("hosts", nargs="+", metavar="HOST", help="host to drain")
     parser.add_argument(
         "--with",
         dest="parameters",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="for all queries, such as member_of=UUID: placement does not store requests",
+        help="add this to all queries, such as member_of=UUID; placement does not store requests",
     )
 
 

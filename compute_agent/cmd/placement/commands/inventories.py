@@ -23,18 +23,18 @@ def add_commands(commands: Commands) -> None:
     group.add("list", _list, "list the inventories of a provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
     )
-    change = group.add("set", _set, "set inventories of a provider; those not named stay")
+    change = group.add("set", _set, "set inventories of a provider, and keep the others")
     change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    change.add_argument("amounts", nargs="+", metavar="CLASS=N", help="the total of a class")
+    change.add_argument("amounts", nargs="+", metavar="CLASS=N", help="total of a resource class")
     for field in FIELDS[1:]:
         kind = float if field == "allocation_ratio" else whole()
         option = f"--{field.replace('_', '-')}"
-        change.add_argument(option, type=kind, metavar="N", help=f"{field} of all that are named")
-    change.add_argument("--only", action="store_true", help="remove the inventories not named")
+        change.add_argument(option, type=kind, metavar="N", help=f"{field} of all these classes")
+    change.add_argument("--only", action="store_true", help="remove the other inventories")
     delete = group.add("delete", _delete, "remove inventories of a provider")
     delete.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    delete.add_argument("classes", nargs="*", metavar="CLASS", help="of these classes")
-    delete.add_argument("--all", action="store_true", help="all of them")
+    delete.add_argument("classes", nargs="*", metavar="CLASS", help="resource class to remove")
+    delete.add_argument("--all", action="store_true", help="remove all inventories")
 
 
 def _list(namespace: argparse.Namespace) -> int:

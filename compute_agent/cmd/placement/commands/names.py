@@ -16,17 +16,19 @@ from compute_agent.cmd.placement.parser import Commands
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     traits = commands.group("trait", "traits, and which providers have them")
-    listing = traits.add("list", _list_traits, "list traits, all or those of a provider")
+    listing = traits.add("list", _list_traits, "list all traits, or the traits of a provider")
     listing.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
-    listing.add_argument("--prefix", metavar="TEXT", help="beginning with this")
+    listing.add_argument("--prefix", metavar="TEXT", help="only traits that begin with this")
     listing.add_argument(
-        "--associated", action="store_true", help="only traits that a provider has"
+        "--associated", action="store_true", help="only traits that some provider has"
     )
-    change = traits.add("set", _set_traits, "make these the traits of a provider")
+    change = traits.add("set", _set_traits, "replace the traits of a provider")
     change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    change.add_argument("names", nargs="*", metavar="TRAIT", help="without any: remove all")
-    change.add_argument("--add", action="store_true", help="keep those that it has")
-    change.add_argument("--remove", action="store_true", help="take these away, keep the others")
+    change.add_argument(
+        "names", nargs="*", metavar="TRAIT", help="new traits; without any: remove all"
+    )
+    change.add_argument("--add", action="store_true", help="add these, and keep the others")
+    change.add_argument("--remove", action="store_true", help="remove these, and keep the others")
     _add_names(traits, "traits", "trait")
 
     classes = commands.group("class", "resource classes")
@@ -37,23 +39,26 @@ def add_commands(commands: Commands) -> None:
     list_command = aggregates.add("list", _list_aggregates, "list the aggregates of a provider")
     list_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     members = aggregates.add("members", _list_members, "list the providers in an aggregate")
-    members.add_argument("aggregate", metavar="UUID", help="of the aggregate")
-    set_command = aggregates.add("set", _set_aggregates, "make these the aggregates of a provider")
+    members.add_argument("aggregate", metavar="UUID", help="uuid of the aggregate")
+    set_command = aggregates.add("set", _set_aggregates, "replace the aggregates of a provider")
     set_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     set_command.add_argument(
-        "names", nargs="*", metavar="UUID", help="of aggregates; without any: remove all"
+        "names",
+        nargs="*",
+        metavar="UUID",
+        help="uuids of the new aggregates; without any: remove all",
     )
-    set_command.add_argument("--add", action="store_true", help="keep those that it has")
+    set_command.add_argument("--add", action="store_true", help="add these, and keep the others")
     set_command.add_argument(
-        "--remove", action="store_true", help="take these away, keep the others"
+        "--remove", action="store_true", help="remove these, and keep the others"
     )
 
 
 def _add_names(group: Commands, path: str, what: str) -> None:
     create = group.add("create", _create, f"make sure that a custom {what} exists")
-    delete = group.add("delete", _remove, f"delete a custom {what} that nothing has")
+    delete = group.add("delete", _remove, f"delete a custom {what} that no provider has")
     for parser in (create, delete):
-        parser.add_argument("name", metavar="NAME", help="begins with CUSTOM_")
+        parser.add_argument("name", metavar="NAME", help="name that begins with CUSTOM_")
         parser.set_defaults(path=path, what=what)
 
 

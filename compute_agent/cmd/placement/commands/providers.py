@@ -25,25 +25,34 @@ def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
     group = commands.group("provider", "resource providers")
     listing = group.add("list", _list, "list resource providers")
-    listing.add_argument("--name", metavar="NAME", help="with this name")
+    listing.add_argument("--name", metavar="NAME", help="only the provider with this name")
     listing.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
-    listing.add_argument("--resources", metavar="CLASS:N,...", help="with room for these amounts")
-    listing.add_argument("--required", metavar="TRAIT,...", action="append", help="with the traits")
     listing.add_argument(
-        "--member-of", metavar="[in:]UUID,...", action="append", help="in the aggregates"
+        "--resources", metavar="CLASS:N,...", help="only with room for these amounts"
+    )
+    listing.add_argument(
+        "--required", metavar="TRAIT,...", action="append", help="only with all these traits"
+    )
+    listing.add_argument(
+        "--member-of",
+        metavar="[in:]UUID,...",
+        action="append",
+        help="only in this aggregate; in:UUID,...: in at least one; ! before it: in none",
     )
     group.add("show", _show, "show a resource provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
     )
     create = group.add("create", _create, "create a resource provider")
-    create.add_argument("name", metavar="NAME", help="of the new provider")
-    create.add_argument("--uuid", metavar="UUID", help="default: placement makes one")
-    create.add_argument("--parent", metavar="PROVIDER", help="its parent")
+    create.add_argument("name", metavar="NAME", help="name of the new provider")
+    create.add_argument(
+        "--uuid", metavar="UUID", help="uuid of the new provider; default: a new one"
+    )
+    create.add_argument("--parent", metavar="PROVIDER", help="parent of the new provider")
     change = group.add("set", _set, "rename or move a resource provider")
     change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    change.add_argument("--name", metavar="NAME", help="its new name")
+    change.add_argument("--name", metavar="NAME", help="new name")
     place = change.add_mutually_exclusive_group()
-    place.add_argument("--parent", metavar="PROVIDER", help="its new parent")
+    place.add_argument("--parent", metavar="PROVIDER", help="new parent")
     place.add_argument("--root", action="store_true", help="make it the root of its own tree")
     group.add("delete", _delete, "delete a resource provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
@@ -53,10 +62,10 @@ def add_commands(commands: Commands) -> None:
     add_view_options(tree)
     # the older name of --providers
     tree.add_argument("--apart", dest="providers", action="store_true", help=argparse.SUPPRESS)
-    tree.add_argument("--full", action="store_true", help="with all inventories and traits")
-    usage = commands.add("usage", _usage, "show what is used of a provider, or by a project")
+    tree.add_argument("--full", action="store_true", help="also show all inventories and traits")
+    usage = commands.add("usage", _usage, "show the usage of a provider, or of a project")
     usage.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
-    usage.add_argument("--project", metavar="ID", help="what all consumers of a project hold")
+    usage.add_argument("--project", metavar="ID", help="show what all consumers of a project hold")
     usage.add_argument("--user", metavar="ID", help="with --project: only what this user holds")
 
 

@@ -27,13 +27,17 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="UUID",
-        help="count in this aggregate, a zone for example (repeatable): a line for each",
+        help="count separately in this aggregate, for example a zone (repeatable)",
     )
-    capacity.add_argument("--trees", action="store_true", help="a line for each tree")
+    capacity.add_argument("--trees", action="store_true", help="count separately in each tree")
     report = commands.add(
-        "fragmentation", _fragmentation, "show what is free, and what of it cannot be used"
+        "fragmentation",
+        _fragmentation,
+        "show how much is free, and how much of that cannot be used",
     )
-    report.add_argument("shapes", nargs="+", metavar="CLASS=N,...", help="requests to come")
+    report.add_argument(
+        "shapes", nargs="+", metavar="CLASS=N,...", help="amounts of an expected request"
+    )
     report.add_argument(
         "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
     )
@@ -43,11 +47,11 @@ def add_commands(commands: Commands) -> None:
     add_query(what_if)
     changes = what_if.add_argument_group("changes, made in the order given")
     for option, metavar, help_ in (
-        ("--add-like", "HOST[=N]", "so many more hosts like this one"),
-        ("--remove", "HOST", "without this host and what is on it"),
-        ("--release", "UUID", "without what this consumer holds"),
-        ("--set-inventory", "PROVIDER:CLASS=N", "with this inventory"),
-        ("--set-traits", "PROVIDER:TRAIT,...", "with these traits and no others"),
+        ("--add-like", "HOST[=N]", "add N hosts like this one; default: 1"),
+        ("--remove", "HOST", "remove this host and its allocations"),
+        ("--release", "UUID", "release what this consumer holds"),
+        ("--set-inventory", "PROVIDER:CLASS=N", "set the total of this inventory"),
+        ("--set-traits", "PROVIDER:TRAIT,...", "replace the traits of this provider"),
     ):
         changes.add_argument(option, action=_Change, dest="changes", metavar=metavar, help=help_)
 
