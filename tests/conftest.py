@@ -5,6 +5,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from itertools import chain, groupby
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,24 +61,40 @@ def logging_as_before() -> Iterator[None]:
     root.setLevel(level)
 
 
-FIRST_FOLDERS = (
-    # what takes minutes, then what takes up to half of one: begun at the end, it would run alone
-    {"emulated_host", "burst"},
-    {"bus"},
-    # what mostly waits, for daemons, periods and late answers: beside it others compute
-    {"libvirt", "lies", "agent"},
-)
+LONG_FOLDERS = {"emulated_host", "burst"}
+WAITING_FOLDERS = {"agent", "bus", "libvirt", "lies"}
+WHOLE_FOLDERS = {"web"}
+"""Which have fixtures of the package, that end when a worker leaves it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with FIRST_FOLDERS, in this order."""
+    """Begin with what takes minutes: begun at the end, it would run alone.
 
-    def turn(item: pytest.Item) -> int:
-        folders = set(item.path.parts)
-        turns = (number for number, first in enumerate(FIRST_FOLDERS) if first & folders)
-        return next(turns, len(FIRST_FOLDERS))
+    What mostly waits, for daemons, periods and late answers, is spread: beside it others compute.
+    """
 
-    items.sort(key=turn)
+    long, waiting, others = [], [], []
+    for _, group in groupby(items, key=_part_of):
+        part = list(group)
+        folders = set(part[0].nodeid.partition("::")[0].split("/"))
+        kind = long if folders & LONG_FOLDERS else waiting if folders & WAITING_FOLDERS else others
+        kind.append(part)
+    spread = sorted([*_by_share(waiting), *_by_share(others)], key=lambda shared: shared[0])
+    items[:] = chain(*long, *(part for _, part in spread))
+
+
+def _part_of(item: pytest.Item) -> Path:
+    """Return what is not divided: a module, or a whole folder."""
+    return item.path.parent if item.path.parent.name in WHOLE_FOLDERS else item.path
+
+
+def _by_share(parts: list[list[pytest.Item]]) -> Iterator[tuple[float, list[pytest.Item]]]:
+    """Yield each part with the share of the tests that comes before it."""
+    total = sum(map(len, parts))
+    before = 0
+    for part in parts:
+        yield before / total, part
+        before += len(part)
 
 
 @pytest.hookimpl(wrapper=True)
