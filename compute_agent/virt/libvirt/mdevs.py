@@ -201,18 +201,22 @@ def carry_out(connection: LibvirtConnection, todo: Iterable[RestoredMdev | Lost]
             LOG.info("The %s was %s.", step, step.action.value)
 
 
-def _define(connection: LibvirtConnection, step: RestoredMdev) -> libvirt.virNodeDevice:
+def _define(connection: LibvirtConnection, step: RestoredMdev) -> str:
+    """Define it and return the name of its node device."""
     handle = connection.call(
         f"nodeDeviceDefineXML of {step.uuid}",
         lambda opened_connection: opened_connection.nodeDeviceDefineXML(_description(step), 0),
     )
+    name: str = handle.name()
     try:
-        connection.call(f"setAutostart of {step.uuid}", lambda _: handle.setAutostart(1))
+        _change(
+            connection, f"setAutostart of {step.uuid}", name, lambda device: device.setAutostart(1)
+        )
     except CallFailed as error:
         LOG.info(
             "The %s does not start with the host: %s. The agent starts it instead.", step, error
         )
-    return handle
+    return name
 
 
 def _start(connection: LibvirtConnection, step: RestoredMdev) -> None:
@@ -220,7 +224,20 @@ def _start(connection: LibvirtConnection, step: RestoredMdev) -> None:
 
 
 def _start_named(connection: LibvirtConnection, uuid: str, name: str | None) -> None:
-    """Start a device, which libvirt does not know for a moment while it lists the defined ones."""
+    _change(connection, f"start of mediated device {uuid}", name, lambda device: device.create(0))
+
+
+def _change(
+    connection: LibvirtConnection,
+    doing: str,
+    name: str | None,
+    change: Callable[[libvirt.virNodeDevice], object],
+) -> None:
+    """Change a device, which libvirt does not know for a moment while it lists the defined ones.
+
+    It lists them when it starts, which at the boot of a host is when the agent starts, and again
+    after each change.
+    """
     tenacity.Retrying(
         retry=tenacity.retry_if_exception(_is_unknown_device),
         stop=tenacity.stop_after_delay(_LISTED_AGAIN),
@@ -228,8 +245,8 @@ def _start_named(connection: LibvirtConnection, uuid: str, name: str | None) -> 
         reraise=True,
     )(
         connection.call,
-        f"start of mediated device {uuid}",
-        lambda opened_connection: opened_connection.nodeDeviceLookupByName(name).create(0),
+        doing,
+        lambda opened_connection: change(opened_connection.nodeDeviceLookupByName(name)),
     )
 
 
@@ -242,7 +259,7 @@ def _is_unknown_device(error: BaseException) -> bool:
 def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
     """Define and start it; one that cannot be defined is made until the next reboot only."""
     try:
-        handle = _define(connection, step)
+        name = _define(connection, step)
     except CallUnsupported:
         raise
     except CallFailed as error:
@@ -257,7 +274,7 @@ def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
             lambda opened_connection: opened_connection.nodeDeviceCreateXML(_description(step), 0),
         )
     else:
-        _start_named(connection, step.uuid, handle.name())
+        _start_named(connection, step.uuid, name)
 
 
 _ACTIONS: Final[Mapping[MdevAction, Callable[[LibvirtConnection, RestoredMdev], object]]] = {
