@@ -84,12 +84,11 @@ class AgentCommands:
         if node is not None:
             self._check_node(node)
         nodes = list(self._tracker.nodes()) if node is None else [node]
-        for name in nodes or [NODE_LIST]:
-            self._schedule.trigger("report", name)
+        requests = [self._schedule.request_pass("report", name) for name in nodes or [NODE_LIST]]
         self._wake()
-        if wait:
-            for name in nodes:
-                self._schedule.wait_for_pass(name, REPORT_TIMEOUT)
+        if wait and nodes:
+            for request in filter(None, requests):
+                self._schedule.wait_for_pass(request, REPORT_TIMEOUT)
         return self.status(node)
 
     def plan(self, node: str) -> list[str]:

@@ -24,6 +24,15 @@ class _Turn:
     ended_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PassRequest:
+    """A pass that was asked for: one that begins after the request."""
+
+    node: str
+    turn: _Turn
+    number: int
+
+
 class PassSchedule:
     """The due times of all nodes of the agent. Safe for use by several threads.
 
@@ -88,23 +97,35 @@ class PassSchedule:
                 turn.due_at = next_due
                 self._mutex.notify_all()
 
-    def wait_for_pass(self, node: str, timeout: float) -> bool:
-        """Ask for a pass of the node and wait until one that began afterwards has ended.
+    def request_pass(self, reason: str, node: str) -> PassRequest | None:
+        """Ask for a pass of the node as `trigger` does; returns what to wait for.
 
-        :returns: False if that took longer than `timeout` seconds, or the node has gone.
+        :returns: None if there is no such node.
         """
         with self._mutex:
             turn = self._turns.get(node)
             if turn is None:
-                return False
-            turn.reasons.add("report")
+                return None
+            turn.reasons.add(reason)
             # a running pass may have read before the question was asked, so it does not count
-            answer = turn.begun_count + 1
+            return PassRequest(node, turn, turn.begun_count + 1)
+
+    def wait_for_pass(self, request: PassRequest, timeout: float) -> bool:
+        """Wait until the requested pass has ended, which it may have already.
+
+        :returns: False if that took longer than `timeout` seconds, or the node has gone.
+        """
+        turn = request.turn
+        with self._mutex:
             return (
                 self._mutex.wait_for(
-                    lambda: self._turns.get(node) is not turn or turn.ended_count >= answer, timeout
+                    lambda: (
+                        self._turns.get(request.node) is not turn
+                        or turn.ended_count >= request.number
+                    ),
+                    timeout,
                 )
-                and self._turns.get(node) is turn
+                and self._turns.get(request.node) is turn
             )
 
     def seconds_to_next(self) -> float:

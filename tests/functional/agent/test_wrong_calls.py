@@ -38,7 +38,10 @@ def test_every_call_refuses_arguments_of_wrong_shape(node: Node) -> None:
     import oslo_messaging
 
     schedule = SimpleNamespace(
-        trigger=lambda *_asked: True, wait_for_pass=lambda *_asked: True, running_nodes=dict
+        trigger=lambda *_asked: True,
+        request_pass=lambda *_asked: None,
+        wait_for_pass=lambda *_asked: True,
+        running_nodes=dict,
     )
     availability = SimpleNamespace(failed_builds=0)
     endpoint = AgentEndpoint(

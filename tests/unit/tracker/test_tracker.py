@@ -299,16 +299,27 @@ def test_triggers_during_a_pass_make_exactly_one_more(loop):
 def test_whoever_asks_for_a_report_waits_for_a_pass_that_began_afterwards(loop):
     assert loop.begun.acquire(timeout=30)
     answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(loop.schedule.wait_for_pass("a", 30.0)))
+    request = loop.schedule.request_pass("report", "a")
+    asking = threading.Thread(
+        target=lambda: answers.append(loop.schedule.wait_for_pass(request, 30.0))
+    )
     asking.start()
-    while not loop.schedule._turns["a"].reasons:
-        asking.join(0.001)
     loop.go.release()
     assert loop.begun.acquire(timeout=30), "the pass at work does not count"
     assert answers == []
     loop.go.release()
     asking.join(30)
     assert answers == [True]
+
+
+def test_a_report_that_ended_before_it_is_waited_for_is_not_run_again():
+    schedule = PassSchedule(lambda: 0.0)
+    schedule.set_nodes(["a"], first_due=NEVER)
+    request = schedule.request_pass("report", "a")
+    assert schedule.take_due() == [("a", {"report"})]
+    schedule.finish("a", NEVER)
+    assert schedule.wait_for_pass(request, 0.0)
+    assert schedule.take_due() == []
 
 
 def test_a_stop_finishes_the_pass_at_work(loop):
