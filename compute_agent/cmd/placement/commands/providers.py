@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.console import print_paged
-from compute_agent.cmd.placement.arguments import PROVIDER
+from compute_agent.cmd.placement.arguments import MEMBER_OF, PROVIDER
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_record, show_rows
@@ -37,7 +37,7 @@ def add_commands(commands: Commands) -> None:
         "--member-of",
         metavar="[in:]UUID,...",
         action="append",
-        help="only in this aggregate; in:UUID,...: in at least one; ! before it: in none",
+        help=f"only {MEMBER_OF}",
     )
     group.add("show", _show, "show a resource provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
