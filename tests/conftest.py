@@ -51,14 +51,21 @@ pytest_plugins = [
 ]
 
 
+_LOG_LEVEL = logging.getLogger().level
+
+
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Undo what a command did to logging, which it sets up for a process of its own."""
+    """Undo what a command did to logging, which it sets up for a process of its own.
+
+    The level is that of the beginning: a fixture of a module is there before this one.
+    """
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    handlers = list(root.handlers)
     yield
     root.handlers[:] = handlers
-    root.setLevel(level)
+    if root.level != _LOG_LEVEL:
+        root.setLevel(_LOG_LEVEL)  # looks at all loggers, also where nothing changes
 
 
 LONG_FOLDERS = {"emulated_host", "burst"}
