@@ -23,6 +23,13 @@ PAUSE: Final = 0.3
 """Seconds; to look more often would take the host's time."""
 
 
+def list_entry_points() -> None:
+    """Leave the list of the entry points of all packages in stevedore's cache."""
+    from stevedore import ExtensionManager
+
+    ExtensionManager("compute_agent.drivers", on_load_failure_callback=lambda *_: None)
+
+
 def start_agent() -> None:
     """Start the agent in a process and session of its own."""
     # Modules stay; to look through them for garbage takes a part of the time.
@@ -74,5 +81,8 @@ def _answer_of_agent(request: str) -> str:
 
 
 if __name__ == "__main__":
-    start_agent()
-    serve()
+    if sys.argv[1:] == ["entry-points"]:
+        list_entry_points()
+    else:
+        start_agent()
+        serve()

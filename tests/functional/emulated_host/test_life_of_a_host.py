@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import compileall
 import json
+import os
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -60,9 +62,7 @@ TAKE_PAGES: Final = (
     "echo 64 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 )
 START_LIBVIRTD: Final = "libvirtd --daemon"
-START_AGENT: Final = (
-    f"setsid {sys.executable} {agent_and_relay.__file__} >/run/outside/relay.log 2>&1 &"
-)
+AGENT_AND_RELAY: Final = (sys.executable, agent_and_relay.__file__)
 # Paused: it has its pages, CPU and function, and firmware that is emulated twice takes no time.
 START_GUEST: Final = """
 import libvirt
@@ -117,12 +117,15 @@ def host(tmp_path: Path) -> Iterator[EmulatedHost]:
         missing = "no libvirtd for the emulated host (Debian package: libvirt-daemon)"
     if missing:
         pytest.skip(missing)
-    # there it can be read and not written
-    compileall.compile_dir(compute_agent.__path__[0], quiet=1)
     try:
         emulated = EmulatedHost(boot_files(), tmp_path / "host", hostname=NODE)
     except NoKernel as error:
         pytest.skip(f"no kernel for the emulated host: {error}")
+    # both take seconds there
+    compileall.compile_dir(compute_agent.__path__[0], quiet=1)
+    subprocess.run(
+        [*AGENT_AND_RELAY, "entry-points"], env={**os.environ, **cache_of(emulated)}, check=True
+    )
     yield emulated
     emulated.turn_off()
 
@@ -133,6 +136,11 @@ def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
     server.start()
     yield server
     server.kill()
+
+
+def cache_of(host: EmulatedHost) -> dict[str, str]:
+    """Return the environment of programs that find what others left in a cache outside."""
+    return {"XDG_CACHE_HOME": str(host.directory / "cache")}
 
 
 def await_slowly(condition: Callable[[], Any], what: str) -> Any:
@@ -155,7 +163,12 @@ class Operator:
         (self.host.shared / "agent.conf").write_text(CONFIGURATION + endpoint)
         (self.host.shared / "guest.xml").write_text(GUEST_XML)
         self._questions = 0
-        self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, START_AGENT]))
+        self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, self._start_agent()]))
+
+    def _start_agent(self) -> str:
+        environment = [f"{name}={value}" for name, value in cache_of(self.host).items()]
+        command = " ".join(["setsid env", *environment, *AGENT_AND_RELAY])
+        return f"{command} >/run/outside/relay.log 2>&1 &"
 
     def tree(self, expected: Callable[[Tree], bool], what: str) -> Tree:
         """Return the host's tree once it is as expected."""
