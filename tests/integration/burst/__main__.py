@@ -43,7 +43,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "broker").mkdir()
-        broker = RabbitMq(directory / "broker")
+        broker = RabbitMq(directory / "broker", one_cpu=True)
         # a path that the database's own user may enter
         state = Path("/tmp") / f"burst-{secrets.token_hex(4)}"
         server = start_mariadb(state) if options.published else start_postgresql(state)

@@ -154,7 +154,7 @@ def _run(
     stack: ExitStack, directory: Path, options: argparse.Namespace, *, may_mount: bool
 ) -> Sequence[str]:
     (directory / "broker").mkdir()
-    broker = RabbitMq(directory / "broker")
+    broker = RabbitMq(directory / "broker", one_cpu=True)
     server = start_postgresql(directory / "postgresql")
     stack.callback(end, server)
     broker.start()
