@@ -292,6 +292,10 @@ class MariaDB(_Server):
         self.start()
         self._create()
 
+    def _address(self, database: str, port: int | None = None) -> str:
+        # without TLS, for which PyMySQL would read all CAs of this machine with each connection
+        return f"{super()._address(database, port)}?ssl_disabled=true"
+
 
 MAKERS: dict[str, Callable[[Path], PrivateDatabase]] = {
     "sqlite": SQLiteFile,
