@@ -68,26 +68,44 @@ def logging_as_before() -> Iterator[None]:
         root.setLevel(_LOG_LEVEL)  # looks at all loggers, also where nothing changes
 
 
-LONG_FOLDERS = {"emulated_host", "burst"}
-WAITING_FOLDERS = {"agent", "bus", "libvirt", "lies"}
+LONG = {"emulated_host", "burst", "test_debian_packages.py"}
+"""Folders and modules that take minutes."""
+WAITING = {
+    *("agent", "bus", "libvirt", "lies"),
+    *("test_keystone_faults.py", "test_killed.py", "test_secrets.py"),
+}
+"""Those that mostly wait."""
 WHOLE_FOLDERS = {"web"}
 """Which have fixtures of the package, that end when a worker leaves it."""
+_BEFORE_THE_END = 0.7
+"""Share of a worker's tests that has all those which wait: beside its last ones nobody computes."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes minutes: begun at the end, it would run alone.
 
     What mostly waits, for daemons, periods and late answers, is spread: beside it others compute.
     """
 
-    long, waiting, others = [], [], []
+    long: list[list[pytest.Item]] = []
+    waiting: list[list[pytest.Item]] = []
+    others: list[list[pytest.Item]] = []
     for _, group in groupby(items, key=_part_of):
         part = list(group)
-        folders = set(part[0].nodeid.partition("::")[0].split("/"))
-        kind = long if folders & LONG_FOLDERS else waiting if folders & WAITING_FOLDERS else others
+        path = set(part[0].nodeid.partition("::")[0].split("/"))
+        kind = long if path & LONG else waiting if path & WAITING else others
         kind.append(part)
-    spread = sorted([*_by_share(waiting), *_by_share(others)], key=lambda shared: shared[0])
+    # each begins with as long a part of this list, before it takes what others have left
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    early = [(_early(share, workers), part) for share, part in _by_share(waiting)]
+    spread = sorted([*early, *_by_share(others)], key=lambda shared: shared[0])
     items[:] = chain(*long, *(part for _, part in spread))
+
+
+def _early(share: float, workers: int) -> float:
+    """Return a share of all tests that is not at the end of those of a worker."""
+    worker = int(share * workers)
+    return (worker + (share * workers - worker) * _BEFORE_THE_END) / workers
 
 
 def _part_of(item: pytest.Item) -> Path:

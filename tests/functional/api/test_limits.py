@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,7 @@ def names(count: int) -> list[str]:
     return [f"CUSTOM_{number}" for number in range(count)]
 
 
+@cache
 def uuids(count: int) -> list[str]:
     return [str(UUID(int=number + 1)) for number in range(count)]
 

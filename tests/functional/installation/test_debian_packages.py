@@ -120,8 +120,7 @@ mount -t tmpfs none /mnt
 mkdir /mnt/upper /mnt/work /mnt/root /mnt/cgroup
 mount -t overlay none -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
 mount -t cgroup2 none /mnt/cgroup
-mkdir /mnt/cgroup/packages-$$
-rmdir /mnt/cgroup/packages-$$
+rmdir "$(mktemp -d /mnt/cgroup/packages-XXXXXX)"
 """
 
 
@@ -138,13 +137,11 @@ def missing() -> str | None:
     return None if done.returncode == 0 else "needs namespaces, an overlay of / and cgroups"
 
 
-MISSING = missing()
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-
-
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder `first` with the packages, and `second` with the same of a newer version."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
     directory = tmp_path_factory.mktemp("packages")
     bundle = directory / "bundle.sh"
     scripts = sysconfig.get_path("scripts")
