@@ -8,11 +8,12 @@ import re
 import socket
 import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import requests
 
+from tests.fixtures.stub_server import StubHandler, StubServer
 from tests.functional.agent.processes import PATIENCE
 from tests.functional.lies.menu import Conversation, Lie
 
@@ -47,30 +48,18 @@ class LyingProxy:
         self._closing = threading.Event()
         proxy = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(StubHandler):
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 proxy.serve(self, self.rfile.read(length) if length else b"")
 
-            do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+            do_GET = do_PUT = do_POST = do_DELETE = _serve
 
-            def log_message(self, *_args: object) -> None:
-                """Nothing: the test has the list of requests."""
-
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, *_args: object) -> None:
-                """Nothing: an agent that is killed leaves connections behind."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._server = StubServer(Handler)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self._server.url
 
     def answer(
         self,
@@ -168,8 +157,7 @@ class LyingProxy:
 
     def close(self) -> None:
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
     @staticmethod
     def _applies(rule: Rule, method: str, path: str) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
+from tests.fixtures.stub_server import StubHandler, StubServer
 from tests.functional.agent.processes import PlacementProcess
 from tests.functional.api.differential.reference import Reference
 
@@ -22,27 +23,15 @@ class PublishedPlacement(PlacementProcess):
         self._lock = threading.Lock()
         published = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(StubHandler):
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 published.serve(self, self.rfile.read(length) if length else None)
 
-            do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+            do_GET = do_PUT = do_POST = do_DELETE = _serve
 
-            def log_message(self, *_args: object) -> None:
-                """Nothing: the package logs into its own directory."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_args: object) -> None:
-                """Nothing: an agent that is killed leaves connections behind."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = StubServer(Handler)
         self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def serve(self, handler: BaseHTTPRequestHandler, body: bytes | None) -> None:
         with self._lock:
@@ -59,6 +48,5 @@ class PublishedPlacement(PlacementProcess):
         handler.wfile.write(answer.body)
 
     def kill(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
         self._reference.close()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import requests
 
 from tests.fixtures import programs
 from tests.fixtures.placement import free_port
+from tests.fixtures.stub_server import StubHandler, StubServer
 
 from .served import Served
 
@@ -39,7 +38,7 @@ def test_the_server_starts_with_a_warning_and_answers_503(tmp_path: Path, versio
     assert "Traceback" not in server.output
 
 
-class Refusing(BaseHTTPRequestHandler):
+class Refusing(StubHandler):
     """A Keystone that lets nobody in."""
 
     def do_GET(self) -> None:
@@ -57,25 +56,20 @@ class Refusing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
 
 def test_a_wrong_password_ends_the_start(tmp_path: Path) -> None:
     config = tmp_path / "placement.conf"
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as keystone:
-        Thread(target=keystone.serve_forever, daemon=True).start()
+    with StubServer(Refusing) as keystone:
         config.write_text(
             f"[placement_database]\nconnection = sqlite:///{tmp_path}/placement.db\n"
             "sync_on_startup = true\n[keystone_authtoken]\nauth_type = password\n"
-            f"auth_url = http://127.0.0.1:{keystone.server_port}/v3\nusername = placement\n"
+            f"auth_url = {keystone.url}/v3\nusername = placement\n"
             "password = wrong\nproject_name = service\nuser_domain_id = default\n"
             "project_domain_id = default\n"
         )
         ended = programs.run(
             "placement-server", "serve", "--config-file", str(config), "--port", "0", timeout=60
         )
-        keystone.shutdown()
     assert ended.returncode == 1
     assert "refuses the user of [keystone_authtoken]" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.fixtures.stub_server import StubHandler, StubServer
 
 
 @dataclass
@@ -22,7 +22,7 @@ def listening_elsewhere() -> Iterator[Elsewhere]:
     """Answers everything with an empty object."""
     place = Elsewhere("")
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(StubHandler):
         def _serve(self) -> None:
             place.visits.append(dict(self.headers.items()))
             self.send_response(200)
@@ -30,18 +30,8 @@ def listening_elsewhere() -> Iterator[Elsewhere]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+        do_GET = do_PUT = do_POST = do_DELETE = _serve
 
-        def log_message(self, *_args: object) -> None:
-            """Nothing: the visits are noted."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    place.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with StubServer(Handler) as server:
+        place.url = server.url
         yield place
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

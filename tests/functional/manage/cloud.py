@@ -7,14 +7,14 @@ knows nothing of policy but whether the user is an administrator.
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
+
+from tests.fixtures.stub_server import StubHandler, StubServer
 
 MAX_VERSION = "2.100"
 EXTRA_SPECS, PAGED_MIGRATIONS, IMAGE_PROPERTIES = (2, 47), (2, 59), (2, 98)
@@ -252,7 +252,7 @@ def running_cloud() -> Iterator[Cloud]:
     """A stand-in on loopback until the end of the block."""
     cloud = Cloud()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(StubHandler):
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
@@ -267,18 +267,8 @@ def running_cloud() -> Iterator[Cloud]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_PUT = _serve  # noqa: N815 - as the library calls them
+        do_GET = do_PUT = _serve
 
-        def log_message(self, *_args: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.daemon_threads = True
-        cloud.url = f"http://127.0.0.1:{http.server_address[1]}"
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        try:
-            yield cloud
-        finally:
-            http.shutdown()
-            thread.join()
+    with StubServer(Handler) as server:
+        cloud.url = server.url
+        yield cloud

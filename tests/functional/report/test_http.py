@@ -4,7 +4,7 @@ import socket
 import threading
 import uuid as uuidlib
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from keystoneauth1 import loading
@@ -15,6 +15,7 @@ from compute_agent.conf import placement as placement_options
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
 from compute_agent.report.client import ReportClient
+from tests.fixtures.stub_server import StubHandler, StubServer
 from tests.functional.report.conftest import FakeClock
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -29,9 +30,7 @@ class Stub:
         self.released = threading.Event()
         stub = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(StubHandler):
             def handle_one(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
@@ -39,23 +38,17 @@ class Stub:
                 stub.requests.append((self.command, self.path, headers, body))
                 stub.answer(self)
 
-            do_GET = do_PUT = do_POST = do_DELETE = handle_one  # noqa: N815
+            do_GET = do_PUT = do_POST = do_DELETE = handle_one
 
-            def log_message(self, *arguments: object) -> None:
-                """Quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
+        self.server = StubServer(Handler)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
+        return self.server.url
 
     def close(self) -> None:
         self.released.set()
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.close()
 
 
 def text(handler: BaseHTTPRequestHandler, status: int, body: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.openstack.service import ServiceUnusable
 from compute_agent.scheduler.fleet.aggregate_source import KEPT_SECONDS, NovaAggregates, source_of
+from tests.fixtures.stub_server import StubHandler, StubServer
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 
 AZ = "11111111-1111-1111-1111-111111111111"
@@ -49,7 +48,7 @@ def aggregate(uuid: str, *hosts: str, zone: str | None = None) -> dict[str, Any]
 def nova() -> Iterator[Nova]:
     stand_in = Nova()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(StubHandler):
         def do_GET(self) -> None:
             stand_in.asked.append((self.path, self.headers.get("OpenStack-API-Version")))
             body = json.dumps({"aggregates": stand_in.aggregates}).encode()
@@ -58,14 +57,9 @@ def nova() -> Iterator[Nova]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        stand_in.url = f"http://127.0.0.1:{server.server_address[1]}/v2.1"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with StubServer(Handler) as server:
+        stand_in.url = f"{server.url}/v2.1"
         yield stand_in
-        server.shutdown()
 
 
 def configured(nova: Nova, file: Path) -> Path:
