@@ -43,7 +43,7 @@ clean:
 
 # The stamp is written last: an installation that was interrupted is done again.
 $(INSTALLED): EXTRA := dev
-$(CHECKS_INSTALLED): EXTRA := unit
+$(CHECKS_INSTALLED): EXTRA := lint,unit
 $(INSTALLED) $(CHECKS_INSTALLED): setup.cfg pyproject.toml constraints.txt
 	@sh tools/check_python.sh
 	@if ! $(VENV)/bin/python -c 'import pip' 2>/dev/null; then \
