@@ -49,6 +49,8 @@ class LyingProxy:
         proxy = self
 
         class Handler(StubHandler):
+            protocol_version = "HTTP/1.1"
+
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 proxy.serve(self, self.rfile.read(length) if length else b"")

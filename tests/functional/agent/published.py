@@ -24,6 +24,8 @@ class PublishedPlacement(PlacementProcess):
         published = self
 
         class Handler(StubHandler):
+            protocol_version = "HTTP/1.1"
+
             def _serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 published.serve(self, self.rfile.read(length) if length else None)

@@ -31,6 +31,8 @@ class Stub:
         stub = self
 
         class Handler(StubHandler):
+            protocol_version = "HTTP/1.1"
+
             def handle_one(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
