@@ -64,11 +64,9 @@ class PassSchedule:
         :returns: False if there is no such node.
         """
         with self._mutex:
-            turns = self._turns.values() if node is None else [self._turns.get(node)]
-            known_turns = [turn for turn in turns if turn is not None]
-            for turn in known_turns:
-                turn.reasons.add(reason)
-            return bool(known_turns)
+            nodes = list(self._turns) if node is None else [node]
+            requests = [self.request_pass(reason, name) for name in nodes]
+            return any(requests)
 
     def take_due(self) -> list[tuple[str, frozenset[str]]]:
         """Return the nodes whose pass is to run now, with the triggers it answers.
@@ -98,9 +96,9 @@ class PassSchedule:
                 self._mutex.notify_all()
 
     def request_pass(self, reason: str, node: str) -> PassRequest | None:
-        """Ask for a pass of the node as `trigger` does; returns what to wait for.
+        """Ask for a pass of one node as soon as possible, and return what to wait for.
 
-        :returns: None if there is no such node.
+        :returns: None for a node that is not managed.
         """
         with self._mutex:
             turn = self._turns.get(node)
