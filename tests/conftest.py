@@ -76,7 +76,7 @@ WAITING = {
 }
 """Those that mostly wait."""
 WHOLE_FOLDERS = {"web"}
-"""Which have fixtures of the package, that end when a worker leaves it."""
+"""Folders with fixtures of the package, which end when a worker leaves it."""
 _BEFORE_THE_END = 0.7
 """Share of a worker's tests that has all those which wait: beside its last ones nobody computes."""
 
@@ -104,8 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _early(share: float, workers: int) -> float:
     """Return a share of all tests that is not at the end of those of a worker."""
-    worker = int(share * workers)
-    return (worker + (share * workers - worker) * _BEFORE_THE_END) / workers
+    worker, share_of_worker = divmod(share * workers, 1)
+    return (worker + share_of_worker * _BEFORE_THE_END) / workers
 
 
 def _part_of(item: pytest.Item) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import uuid
-from functools import partial
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -93,9 +92,10 @@ class PlacementFixture(fixtures.Fixture):
 
     def _serve(self, application: Any) -> str:
         server = make_server("127.0.0.1", 0, application, _Server, _SilentHandler)
-        # it looks so often whether to end, which takes half a second otherwise
-        serve = partial(server.serve_forever, poll_interval=0.05)
-        thread = threading.Thread(target=serve, name="placement", daemon=True)
+        # seconds between two looks at whether to end; the default makes each end take half a second
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.05,), name="placement", daemon=True
+        )
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(server.server_close)

@@ -123,9 +123,8 @@ def host(tmp_path: Path) -> Iterator[EmulatedHost]:
         pytest.skip(f"no kernel for the emulated host: {error}")
     # both take seconds there
     compileall.compile_dir(compute_agent.__path__[0], quiet=1)
-    subprocess.run(
-        [*AGENT_AND_RELAY, "entry-points"], env={**os.environ, **cache_of(emulated)}, check=True
-    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache_of(emulated))}
+    subprocess.run([*AGENT_AND_RELAY, "entry-points"], env=environment, check=True)
     yield emulated
     emulated.turn_off()
 
@@ -138,9 +137,9 @@ def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
     server.kill()
 
 
-def cache_of(host: EmulatedHost) -> dict[str, str]:
-    """Return the environment of programs that find what others left in a cache outside."""
-    return {"XDG_CACHE_HOME": str(host.directory / "cache")}
+def cache_of(host: EmulatedHost) -> Path:
+    """Return the directory of a cache that is filled outside and read on the host."""
+    return host.directory / "cache"
 
 
 def await_slowly(condition: Callable[[], Any], what: str) -> Any:
@@ -166,9 +165,8 @@ class Operator:
         self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, self._start_agent()]))
 
     def _start_agent(self) -> str:
-        environment = [f"{name}={value}" for name, value in cache_of(self.host).items()]
-        command = " ".join(["setsid env", *environment, *AGENT_AND_RELAY])
-        return f"{command} >/run/outside/relay.log 2>&1 &"
+        command = " ".join(["setsid", *AGENT_AND_RELAY])
+        return f"XDG_CACHE_HOME={cache_of(self.host)} {command} >/run/outside/relay.log 2>&1 &"
 
     def tree(self, expected: Callable[[Tree], bool], what: str) -> Tree:
         """Return the host's tree once it is as expected."""

@@ -37,7 +37,7 @@ for program in compute-agent compute-scheduler compute-manage placement placemen
 done
 """
 INSIDE = Path(__file__).with_name("packages.sh")
-"""What is done in the copy: blocks of the documentation in its order, and checks between them."""
+"""The script of the copy: blocks of the documentation in its order, and checks between them."""
 UNIT = """
 [Unit]
 Requires=dbus.socket
@@ -125,7 +125,7 @@ rmdir "$(mktemp -d /mnt/cgroup/packages-XXXXXX)"
 
 
 def missing() -> str | None:
-    """What keeps these tests from running here."""
+    """Return why these tests cannot run here, None if they can."""
     absent = [program for program in PROGRAMS if shutil.which(program) is None]
     if absent:
         return (
