@@ -233,13 +233,13 @@ def _change(
     name: str | None,
     change: Callable[[libvirt.virNodeDevice], object],
 ) -> None:
-    """Change a device, which libvirt does not know for a moment while it lists the defined ones.
+    """Change a device, again where libvirt has not listed it as a defined one yet.
 
-    It lists them when it starts, which at the boot of a host is when the agent starts, and again
-    after each change.
+    It lists the defined devices when it starts, which at the boot of a host is when the agent
+    starts, and again after each change.
     """
     tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_unknown_device),
+        retry=tenacity.retry_if_exception(_is_not_listed),
         stop=tenacity.stop_after_delay(_LISTED_AGAIN),
         wait=tenacity.wait_fixed(0.2),
         reraise=True,
@@ -250,10 +250,14 @@ def _change(
     )
 
 
-def _is_unknown_device(error: BaseException) -> bool:
+def _is_not_listed(error: BaseException) -> bool:
+    """Whether libvirt does not know the device, or takes it for one that is not defined."""
     import libvirt
 
-    return isinstance(error, CallFailed) and error.code == libvirt.VIR_ERR_NO_NODE_DEVICE
+    return isinstance(error, CallFailed) and error.code in (
+        libvirt.VIR_ERR_NO_NODE_DEVICE,
+        libvirt.VIR_ERR_OPERATION_INVALID,
+    )
 
 
 def _make(connection: LibvirtConnection, step: RestoredMdev) -> None:
