@@ -21,7 +21,7 @@ Doctor = Callable[..., dict[tuple[str, str], dict[str, Any]]]
 
 
 @pytest.fixture
-def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+def doctor(placement_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     """Examine a host that has these options of [libvirt]: (level, subject) to the diagnosis."""
 
     def examine(
@@ -29,14 +29,13 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     ) -> dict[tuple[str, str], dict[str, Any]]:
         for name in ("instances", "state"):
             (tmp_path / name).mkdir(exist_ok=True)
-        # an identity, which is not looked for in placement then
         (tmp_path / "state" / "compute_id").write_text("5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11")
         lines = "\n".join(f"{name} = {value}" for name, value in options.items())
         path = tmp_path / "agent.conf"
         path.write_text(
             f"[DEFAULT]\ncompute_driver = {driver}\nhost = service1\n"
             f"state_path = {tmp_path}/state\ninstances_path = {tmp_path}/instances\n"
-            "[placement]\nauth_type = none\nendpoint_override = http://127.0.0.1:1\n"
+            f"[placement]\nauth_type = noauth\nendpoint_override = {placement_url}\n"
             f"[gpu]\nnvml = never\n[libvirt]\n{lines}\n{more}\n"
         )
         capsys.readouterr()
