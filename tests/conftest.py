@@ -68,25 +68,29 @@ def logging_as_before() -> Iterator[None]:
         root.setLevel(_LOG_LEVEL)  # looks at all loggers, also where nothing changes
 
 
-LONG = {"emulated_host", "burst", "test_debian_packages.py"}
+LONG = {"emulated_host", "burst"}
 """Folders and modules that take minutes."""
 WAITING = {
-    *("agent", "bus", "libvirt", "lies"),
-    *("test_keystone_faults.py", "test_killed.py", "test_secrets.py"),
+    *("agent", "bus", "lies", "manage"),
+    *("test_alternatives.py", "test_command_liveness.py", "test_connection.py"),
+    *("test_debian_packages.py", "test_exhaustion.py", "test_horizon.py", "test_hung_machine.py"),
+    *("test_keystone_faults.py", "test_killed.py", "test_late_commits.py", "test_racing.py"),
+    *("test_secrets.py", "test_service.py", "test_time_limits.py"),
 }
-"""Those that mostly wait."""
+"""Those that mostly wait, for daemons, periods and late answers."""
 WHOLE_FOLDERS = {"web"}
 """Folders with fixtures of the package, which end when a worker leaves it."""
-_BEFORE_THE_END = 0.7
-"""Share of a worker's tests that has all those which wait: beside its last ones nobody computes."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes: begun at the end, it would run alone.
+    """Let half of the workers begin with tests that wait, while the others compute.
 
-    What mostly waits, for daemons, periods and late answers, is spread: beside it others compute.
+    A worker begins with its share of the list, all shares being as long, and then takes what others
+    have left. What takes minutes is begun at once: begun at the end, it would run alone.
     """
-
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers == 1:
+        return
     long: list[list[pytest.Item]] = []
     waiting: list[list[pytest.Item]] = []
     others: list[list[pytest.Item]] = []
@@ -95,31 +99,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = set(part[0].nodeid.partition("::")[0].split("/"))
         kind = long if path & LONG else waiting if path & WAITING else others
         kind.append(part)
-    # each begins with as long a part of this list, before it takes what others have left
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    early = [(_early(share, workers), part) for share, part in _by_share(waiting)]
-    spread = sorted([*early, *_by_share(others)], key=lambda shared: shared[0])
-    items[:] = chain(*long, *(part for _, part in spread))
-
-
-def _early(share: float, workers: int) -> float:
-    """Return a share of all tests that is not at the end of those of a worker."""
-    worker, share_of_worker = divmod(share * workers, 1)
-    return (worker + share_of_worker * _BEFORE_THE_END) / workers
+    waiting_workers = workers // 2
+    ordered: list[list[pytest.Item]] = []
+    for number in range(waiting_workers):
+        share = waiting[number::waiting_workers]
+        while others and sum(map(len, share)) < len(items) // workers:
+            share.append(others.pop())
+        ordered += share
+    items[:] = chain(*ordered, *long, *others)
 
 
 def _part_of(item: pytest.Item) -> Path:
     """Return what is not divided: a module, or a whole folder."""
     return item.path.parent if item.path.parent.name in WHOLE_FOLDERS else item.path
-
-
-def _by_share(parts: list[list[pytest.Item]]) -> Iterator[tuple[float, list[pytest.Item]]]:
-    """Yield each part with the share of the tests that comes before it."""
-    total = sum(map(len, parts))
-    before = 0
-    for part in parts:
-        yield before / total, part
-        before += len(part)
 
 
 @pytest.hookimpl(wrapper=True)
