@@ -8,7 +8,7 @@ venv=$(mktemp -d)
 trap 'rm -rf "$venv"' EXIT
 python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet \
-    '.[bench,lint,test]' tox bindep mkdocs-material
+    '.[bench,lint,test]' tox-uv bindep mkdocs-material
 {
     echo "# Versions everything is tested with: pip install -c constraints.txt ..."
     echo "# Written by tools/constraints.sh."

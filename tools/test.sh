@@ -10,11 +10,17 @@ say() { printf '== %s\n' "$*"; }
 sh tools/check_python.sh
 
 if [ ! -x "$tools_venv/bin/tox" ]; then
-    say "installing tox and bindep into $tools_venv"
+    say "installing tox, uv and bindep into $tools_venv"
     mkdir -p .tox
     python3 -m venv "$tools_venv"
     "$tools_venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        -c constraints.txt tox bindep
+        -c constraints.txt tox-uv bindep
+fi
+
+# uv does not read what pip is told of a mirror.
+mirror=${PIP_INDEX_URL:-$("$tools_venv/bin/python" -m pip config get global.index-url 2>/dev/null || true)}
+if [ -n "$mirror" ]; then
+    export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$mirror}"
 fi
 
 # bindep exits 1 and prints one package a line when something is missing.
