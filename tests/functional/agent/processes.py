@@ -220,8 +220,10 @@ class AgentProcess:
 
     def started(self) -> dict[str, Any]:
         """Wait until the first pass of every node has completed; returns the status."""
-        log = self.log.read_text()
-        reported: dict[str, Any] = eventually(self._reported, f"a completed pass; the log: {log}")
+        try:
+            reported: dict[str, Any] = eventually(self._reported, "a completed pass")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the log: {self.log.read_text()}") from error
         return reported
 
     def finished_first_pass(self) -> bool:
