@@ -118,7 +118,7 @@ def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
         proxy.honest()
         agent.start()
     proxy.honest()
-    agent.started()
+    agent.started(SECONDS)
     assert "Traceback" not in agent.logged()
     agent.cleanup()
 

@@ -19,6 +19,7 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.state.claim import AssignedUnit, Claim
 from tests.data.machines import sriov_vgpus
 from tests.fixtures.libvirt_guests import mediated_device
+from tests.functional.agent.processes import eventually
 from tests.integration.libvirt.hosts import Host, hypervisor_host, new_uuid
 
 MADE = "0d5a2e31-6f0c-4a53-9a4b-1a1c2d3e4f50"
@@ -43,6 +44,11 @@ def node_device(host: Host, uuid: str) -> libvirt.virNodeDevice | None:
     prefix = f"mdev_{uuid.replace('-', '_')}"
     devices = host.libvirt.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV)
     return next((device for device in devices if device.name().startswith(prefix)), None)
+
+
+def is_persistent(host: Host) -> bool:
+    device = node_device(host, MADE)
+    return device is not None and bool(device.isPersistent())
 
 
 def sys(host: Host, path: str) -> Path:
@@ -84,6 +90,7 @@ def test_the_device_of_a_guest_is_defined_to_start_with_the_host(host: Host) -> 
     device = node_device(host, MADE)
     assert device is not None
     assert device.isActive()
+    eventually(lambda: is_persistent(host), "libvirt has listed it as a defined device")
 
 
 @pytest.mark.parametrize(
@@ -150,6 +157,7 @@ def test_a_device_that_was_never_defined_is_made_where_its_guest_was_claimed(hos
     assert starts_with_the_host(host)
     device = node_device(host, MADE)
     assert device is not None
+    eventually(lambda: is_persistent(host), "libvirt has listed it as a defined device")
     assert "<parent>pci_0000_81_00_4</parent>" in device.XMLDesc()
     assert asked_to_make(host, "0000:81:00.4") == MADE
 

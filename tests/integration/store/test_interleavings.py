@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -112,11 +113,10 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 @pytest.fixture(scope="module")
 def feed(store: Store, module_database_url: str) -> Iterator[Feed]:
     """Follows all the time, even while one of the two is stopped, and has it all at the end."""
-    opened = Store.open(module_database_url, options=OPTIONS)
-    followed = Feed(opened)
-    yield followed
-    assert content(followed.index()) == content(Feed(opened).index())
-    opened.close()
+    with closing(Store.open(module_database_url, options=OPTIONS)) as opened:
+        followed = Feed(opened)
+        yield followed
+        assert content(followed.index()) == content(Feed(opened).index())
 
 
 @pytest.fixture(scope="module")
