@@ -119,7 +119,7 @@ def needs_of(request: ClaimRequest) -> Mapping[str, int]:
     owner = {"project_id": request.project or "-", "user_id": request.user or "-"}
     try:
         candidate_request = request_of(
-            read_spec({**flavor_fields, **owner}), RequestOptions(devices_are_filtered=True)
+            read_spec({**flavor_fields, **owner}), RequestOptions(is_without_devices=True)
         )
     except SchedulerError as error:
         raise errors.InvalidInput(

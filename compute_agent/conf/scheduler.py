@@ -10,9 +10,7 @@ SCHEDULER = cfg.OptGroup("scheduler", title="What the scheduler asks placement f
 FILTER_SCHEDULER = cfg.OptGroup("filter_scheduler", title="Filters and weighers of hosts")
 COMPUTE_SCHEDULER = cfg.OptGroup("compute_scheduler", title="What only this scheduler has")
 
-METRICS = cfg.OptGroup("metrics", title="What agents measure, for filters and weighers")
-
-GROUPS = (SCHEDULER, FILTER_SCHEDULER, COMPUTE_SCHEDULER, METRICS)
+GROUPS = (SCHEDULER, FILTER_SCHEDULER, COMPUTE_SCHEDULER)
 
 DEFAULT_FILTERS = (
     "ComputeFilter",
@@ -117,7 +115,6 @@ _MULTIPLIERS = (
     ("num_instances", 0.0, "number of instances"),
     ("hypervisor_version", 1.0, "version of the hypervisor"),
     ("cross_cell_move", 1000000.0, "0 in the cell of an instance that moves, -1 in another cell"),
-    ("image_props", 0.0, "number of guests with the same image properties"),
 )
 
 
@@ -171,23 +168,6 @@ instances that the same request places.
 """,
     ),
     *_multiplier_opts(),
-    cfg.FloatOpt(
-        "metrics_weight_multiplier",
-        default=1.0,
-        deprecated_opts=[cfg.DeprecatedOpt("weight_multiplier", group="metrics")],
-        help="""
-Multiplier for this value in the weight of a host: the sum of the metrics of
-[metrics]weight_setting. It works like the other multipliers.
-""",
-    ),
-    cfg.ListOpt(
-        "image_props_weight_setting",
-        default=[],
-        help="""
-Image properties for image_props_weight_multiplier, each as NAME=RATIO. A negative ratio spreads
-guests with the same value over hosts. Empty: all properties, each with ratio 1.
-""",
-    ),
     cfg.IntOpt(
         "host_subset_size",
         default=1,
@@ -248,9 +228,8 @@ Allow only isolated images on isolated hosts (IsolatedHostsFilter).
         help="""
 Request the devices of a PCI alias from placement, with one request group for each device.
 
-Enable it when all agents report their PCI devices. If false, PciPassthroughFilter must be
-enabled: it uses the devices that agents announce. Without this filter a request with a PCI alias
-is refused.
+Enable it when all agents report their PCI devices. If false, a request with a PCI alias is
+refused. PciPassthroughFilter keeps the devices near the NUMA nodes of the guest.
 """,
     ),
 ]
@@ -318,32 +297,6 @@ management network.
 ]
 
 
-metrics_opts = [
-    cfg.ListOpt(
-        "weight_setting",
-        default=[],
-        help="""
-Metrics that agents announce, each with its ratio, as NAME=RATIO (MetricsWeigher, MetricsFilter).
-""",
-    ),
-    cfg.BoolOpt(
-        "required",
-        default=True,
-        help="""
-Require that every host announces these metrics. Enable MetricsFilter too: it rejects a host that
-does not announce them. Without the filter such a host has the weight 0. If false, it has the
-weight weight_of_unavailable.
-""",
-    ),
-    cfg.FloatOpt(
-        "weight_of_unavailable",
-        default=-10000.0,
-        help="""
-Weight of a host that does not announce the metrics, if required is false.
-""",
-    ),
-]
-
 workaround_opts = [
     cfg.BoolOpt(
         "disable_fallback_pcpu_query",
@@ -373,6 +326,5 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
         (SCHEDULER.name, scheduler_opts),
         (FILTER_SCHEDULER.name, filter_opts),
         (COMPUTE_SCHEDULER.name, compute_scheduler_opts),
-        (METRICS.name, metrics_opts),
         ("workarounds", workaround_opts),
     ]

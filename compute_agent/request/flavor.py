@@ -44,11 +44,11 @@ class RequestOptions:
     """Options of the conversion of a specification.
 
     ``pci_aliases`` is `None` when devices are not requested from placement. Then an alias is
-    refused, unless ``devices_are_filtered``: a filter counts them.
+    refused, unless ``is_without_devices``: nothing is requested for aliases.
     """
 
     limit: int | None = 1000
-    devices_are_filtered: bool = False
+    is_without_devices: bool = False
     pci_aliases: Mapping[str, PciAlias] | None = field(default=None)
 
 
@@ -133,15 +133,14 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
     """Return one group per device: each device is on one provider, and they may differ."""
     groups: list[tuple[str, RequestGroup]] = []
     aliases = options.pci_aliases
-    if aliases is None and options.devices_are_filtered:
+    if options.is_without_devices:
         return groups
     for request in _pci_requests(spec):
         if aliases is None:
             raise InvalidRequest(
                 _ALIAS_SPEC,
                 request.alias_name,
-                "no alias while [filter_scheduler]pci_in_placement is off and PciPassthroughFilter "
-                "is not enabled",
+                "no alias while [filter_scheduler]pci_in_placement is off",
             )
         alias = alias_named(request.alias_name, aliases)
         group = RequestGroup({alias.resource_class: 1}, forbidden=alias.forbidden_traits)

@@ -37,9 +37,7 @@ from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
-from compute_agent.scheduler.unannounced import warnings_of
 from compute_agent.scheduler.weighers import order
-from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -173,17 +171,6 @@ def scheduler_of(
     return parts.scheduler, parts.client
 
 
-def warnings(conf: cfg.ConfigOpts) -> list[str]:
-    """Return what an operator should know of `conf` at the start.
-
-    :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
-    """
-    claiming = claim_options(conf)
-    return list(
-        warnings_of(search_options(conf).filters, claiming.weighers, claiming.weighing.multipliers)
-    )
-
-
 def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
     """Return the options of `conf` about asking and filtering.
 
@@ -193,7 +180,6 @@ def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
     return HostSearchOptions(
         request=RequestOptions(
             limit=scheduler.max_placement_results,
-            devices_are_filtered="PciPassthroughFilter" in filtering.enabled_filters,
             pci_aliases=pci_aliases(conf.pci.alias) if filtering.pci_in_placement else None,
         ),
         prefilters=PrefilterContext(
@@ -228,39 +214,7 @@ def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
         ),
         pci_in_placement=filtering.pci_in_placement,
         pci_aliases=pci_aliases(conf.pci.alias),
-        metrics=frozenset(ratios("[metrics]weight_setting", conf.metrics.weight_setting)),
     )
-
-
-def weigher_options(conf: cfg.ConfigOpts) -> WeigherOptions:
-    """Return the options that weighers look at.
-
-    :raises InvalidConfiguration: a ratio that is not a number.
-    """
-    name = "[filter_scheduler]image_props_weight_setting"
-    return WeigherOptions(
-        metric_ratios=ratios("[metrics]weight_setting", conf.metrics.weight_setting),
-        metrics_required=conf.metrics.required,
-        weight_of_unavailable=conf.metrics.weight_of_unavailable,
-        image_property_ratios=ratios(name, conf.filter_scheduler.image_props_weight_setting),
-    )
-
-
-def ratios(option: str, texts: list[str]) -> dict[str, float]:
-    """Return the ratios of an option that is written ``name=ratio``.
-
-    :raises InvalidConfiguration: one that is written otherwise.
-    """
-    ratio_by_name = {}
-    for text in texts:
-        name, _, ratio = text.partition("=")
-        try:
-            ratio_by_name[name.strip()] = float(ratio)
-        except ValueError:
-            raise InvalidConfiguration(
-                f"Option {option} has {text!r}: expected NAME=RATIO with a number."
-            ) from None
-    return ratio_by_name
 
 
 def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
@@ -269,7 +223,7 @@ def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
     :raises InvalidConfiguration: an unknown weigher.
     """
     filtering = conf.filter_scheduler
-    weighers = order.make(filtering.weight_classes, weigher_options(conf))
+    weighers = order.make(filtering.weight_classes)
     multipliers = {}
     for weigher in weighers:
         option = f"{weigher.option}_weight_multiplier"

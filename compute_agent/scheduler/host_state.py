@@ -55,13 +55,6 @@ class HostState:
         attributes = self.announcement.attributes if self.announcement else {}
         return str(attributes.get("cell_uuid") or NO_CELL)
 
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The metrics that the agent announces, by name."""
-        attributes = self.announcement.attributes if self.announcement else {}
-        values: Mapping[str, float] = attributes.get("metrics", {})
-        return values
-
     def ancestry(self, provider: str) -> tuple[str, ...]:
         """Return a provider and those above it, up to the root, as far as they are known."""
         return ancestry(provider, self.providers)

@@ -16,14 +16,14 @@ def test_options_without_effect_are_named_where_a_file_sets_them(
     file.write_text(
         "[libvirt]\ncpu_power_governor_low = ondemand\nfile_backed_memory = 1024\n"
         "num_memory_encrypted_guests = 15\n"
-        "[compute]\nshutdown_retry_interval = 10\n"
+        "[compute]\nshutdown_retry_interval = 10\n[metrics]\nweight_setting = cpu.percent=-1.0\n"
     )
     accepted.warn_of_set(agent_conf.new_config(default_config_files=[str(file)]))
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert (
         "[compute]shutdown_retry_interval, [libvirt]cpu_power_governor_low, "
-        "[libvirt]num_memory_encrypted_guests." in record.getMessage()
+        "[libvirt]num_memory_encrypted_guests, [metrics]weight_setting." in record.getMessage()
     )
 
 

@@ -214,8 +214,9 @@ def _serve(namespace: argparse.Namespace) -> int:
         unread_options.warn(conf)
         from compute_agent.scheduler import assembly
 
-        for warning in assembly.warnings(conf):
-            LOG.warning(warning)
+        # a filter or weigher that does not exist ends the start here, instead of every worker
+        assembly.search_options(conf)
+        assembly.claim_options(conf)
     if namespace.worker or conf.scheduler.workers <= 1:
         tracing.start(conf, PROGRAM)
     manager = ServiceManager()

@@ -53,9 +53,26 @@ SCHEDULER_OPTS: list[cfg.Opt] = [
     ),
 ]
 
+_ANNOUNCED_BY_NO_AGENT = "Without effect: no agent announces what it is about."
+
+FILTER_SCHEDULER_OPTS: list[cfg.Opt] = [
+    cfg.FloatOpt("image_props_weight_multiplier", default=0.0, help=_ANNOUNCED_BY_NO_AGENT),
+    cfg.ListOpt("image_props_weight_setting", default=[], help=_ANNOUNCED_BY_NO_AGENT),
+    cfg.FloatOpt("metrics_weight_multiplier", default=1.0, help=_ANNOUNCED_BY_NO_AGENT),
+]
+
+METRICS_OPTS: list[cfg.Opt] = [
+    cfg.FloatOpt("weight_multiplier", default=1.0, help=_ANNOUNCED_BY_NO_AGENT),
+    cfg.ListOpt("weight_setting", default=[], help=_ANNOUNCED_BY_NO_AGENT),
+    cfg.BoolOpt("required", default=True, help=_ANNOUNCED_BY_NO_AGENT),
+    cfg.FloatOpt("weight_of_unavailable", default=-10000.0, help=_ANNOUNCED_BY_NO_AGENT),
+]
+
 BY_GROUP: dict[str, list[cfg.Opt]] = {
     "compute": COMPUTE_OPTS,
+    "filter_scheduler": FILTER_SCHEDULER_OPTS,
     "libvirt": LIBVIRT_OPTS,
+    "metrics": METRICS_OPTS,
     "scheduler": SCHEDULER_OPTS,
 }
 

@@ -21,7 +21,6 @@ class FilterOptions:
     restrict_isolated_hosts_to_isolated_images: bool = True
     pci_in_placement: bool = False
     pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
-    metrics: frozenset[str] = frozenset()
 
 
 class HostFilter:

@@ -17,7 +17,6 @@ from compute_agent.scheduler.filters import (
     isolated_hosts,
     json_query,
     load,
-    metrics,
     numa_topology,
     pci_passthrough,
     server_group,
@@ -47,7 +46,6 @@ BUILT_IN: tuple[type[HostFilter], ...] = (
     isolated_hosts.IsolatedHostsFilter,
     json_query.JsonFilter,
     load.NumInstancesFilter,
-    metrics.MetricsFilter,
     numa_topology.NUMATopologyFilter,
     pci_passthrough.PciPassthroughFilter,
 )

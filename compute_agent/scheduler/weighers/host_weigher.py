@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Self
-
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.device_classes import is_special
 from compute_agent.scheduler.host_state import HostState
-
-
-@dataclass(frozen=True, slots=True)
-class WeigherOptions:
-    """Options that weighers look at, besides their multipliers.
-
-    ``metric_ratios`` and ``image_property_ratios``: how much each metric or property counts.
-    """
-
-    metric_ratios: Mapping[str, float] = field(default_factory=dict)
-    metrics_required: bool = True
-    weight_of_unavailable: float = -10000.0
-    image_property_ratios: Mapping[str, float] = field(default_factory=dict)
 
 
 class HostWeigher:
@@ -29,12 +12,6 @@ class HostWeigher:
 
     option = ""
     default_multiplier = 1.0
-    options = WeigherOptions()
-
-    def with_options(self, options: WeigherOptions) -> Self:
-        """Return this weigher with options."""
-        self.options = options
-        return self
 
     def concerns(self, spec: RequestSpec) -> bool:  # noqa: ARG002 - for others
         """Return whether hosts can differ for a request; where they cannot, none is weighed."""
@@ -165,6 +142,22 @@ class BuildFailureWeigher(HostWeigher):
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the negative number of failures."""
         return -float(host.announcement.build_failures if host.announcement else 0)
+
+
+class CrossCellMoveWeigher(HostWeigher):
+    """Hosts of the cell that a moving instance is in already."""
+
+    option = "cross_cell_move"
+    default_multiplier = 1000000.0
+
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether an instance moves that is in a cell."""
+        return bool(spec.destination.cell)
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return -1 for a move to another cell, else 0."""
+        wanted_cell = spec.destination.cell
+        return -1.0 if wanted_cell and host.cell != wanted_cell else 0.0
 
 
 class NumInstancesWeigher(HostWeigher):

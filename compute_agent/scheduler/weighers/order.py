@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.weighers import announced, host_weigher
-from compute_agent.scheduler.weighers.host_weigher import HostWeigher, WeigherOptions
+from compute_agent.scheduler.weighers import host_weigher
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 ALL_WEIGHERS = "nova.scheduler.weights.all_weighers"
 _REFERENCE_PREFIX = "nova.scheduler.weights."
@@ -26,11 +26,9 @@ BUILT_IN: tuple[type[HostWeigher], ...] = (
     host_weigher.ServerGroupSoftAffinityWeigher,
     host_weigher.ServerGroupSoftAntiAffinityWeigher,
     host_weigher.BuildFailureWeigher,
-    announced.CrossCellMoveWeigher,
+    host_weigher.CrossCellMoveWeigher,
     host_weigher.NumInstancesWeigher,
     host_weigher.HypervisorVersionWeigher,
-    announced.ImagePropertiesWeigher,
-    announced.MetricsWeigher,
 )
 
 
@@ -47,7 +45,7 @@ class WeighingOptions:
     spread_equals: bool = True
 
 
-def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[HostWeigher, ...]:
+def make(paths: Sequence[str]) -> tuple[HostWeigher, ...]:
     """Return the weighers that `paths` name.
 
     :raises InvalidConfiguration: a path that cannot be imported or that no weigher has.
@@ -72,7 +70,7 @@ def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[H
                 f"or the path of a class; these come with the scheduler: "
                 f"{', '.join(weigher_class.__name__ for weigher_class in BUILT_IN)}."
             ) from error
-    return tuple(weigher.with_options(options or WeigherOptions()) for weigher in weighers)
+    return tuple(weighers)
 
 
 def weights(

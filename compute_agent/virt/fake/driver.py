@@ -1,10 +1,10 @@
-"""Fake drivers of fixed size: three classes on the root, and some have a child."""
+"""Fake drivers of fixed size, with three resource classes on the root."""
 
 from __future__ import annotations
 
 import json
 import uuid as uuidlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from oslo_config import cfg
@@ -12,10 +12,8 @@ from oslo_config import cfg
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord
-from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.driver import Allocations
-from compute_agent.virt.fake.hypervisor import CAPABILITIES, EndlessMigrations, FakeHypervisor
-from compute_agent.virt.fake.instances import GuestOperation
+from compute_agent.virt.fake.hypervisor import FakeHypervisor
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.settings import layout_options
 
@@ -52,7 +50,7 @@ class FakeDriver(FakeHypervisor):
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
         self._check_node(nodename)
-        facts: dict[str, Any] = {
+        return {
             "hypervisor_hostname": nodename,
             "hypervisor_type": "fake",
             "hypervisor_version": 1000,
@@ -64,10 +62,8 @@ class FakeDriver(FakeHypervisor):
             "local_gb_used": 0,
             "cpu_info": json.dumps({"arch": "x86_64", "features": []}),
             "numa_topology": None,
+            "uuid": self.node_uuid(nodename),
         }
-        if self.several_nodes:
-            facts["uuid"] = self.node_uuid(nodename)
-        return facts
 
     def update_provider_tree(
         self,
@@ -109,167 +105,9 @@ class FakeDriver(FakeHypervisor):
             )
 
 
-class NestedCustomResources(FakeDriver):
-    """Adds the child `<node>-child` with 10 of CUSTOM_MAGIC to a fake."""
-
-    def update_provider_tree(
-        self,
-        provider_tree: ProviderTree,
-        nodename: str,
-        allocations: Allocations | None = None,
-    ) -> None:
-        super().update_provider_tree(provider_tree, nodename, allocations)
-        child = f"{nodename}-child"
-        if not provider_tree.exists(child):
-            provider_tree.new_child(child, nodename)
-        provider_tree.update_inventory(
-            child,
-            {
-                "CUSTOM_MAGIC": {
-                    "total": 10,
-                    "reserved": 0,
-                    "min_unit": 1,
-                    "max_unit": 10,
-                    "step_size": 1,
-                    "allocation_ratio": 1.0,
-                }
-            },
-        )
-        provider_tree.add_traits(child, OWNER_NOVA)
-
-
 class SmallFakeDriver(FakeDriver):
     """Too small for most guests."""
 
     vcpus = 2
     memory_mb = 8192
     local_gb = 1028
-
-
-class MediumFakeDriver(FakeDriver):
-    """Fits a few guests, so that one can see it fill up."""
-
-    vcpus = 10
-    memory_mb = 8192
-    local_gb = 1028
-
-
-class MediumFakeDriverWithNestedCustomResources(NestedCustomResources, MediumFakeDriver):
-    """A medium node with a child."""
-
-
-class PredictableNodeUUIDDriver(SmallFakeDriver):
-    """Its nodes have uuids that other software can compute."""
-
-    def node_uuid(self, nodename: str) -> str:
-        return str(uuidlib.uuid5(uuidlib.NAMESPACE_DNS, nodename))
-
-
-class FakeDriverWithoutFakeNodes(FakeDriver):
-    """One node, whose identity is kept in the state directory as a real host's is."""
-
-    several_nodes = False
-
-
-class SameHostColdMigrateDriver(MediumFakeDriver):
-    """A guest may be resized to the host it is on."""
-
-    capabilities: ClassVar[Mapping[str, bool]] = {
-        **CAPABILITIES,
-        "supports_migrate_to_same_host": True,
-    }
-
-
-class RescueBFVDriver(MediumFakeDriver):
-    """Guests booted from a volume can be rescued."""
-
-    capabilities: ClassVar[Mapping[str, bool]] = {**CAPABILITIES, "supports_bfv_rescue": True}
-
-
-class FakeRescheduleDriver(FakeDriver):
-    """The first guest does not start, so that it is tried on another host."""
-
-    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.SPAWN: 1}
-
-
-class FakeRescheduleDriverWithNestedCustomResources(NestedCustomResources, FakeRescheduleDriver):
-    """The same on a node with a child."""
-
-
-class FakeBuildAbortDriver(FakeDriver):
-    """No guest ever starts, and no other host would do better."""
-
-    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.SPAWN: -1}
-    aborts_builds: ClassVar[bool] = True
-
-
-class FakeBuildAbortDriverWithNestedCustomResources(NestedCustomResources, FakeBuildAbortDriver):
-    """The same on a node with a child."""
-
-
-class FakeUnshelveSpawnFailDriver(FakeDriver):
-    """Guests that were put away do not start again."""
-
-    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.UNSHELVE: -1}
-
-
-class FakeUnshelveSpawnFailDriverWithNestedCustomResources(
-    NestedCustomResources, FakeUnshelveSpawnFailDriver
-):
-    """The same on a node with a child."""
-
-
-class FakeFinishMigrationFailDriver(FakeDriver):
-    """Guests from other hosts do not start."""
-
-    failing: ClassVar[Mapping[GuestOperation, int]] = {GuestOperation.FINISH_MIGRATION: -1}
-
-
-class FakeLiveMigrateDriver(EndlessMigrations, FakeDriver):
-    """Live migrations do not end by themselves."""
-
-
-class FakeLiveMigrateDriverWithNestedCustomResources(NestedCustomResources, FakeLiveMigrateDriver):
-    """The same on a node with a child."""
-
-
-class EphEncryptionDriver(MediumFakeDriver):
-    """Encrypts disks of guests that are not volumes."""
-
-    capabilities: ClassVar[Mapping[str, bool]] = {
-        **CAPABILITIES,
-        "supports_ephemeral_encryption": True,
-    }
-
-
-class EphEncryptionDriverLUKS(EphEncryptionDriver):
-    """The same, in format LUKS."""
-
-    capabilities: ClassVar[Mapping[str, bool]] = {
-        **EphEncryptionDriver.capabilities,
-        "supports_ephemeral_encryption_luks": True,
-    }
-
-
-class EphEncryptionDriverPLAIN(EphEncryptionDriver):
-    """The same, without a header."""
-
-    capabilities: ClassVar[Mapping[str, bool]] = {
-        **EphEncryptionDriver.capabilities,
-        "supports_ephemeral_encryption_plain": True,
-    }
-
-
-class FakeDriverWithCaching(FakeDriver):
-    """Keeps images that guests were made from."""
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        super().__init__(conf)
-        self.cached_images: set[str] = set()
-
-    def cache_image(self, image_id: str) -> bool:
-        """Fetch an image; False when it was there already."""
-        if image_id in self.cached_images:
-            return False
-        self.cached_images.add(image_id)
-        return True

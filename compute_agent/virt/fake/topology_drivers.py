@@ -7,7 +7,6 @@ the configuration of a real agent.
 from __future__ import annotations
 
 import builtins
-import threading
 import uuid as uuidlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.fake.driver import FakeDriver
-from compute_agent.virt.fake.hypervisor import EndlessMigrations, FakeHypervisor
+from compute_agent.virt.fake.hypervisor import FakeHypervisor
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout.options import MdevTypeOptions
 from compute_agent.virt.topology_driver import TopologyDriver
@@ -35,7 +34,6 @@ size_opts = [
 ]
 behaviour_opts = [
     cfg.IntOpt("nodes", default=10, min=0, help="How many nodes FakeManyNodesDriver has"),
-    cfg.FloatOpt("delay", default=5.0, min=0.0, help="Seconds FakeSlowDriver takes for a pass"),
     cfg.StrOpt("failing_method", default="update_provider_tree", help="What fails"),
     cfg.StrOpt("failing_error", default="RuntimeError", help="Class of the error it raises"),
     cfg.IntOpt("failing_call", default=1, min=1, help="Which call is the first that fails"),
@@ -113,10 +111,6 @@ class FakeDriverWithPciResources(FakeNumaDriver):
         self.options = replace(
             self.options, is_nested=False, gpu=replace(self.options.gpu, mdev_types=())
         )
-
-
-class FakeLiveMigrateDriverWithPciResources(EndlessMigrations, FakeDriverWithPciResources):
-    """The same, with live migrations that do not end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,32 +193,6 @@ def error_named(name: str) -> BaseException:
         if issubclass(error_class, errors.ReshapeFailed)
         else error_class(message)
     )
-
-
-class FakeSlowDriver(FakeNumaDriver):
-    """Takes [fake]delay seconds for a pass; `cleanup_host` and `hurry` end the waiting."""
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        super().__init__(conf)
-        self.delay: float = _options(conf).delay
-        self._hurry = threading.Event()
-
-    def hurry(self) -> None:
-        """Do not wait any more."""
-        self._hurry.set()
-
-    def cleanup_host(self, host: str) -> None:
-        self.hurry()
-        super().cleanup_host(host)
-
-    def update_provider_tree(
-        self,
-        provider_tree: ProviderTree,
-        nodename: str,
-        allocations: Allocations | None = None,
-    ) -> None:
-        self._hurry.wait(self.delay)
-        super().update_provider_tree(provider_tree, nodename, allocations)
 
 
 class FakeManyNodesDriver(FakeDriver):

@@ -37,7 +37,6 @@ enabled_mdev_types = nvidia-222
 EXTRA = {
     "host.HostDriver": CAPTURED,
     "fake.FakeMisbehavingDriver": "[fake]\nfailing_call = 1000\n",
-    "fake.FakeSlowDriver": "[fake]\ndelay = 0\n",
 }
 
 

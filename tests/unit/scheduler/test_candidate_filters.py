@@ -10,11 +10,10 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
-from compute_agent.scheduler.assembly import pci_aliases, ratios
+from compute_agent.scheduler.assembly import pci_aliases
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
-from compute_agent.scheduler.filters.pci_passthrough import pools_suffice
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.search.prefilters import PrefilterContext, device_types
@@ -174,57 +173,15 @@ def test_a_host_with_no_near_device_left_is_dropped() -> None:
     assert left("PciPassthroughFilter", nested(FAR, NOWHERE), asked, **options) == []
 
 
-def pool(resource_class: str, count: int, *traits: str) -> dict[str, Any]:
-    return {"resource_class": resource_class, "count": count, "traits": list(traits)}
-
-
-@pytest.mark.parametrize(
-    ("pools", "passes"),
-    [
-        ([pool("PGPU", 2)], False),
-        ([pool("PGPU", 1), pool("PGPU", 1, "CUSTOM_BIG")], True),
-        # the big one must not be used up for whom any would do
-        ([pool("PGPU", 1, "CUSTOM_BIG"), pool("PGPU", 1)], True),
-        ([pool("PGPU", 1, "CUSTOM_BIG")], False),
-        ([pool("FPGA", 9, "CUSTOM_BIG")], False),
-        ([], False),
-    ],
-)
-def test_without_placement_the_devices_that_the_agent_announces_are_counted(
-    pools: list[dict[str, Any]], passes: bool
-) -> None:
-    aliases = {"any": PciAlias("PGPU"), "big": PciAlias("PGPU", frozenset({"CUSTOM_BIG"}))}
-    asked = spec(pci_requests=(PciRequest("a", "any"), PciRequest("b", "big")))
-    host = nested(FLAT, announced={"pci_pools": pools})
-    found = left("PciPassthroughFilter", host, asked, pci_aliases=aliases)
-    assert found == ([FLAT] if passes else [])
-
-
-def test_an_alias_that_a_filter_counts_is_not_asked_of_placement() -> None:
+def test_an_alias_is_refused_while_placement_is_not_asked_for_devices() -> None:
     asked = spec({"pci_passthrough:alias": "gpu:1"})
-    with pytest.raises(InvalidRequest, match="PciPassthroughFilter is not enabled"):
+    with pytest.raises(InvalidRequest, match="pci_in_placement is off"):
         request_of(asked)
-    assert "PGPU" not in request_of(asked, devices_are_filtered=True).query()
 
 
 def test_the_policy_of_an_alias_is_read() -> None:
     found = pci_aliases(['{"name": "a", "resource_class": "PGPU", "numa_policy": "required"}'])
     assert found["a"].numa_policy == "required"
-
-
-def test_devices_of_many_pools_are_counted_at_once_also_where_they_do_not_suffice() -> None:
-    pools = [pool("PGPU", 20, "CUSTOM_BIG"), pool("PGPU", 20), pool("PGPU", 20)]
-    assert pools_suffice(pools, [PciAlias("PGPU")] * 60)
-    assert not pools_suffice(pools, [PciAlias("PGPU")] * 61)
-    big = PciAlias("PGPU", frozenset({"CUSTOM_BIG"}))
-    assert pools_suffice(pools, [PciAlias("PGPU")] * 40 + [big] * 20)
-    assert not pools_suffice(pools, [PciAlias("PGPU")] * 39 + [big] * 21)
-
-
-def test_an_alias_that_no_option_means_is_refused() -> None:
-    asked = spec(pci_requests=(PciRequest("a", "any"),))
-    with pytest.raises(InvalidRequest, match="any"):
-        left("PciPassthroughFilter", nested(FLAT), asked, pci_aliases={"big": PciAlias("PGPU")})
 
 
 CARD = '"name": "a", "resource_class": "PGPU"'
@@ -270,12 +227,12 @@ def test_an_alias_that_is_no_object_as_expected_is_refused(text: str) -> None:
     [
         ('"device_type": "type-PF"', {"PF"}),
         ('"device_type": "type-VF"', {"VF"}),
-        ('"device_type": "type-PCI"', {"PCI", None}),
-        ('"traits": ""', {"PCI", "VF", None}),
+        ('"device_type": "type-PCI"', {"PCI"}),
+        ('"traits": ""', {"PCI", "VF"}),
     ],
 )
 def test_an_alias_means_devices_of_its_type_and_a_pf_only_by_name(
-    key: str, types: set[str | None]
+    key: str, types: set[str]
 ) -> None:
     aliases = pci_aliases([f"{{{CARD}, {key}}}"])
     asked = spec({"pci_passthrough:alias": "a:1"})
@@ -284,33 +241,4 @@ def test_an_alias_means_devices_of_its_type_and_a_pf_only_by_name(
     request = device_types(asked, request_of(asked, pci_aliases=aliases), context)
     [group] = [g for s, g in request.groups.items() if s]
     asked_of_placement = {kind for kind, mark in marks.items() if mark not in group.forbidden}
-    assert asked_of_placement == types - {None}
-    counted = {
-        kind
-        for kind, mark in [*marks.items(), *([(None, "")] if None in types else [])]
-        if pools_suffice([pool("PGPU", 1, *filter(None, [mark]))], [aliases["a"]])
-    }
-    assert counted == types
-
-
-@pytest.mark.parametrize(
-    ("announced", "passes"),
-    [
-        ({"metrics": {"cpu.idle": 0.5, "net": 1}}, True),
-        ({"metrics": {"net": 1}}, False),
-        ({}, False),
-        (None, False),
-    ],
-)
-def test_a_host_announces_every_metric_that_is_weighed(
-    announced: dict[str, Any] | None, passes: bool
-) -> None:
-    host = nested(FLAT, announced=announced)
-    found = left("MetricsFilter", host, spec(), metrics=frozenset({"cpu.idle"}))
-    assert found == ([FLAT] if passes else [])
-
-
-def test_ratios_are_read_and_others_refused_by_name() -> None:
-    assert ratios("[metrics]weight_setting", ["a=1", " b = -0.5"]) == {"a": 1.0, "b": -0.5}
-    with pytest.raises(InvalidConfiguration, match=r"\[metrics\]weight_setting has 'a=much'"):
-        ratios("[metrics]weight_setting", ["a=much"])
+    assert asked_of_placement == types

@@ -14,7 +14,6 @@ from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.weighers import candidates, order
-from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 from compute_agent.scheduler.weighers.order import WeighingOptions
 from tests.unit.scheduler.specs import spec
 
@@ -196,55 +195,12 @@ def announcing(name: str, **attributes: Any) -> HostState:
     return host(name, {"": {}}, announcement=announced)
 
 
-def by(weigher: str, hosts: list[HostState], asked: RequestSpec, **options: Any) -> list[str]:
+def by(weigher: str, hosts: list[HostState], asked: RequestSpec, **multipliers: float) -> list[str]:
     """The order in which one weigher alone puts hosts, with its own multiplier unless given."""
     path = f"nova.scheduler.weights.x.{weigher}"
-    multipliers = options.pop("multipliers", {})
-    made = order.make([path], WeigherOptions(**options))
+    made = order.make([path])
     weighing = WeighingOptions(multipliers=multipliers)
     return [host.name for host in order.in_order(hosts, asked, made, weighing, random.Random(1))]
-
-
-def test_metrics_are_summed_with_their_ratios() -> None:
-    hosts = [
-        announcing("idle", metrics={"cpu": 0.1, "net": 5}),
-        announcing("calm", metrics={"cpu": 0.2, "net": 1}),
-        announcing("busy", metrics={"cpu": 0.9, "net": 1}),
-    ]
-    assert by("MetricsWeigher", hosts, spec(), metric_ratios={"cpu": -1.0}) == [
-        "idle",
-        "calm",
-        "busy",
-    ]
-    ratios = {"cpu": -1.0, "net": -1.0}
-    assert by("MetricsWeigher", hosts, spec(), metric_ratios=ratios) == ["calm", "busy", "idle"]
-
-
-@pytest.mark.parametrize(
-    ("required", "expected"), [(True, ["silent", "low"]), (False, ["low", "silent"])]
-)
-def test_a_host_without_the_metrics_weighs_what_is_configured(
-    required: bool, expected: list[str]
-) -> None:
-    hosts = [announcing("silent"), announcing("low", metrics={"cpu": -1.0})]
-    options = {"metric_ratios": {"cpu": 1.0}, "metrics_required": required}
-    assert by("MetricsWeigher", hosts, spec(), **options) == expected
-
-
-def test_guests_with_the_same_image_properties_draw_or_repel() -> None:
-    hosts = [
-        announcing("windows", image_properties={"os_distro": {"windows": 3}}),
-        announcing("debian", image_properties={"os_distro": {"debian": 2, "windows": 1}}),
-        announcing("empty"),
-    ]
-    asked = spec(properties={"os_distro": "windows", "hw_rng": "yes"})
-    on = {"multipliers": {"image_props": 1.0}}
-    assert by("ImagePropertiesWeigher", hosts, asked, **on) == ["windows", "debian", "empty"]
-    spread = {**on, "image_property_ratios": {"os_distro": -1.0}}
-    assert by("ImagePropertiesWeigher", hosts, asked, **spread) == ["empty", "debian", "windows"]
-    other = {**on, "image_property_ratios": {"hw_rng": 1.0}}
-    assert by("ImagePropertiesWeigher", hosts, asked, **other) == ["windows", "debian", "empty"]
-    assert by("ImagePropertiesWeigher", hosts[::-1], asked) == ["empty", "debian", "windows"]
 
 
 def test_a_move_stays_in_its_cell_where_it_can() -> None:
@@ -291,7 +247,7 @@ def test_the_number_of_instances_counts_only_with_a_multiplier() -> None:
         host("b", {"": {}}, announcement=Announcement("h", 0.0, instances=5)),
     ]
     assert by("NumInstancesWeigher", hosts, spec()) == ["a", "b"]
-    assert by("NumInstancesWeigher", hosts, spec(), multipliers={"num_instances": 1.0}) == [
+    assert by("NumInstancesWeigher", hosts, spec(), num_instances=1.0) == [
         "b",
         "a",
     ]
@@ -314,8 +270,6 @@ def test_the_weighers_and_their_multipliers_are_those_that_operators_know() -> N
         "cross_cell_move": 1000000,
         "num_instances": 0,
         "hypervisor_version": 1,
-        "image_props": 0,
-        "metrics": 1,
     }
 
 

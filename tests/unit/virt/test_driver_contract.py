@@ -30,9 +30,8 @@ EXTRA = {
         [devices]
         enabled_mdev_types = nvidia-222
         """,
-    # nodes that fail or take long have tests of their own
+    # a node that fails has tests of their own
     "fake.FakeMisbehavingDriver": "[fake]\nfailing_call = 1000\n",
-    "fake.FakeSlowDriver": "[fake]\ndelay = 0\n",
     "fake.FakeDriverWithPciResources": """
         [pci]
         report_in_placement = True
