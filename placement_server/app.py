@@ -16,7 +16,7 @@ from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
-from placement_server.middleware import authentication, operations, profiling, telemetry, tracing
+from placement_server.middleware import authentication, operations, telemetry
 from placement_server.middleware.observation import Observation
 from placement_server.middleware.request_id import RequestId
 from placement_server.policies.enforcer import Enforcer
@@ -92,16 +92,14 @@ def _stack(
     6. Health and metrics paths are outside of the log, or scrapers would fill it.
     7. Proxy headers come first of all: they set client, host and scheme of the request.
 
-    A profile, where the environment asks for one, is of the API with its authentication. A trace is
-    of these and of CORS; the signature of one of osprofiler is its permission.
+    A trace is of the API, its authentication and CORS.
     The fault barrier and the microversion are the API's own first steps: see
     :class:`Dispatcher`.
     """
     store = services.store
-    application = profiling.wrap(authentication.wrap(api, conf, auth_strategy))
+    application = authentication.wrap(api, conf, auth_strategy)
     if conf.cors.allowed_origin:
         application = cors.CORS(application, conf)
-    application = tracing.wrap(application, conf, store)
     application = telemetry.wrap(application, conf, store)
     application = RequestId(application)
     application = Observation(application)

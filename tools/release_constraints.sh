@@ -16,7 +16,7 @@ python3 -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet uv
 
 extras=""
-for extra in bus cloud libvirt memcached mysql nvidia postgresql profiler server tracing; do
+for extra in bus cloud libvirt memcached mysql nvidia postgresql server tracing; do
     extras="$extras --extra $extra"
 done
 

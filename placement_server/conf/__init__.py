@@ -41,7 +41,7 @@ _KEYSTONE_SECONDS: Final = 10
 
 _LOCATION: Final = re.compile(r"from LocationInfo\(location=<[^>]*>, detail='([^']*)'\)")
 
-_GROUPS: Final = (api, placement, workarounds, server, tracing)
+_GROUPS: Final = (api, placement, workarounds, profiler, server, tracing)
 
 _CORS_METHODS: Final = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 _CORS_ALLOW_HEADERS: Final = [
@@ -139,7 +139,6 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     for module in _GROUPS:
         conf.register_opts(module.OPTS, group=module.GROUP)
     database.register_opts(conf)
-    profiler.register_opts(conf)
     log.set_defaults(
         # urllib3 warns of each connection to Keystone that it does not keep
         default_log_levels=[
@@ -171,7 +170,7 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Return our own options, for oslo-config-generator."""
     own: list[tuple[str | None, list[cfg.Opt]]] = [(None, list(paths.OPTS))]
     own += [(module.GROUP, list(module.OPTS)) for module in _GROUPS]
-    return [*own, *database.list_opts(), (profiler.GROUP, list(profiler.OPTS))]
+    return [*own, *database.list_opts()]
 
 
 def set_sample_defaults() -> None:

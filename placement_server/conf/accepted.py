@@ -12,13 +12,14 @@ from typing import Final
 
 from oslo_config import cfg
 
-from placement_server.conf import workarounds
+from placement_server.conf import profiler, workarounds
 
 LOG = logging.getLogger(__name__)
 
 #: Group (`None` for the default group) and name.
 WITHOUT_EFFECT: Final[tuple[tuple[str | None, str], ...]] = (
     (None, "tempdir"),
+    (profiler.GROUP, "enabled"),
     (workarounds.GROUP, "optimize_for_wide_provider_trees"),
 )
 

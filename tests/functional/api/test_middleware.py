@@ -1,17 +1,14 @@
-"""The layers around the API: CORS, proxy headers, metrics, health and profiles."""
+"""The layers around the API: CORS, proxy headers, metrics and health."""
 
 import logging
-import pstats
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from placement_server.middleware import operations
-from placement_server.middleware.profiling import Profiling
 from placement_server.store.changes import snapshot
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -156,43 +153,6 @@ def test_to_clients_that_the_options_exclude_the_health_is_an_unknown_path(
     assert api.get("/-/healthy", token=None, headers=headers).status == 401
     assert api.get("/-/healthy", headers=headers).status == 404
 
-
-def test_requests_are_profiled_into_the_directory_that_the_environment_names(
-    make_api: MakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OS_WSGI_PROFILER", str(tmp_path))
-    make_api().get("/resource_providers?name=x")
-    (written,) = tmp_path.glob("*.prof")
-    assert written.name.startswith("GET.resource_providers.")
-    assert pstats.Stats(str(written)).total_calls > 10  # type: ignore[attr-defined]
-
-
-def test_profiled_requests_run_one_after_the_other(tmp_path: Path) -> None:
-    inside, second_came = threading.Event(), threading.Event()
-    order: list[str] = []
-
-    def application(environ: dict[str, Any], _start_response: Any) -> list[bytes]:
-        name = environ["PATH_INFO"]
-        order.append(f"{name} begins")
-        if name == "first":
-            inside.set()
-            second_came.wait(0.3)  # as long as it takes to show that nobody comes in meanwhile
-        else:
-            second_came.set()
-        order.append(f"{name} ends")
-        return []
-
-    profiled = Profiling(application, str(tmp_path))
-
-    def request(name: str) -> None:
-        profiled({"REQUEST_METHOD": "GET", "PATH_INFO": name}, None)  # type: ignore[arg-type]
-
-    first = threading.Thread(target=request, args=("first",))
-    first.start()
-    assert inside.wait(10)
-    request("second")
-    first.join()
-    assert order == ["first begins", "first ends", "second begins", "second ends"]
 
 
 @pytest.mark.parametrize("url", ["/x%0a192.0.2.9 GET", "/traits%1b[2J", '/traits?name="%20\x1b\n'])
