@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from compute_agent.scheduler.service.metrics import PREFIX
+from prometheus_client.parser import text_string_to_metric_families
 
-_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+from compute_agent.scheduler.service.metrics import PREFIX
 
 Key = tuple[str, frozenset[tuple[str, str]]]
 
@@ -43,31 +41,20 @@ class NotMetrics(ValueError):
 def reading_of(text: str, at: float) -> ServiceReading:
     """Return the samples in the text format of Prometheus.
 
-    :raises NotMetrics: it has a line that is no sample, or no sample of a scheduler.
+    :raises NotMetrics: the text has another format, or no sample of a scheduler.
     """
     samples: dict[Key, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = _SAMPLE.fullmatch(line.strip())
-        if match is None:
-            raise NotMetrics(f"line {number} is {line[:80]!r}, a sample was expected")
-        name, labels, value = match.groups()
-        by_name = dict(_LABEL.findall(labels or ""))
-        if not (_is_number(value) and _is_number(by_name.get("le", "0"))):
-            raise NotMetrics(f"line {number} is {line[:80]!r}, a number was expected")
-        samples[(name, frozenset(by_name.items()))] = float(value)
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                # the bound of a bucket
+                float(sample.labels.get("le", 0))
+                samples[(sample.name, frozenset(sample.labels.items()))] = sample.value
+    except ValueError as error:
+        raise NotMetrics(str(error) or "it is not the text format of Prometheus") from error
     if not any(name.startswith(f"{PREFIX}_") for name, _ in samples):
         raise NotMetrics(f"it has no metric {PREFIX}_*")
     return ServiceReading(at, samples)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def per_second(
