@@ -14,7 +14,7 @@ from oslo_log import log
 
 from placement_server import log_lines
 from placement_server.app import build_app
-from placement_server.conf import PROJECT, accepted, new_config, unread_options
+from placement_server.conf import accepted, new_config, unread_options
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import warn_of_file
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 def _start() -> "WSGIApplication":
     conf = new_config()
-    log.setup(conf, PROJECT)
-    log_lines.shorten(conf)
+    log_lines.set_up(conf)
     if conf.log_options:
         conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
     accepted.warn_of_set(conf)

@@ -146,8 +146,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
     conf = _configuration(arguments)
-    log.setup(conf, "placement")
-    log_lines.shorten(conf)
+    log_lines.set_up(conf)
     # a line for each of its own parts, at every change of the schema
     log.getLogger("alembic.runtime.plugins").logger.setLevel(log.WARNING)
     LOG.info(

@@ -3,6 +3,9 @@
 Nearly every body fits, and a library that finds all that is wrong takes half of the time of a large
 request to find nothing. A predicate made here once for each schema accepts only what fits; what it
 does not accept is for the library to judge, and to explain.
+
+Without it a claim takes 0.70 ms of the server's CPU instead of 0.61 (15 % more), and a write of 50
+consumers with 24 amounts each 21.5 ms instead of 9.8.
 """
 
 from __future__ import annotations

@@ -1,169 +1,67 @@
-"""Lines of the log: those of oslo.log, also where they are formatted in fewer steps."""
+"""Lines of the server's log: those of oslo.log, with the text of an error once."""
 
-import copy
 import logging
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from oslo_config import cfg
-from oslo_context import context
 from oslo_log import formatters, log
 
 from placement_server import log_lines
 
 LOGGER = logging.getLogger("placement_server.requestlog")
-REQUEST = {"request_id": "req-1", "user_id": "admin", "project_id": "p"}
-LINE = ('%s "%s %s" status: %s', ("::1", "GET", "/%20%s", 304))
-
-
-class Lines(logging.Handler):
-    """A handler that keeps records, and what its formatter makes of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(copy.copy(record))
-        self.lines.append(self.format(record))
 
 
 @pytest.fixture
-def handler() -> Iterator[Lines]:
-    handler = Lines()
-    root, level = logging.getLogger(), LOGGER.level
-    root.addHandler(handler)
-    LOGGER.setLevel(logging.DEBUG)
-    yield handler
-    LOGGER.setLevel(level)
-    root.removeHandler(handler)
+def log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that the server logs to; the handlers are as before afterwards."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield tmp_path / "placement.log"
+    for handler in set(root.handlers) - set(handlers):
+        handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
-def in_context(values: dict[str, str] | None, action: Callable[[], None]) -> None:
-    """Run something in a thread of its own, which is all that a context reaches."""
-
-    def run() -> None:
-        if values is not None:
-            context.RequestContext(**values)
-        action()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-
-
-def configured(**options: Any) -> cfg.ConfigOpts:
+def set_up(log_file: Path, **options: object) -> None:
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     conf([], default_config_files=[], default_config_dirs=[])
-    for name, value in options.items():
+    for name, value in {"log_file": str(log_file), **options}.items():
         conf.set_override(name, value)
-    return conf
+    log_lines.set_up(conf)
 
 
-def failed() -> None:
+def fail() -> None:
+    raise OSError("no such host")
+
+
+def test_a_line_about_an_error_has_its_text_once(log_file: Path) -> None:
+    line = "%(levelname)s %(message)s"
+    set_up(log_file, logging_default_format_string=line, logging_context_format_string=line)
     try:
-        raise ValueError("in vain")
-    except ValueError:
+        fail()
+    except OSError as error:
+        LOGGER.warning("Nothing was claimed: %s", error)
+    assert log_file.read_text() == "WARNING Nothing was claimed: no such host\n"
+
+
+def test_a_line_that_asks_for_the_error_has_it(log_file: Path) -> None:
+    set_up(log_file, logging_exception_prefix="")
+    try:
+        fail()
+    except OSError:
         LOGGER.exception("A request failed")
+    first, *others = log_file.read_text().splitlines()
+    assert first.endswith("A request failed: OSError: no such host")
+    assert "OSError: no such host" in others
 
 
-def during_an_error() -> None:
-    try:
-        raise KeyError("x")
-    except KeyError:
-        LOGGER.info(LINE[0], *LINE[1])
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        None,
-        REQUEST,
-        {"request_id": "req-1"},
-        {**REQUEST, "global_request_id": "req-2", "user_domain_id": "d", "domain_id": "e"},
-        {**REQUEST, "resource_uuid": "r", "auth_token": "secret"},
-    ],
-)
-@pytest.mark.parametrize(
-    "action",
-    [
-        lambda: LOGGER.info(LINE[0], *LINE[1]),
-        lambda: LOGGER.debug("found %d", 3),
-        lambda: LOGGER.warning("100 % full"),
-        lambda: LOGGER.info("%s of %(name)s", {"name": "x"}),
-        lambda: LOGGER.info("with its stack", stack_info=True),
-        lambda: LOGGER.info("about", extra={"instance_uuid": "i", "resource": "r"}),
-        lambda: LOGGER.info("of another", extra={"version": "9", "project": "q"}),
-        lambda: LOGGER.info("%(count)d hosts", {"count": "many"}),
-        lambda: log.getLogger("placement_server.requestlog").info("of", instance_uuid="i"),
-        failed,
-        during_an_error,
-    ],
-)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"logging_user_identity_format": "%(user)s/%(domain)s/%(user_name)s/%(missing)s"},
-        {"logging_context_format_string": "%(request_id)s %(project)s %(version)s|%(message)s"},
-        {"logging_context_format_string": "%(isotime)s %(message)s"},
-        {"logging_context_format_string": "%(message)s because: %(error_summary)s"},
-        {"logging_context_format_string": ""},
-        {"logging_context_format_string": "a line"},
-        {"log_date_format": "%H:%M"},
-    ],
-)
-def test_a_line_is_that_of_oslo_log(
-    handler: Lines,
-    options: dict[str, Any],
-    action: Callable[[], None],
-    values: dict[str, str] | None,
-) -> None:
-    conf = configured(**options)
-    others = formatters.ContextFormatter(
-        project="placement", version="1", datefmt=conf.log_date_format, config=conf
-    )
-    handler.setFormatter(others)
-
-    log_lines.shorten(conf)
-
-    with_oslo: list[str] = []
-
-    def both() -> None:
-        action()
-        with_oslo.extend(others.format(record) for record in handler.records)
-
-    in_context(values, both)
-    assert handler.lines == with_oslo != []
-
-
-@pytest.mark.parametrize("values", [None, REQUEST])
-def test_a_warning_about_an_error_has_its_text_once(
-    handler: Lines, values: dict[str, str] | None
-) -> None:
-    conf = configured()
-    handler.setFormatter(formatters.ContextFormatter(project="placement", version="1", config=conf))
-    log_lines.shorten(conf)
-
-    def warn() -> None:
-        try:
-            raise OSError("no such host")
-        except OSError as error:
-            LOGGER.warning("Nothing was claimed: %s", error)
-
-    in_context(values, warn)
-    (line,) = handler.lines
-    assert line.endswith("Nothing was claimed: no such host")
-
-
-def test_other_formatters_are_left_alone(handler: Lines) -> None:
-    formatter = formatters.JSONFormatter()
-    handler.setFormatter(formatter)
-
-    log_lines.shorten(configured())
-
-    assert handler.formatter is formatter
+def test_other_formatters_are_left_alone(log_file: Path) -> None:
+    set_up(log_file, use_json=True)
+    [formatter] = {type(handler.formatter) for handler in logging.getLogger().handlers[-1:]}
+    assert formatter is formatters.JSONFormatter
