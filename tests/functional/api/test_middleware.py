@@ -154,7 +154,6 @@ def test_to_clients_that_the_options_exclude_the_health_is_an_unknown_path(
     assert api.get("/-/healthy", headers=headers).status == 404
 
 
-
 @pytest.mark.parametrize("url", ["/x%0a192.0.2.9 GET", "/traits%1b[2J", '/traits?name="%20\x1b\n'])
 def test_a_request_is_one_printable_line_of_the_log(
     api: Client, caplog: pytest.LogCaptureFixture, url: str

@@ -21,8 +21,12 @@ def test_an_option_without_effect_is_named_where_a_file_sets_it(
     accepted.warn_of_set(server_conf.new_config(config_files=[file]))
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage().split(": ")[1].startswith(
-        "[DEFAULT]tempdir, [profiler]enabled, [workarounds]optimize_for_wide_provider_trees."
+    assert (
+        record.getMessage()
+        .split(": ")[1]
+        .startswith(
+            "[DEFAULT]tempdir, [profiler]enabled, [workarounds]optimize_for_wide_provider_trees."
+        )
     )
 
 
