@@ -14,7 +14,7 @@ from oslo_log import log
 
 from placement_server import log_lines
 from placement_server.app import build_app
-from placement_server.conf import accepted, new_config, unread_options
+from placement_server.conf import new_config, warn_of_useless
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import warn_of_file
 
@@ -27,8 +27,7 @@ def _start() -> "WSGIApplication":
     log_lines.set_up(conf)
     if conf.log_options:
         conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
-    accepted.warn_of_set(conf)
-    unread_options.warn(conf)
+    warn_of_useless(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.check_at_start(conf)
     warn_of_file(conf)

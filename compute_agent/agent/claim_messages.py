@@ -9,11 +9,11 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.claims.request import ClaimRequest
+from compute_agent.programs.whole_numbers import MOST, whole_number
 from compute_agent.provider_tree.provider import canonical
 from compute_agent.provider_tree.tree import ProviderTree
 from compute_agent.state.claim import Claim
 from compute_agent.virt.layout.wanted import UNMANAGED
-from compute_agent.whole_numbers import MOST, whole_number
 
 
 def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:

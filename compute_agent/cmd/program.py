@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from compute_agent import errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+CONFIGURATION_FILE: Final = "/etc/compute-agent/compute-agent.conf"
 
 FINE: Final = 0
 BAD_ARGUMENTS: Final = 127
@@ -25,6 +30,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+
+
+def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
+    """Return the configuration of the files that a command line names.
+
+    :param debug: log everything; `None`: as the option --debug has it.
+    :raises InvalidConfiguration: it cannot be used.
+    """
+    from compute_agent import conf as agent_conf
+
+    argv = [f"--config-file={file}" for file in namespace.config_file]
+    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    argv += ["--debug"] if (namespace.debug if debug is None else debug) else []
+    return agent_conf.new_config(argv)
 
 
 def run(

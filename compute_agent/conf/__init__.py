@@ -7,8 +7,7 @@ no global configuration object: callers pass options on.
 from __future__ import annotations
 
 import importlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +15,10 @@ from oslo_config import cfg
 
 from compute_agent import errors
 from compute_agent.conf import urls
+from compute_agent.conf.files import accepted
+from compute_agent.programs import option_values, tracing
+from compute_agent.programs import unread_options as unread
+from compute_agent.programs.option_values import sentence, wrong_values
 
 MODULES = (
     "default",
@@ -31,7 +34,6 @@ MODULES = (
     "placement",
     "scheduler",
     "upgrade_levels",
-    "tracing",
     "openstack",
     "networks",
 )
@@ -41,14 +43,18 @@ A module may have `register_dynamic_opts(conf)`: options whose group depends on 
 options, registered once the files are parsed.
 """
 
-_LOCATION = re.compile(r"^Value for option \S+ from (?P<where>.*?) is not valid: ", re.DOTALL)
-_DETAIL = re.compile(r"detail='(?P<detail>[^']*)'")
+OWN_GROUPS = frozenset({"compute_agent", "compute_scheduler", "gpu", "host", "nic"})
+"""Groups that no other service has."""
+
+_NUMBERED_GROUPS = ("mdev_", "neutron_physnet_")
+"""Beginnings of groups that are read where another option names them."""
 
 
 def modules() -> Iterator[ModuleType]:
-    """Yield the modules of `MODULES`, imported."""
+    """Yield the modules of `MODULES`, imported, and the groups of every program."""
     for name in MODULES:
         yield importlib.import_module(f"{__name__}.{name}")
+    yield tracing
 
 
 def new_config(
@@ -79,7 +85,7 @@ def new_config(
         )
     except cfg.Error as error:
         raise errors.InvalidConfiguration(
-            f"The configuration of {project} cannot be read: {_sentence(error)} Correct the file "
+            f"The configuration of {project} cannot be read: {sentence(error)} Correct the file "
             "or the --config-file option and start again."
         ) from error
     for module in modules():
@@ -130,50 +136,30 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
     :raises InvalidConfiguration: all wrong values in one message.
     """
-    wrong_values = list(_wrong_values(conf, "DEFAULT"))
-    if wrong_values:
+    wrong_lines = [
+        *wrong_values(conf),
+        *(
+            f"option [{group}]endpoint_override {urls.ADVICE}"
+            for group in sorted(conf._groups)
+            if "endpoint_override" in conf[group] and urls.names_user(conf[group].endpoint_override)
+        ),
+    ]
+    if wrong_lines:
         raise errors.InvalidConfiguration(
             "The configuration has values that cannot be used: "
-            + "; ".join(wrong_values)
+            + "; ".join(wrong_lines)
             + ". Correct them and start again."
         )
 
 
-def _wrong_values(values: Mapping[str, Any], group: str) -> Iterator[str]:
-    for name in sorted(values):
-        try:
-            value = values[name]
-        except ValueError as error:
-            yield _wrong_value(group, name, error)
-        except cfg.Error as error:
-            yield f"option [{group}]{name}: {_sentence(error)}"
-        else:
-            if isinstance(value, cfg.ConfigOpts.GroupAttr):
-                yield from _wrong_values(value, name)
-            elif name == "endpoint_override" and urls.names_user(value):
-                yield f"option [{group}]{name} {urls.ADVICE}"
+def unread_options(conf: cfg.ConfigOpts) -> list[str]:
+    """Return what the configuration files set that nothing reads, with file and likely meaning."""
+    return unread.unread_options(conf, list_opts(), OWN_GROUPS, _NUMBERED_GROUPS)
 
 
-def _wrong_value(group: str, option: str, error: ValueError) -> str:
-    text = str(error)
-    match = _LOCATION.match(text)
-    where, reason = "", text
-    if match:
-        detail = _DETAIL.search(match["where"])
-        where = f" in {detail['detail'] if detail else match['where']}"
-        reason = text[match.end() :]
-    return f"option [{group}]{option}{where}: {reason}"
-
-
-def _sentence(error: Exception) -> str:
-    text = " ".join(_without_line(error).split())
-    return text if text.endswith(".") else text + "."
-
-
-def _without_line(error: Exception) -> str:
-    """Return the words of an error without the line of a file that it quotes: it may be secret."""
-    line = getattr(error.__context__, "line", None)
-    return str(error).replace(f": {line!r}", "")
+def warn_of_useless(conf: cfg.ConfigOpts) -> None:
+    """Log which options of the configuration files have no effect, and which nothing reads."""
+    option_values.warn_of_useless(conf, accepted.names(), unread_options(conf))
 
 
 def _as_list(paths: Sequence[str] | None) -> list[str] | None:

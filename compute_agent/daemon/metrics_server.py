@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.whole_numbers import whole_number
+from compute_agent.programs.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

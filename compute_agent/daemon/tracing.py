@@ -14,13 +14,11 @@ from inspect import ismethod
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import __version__, errors
+from compute_agent.programs.tracing import OpenTelemetryMissing, new_provider
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
     from oslo_config import cfg
-
-EXPORT_SECONDS: Final = 5
-"""How long one try to send spans may take: as long the end of the program may have to wait."""
 
 _OFF: Final = nullcontext()
 _tracer: Tracer | None = None
@@ -33,27 +31,12 @@ def start(conf: cfg.ConfigOpts, service: str) -> None:
     :raises InvalidConfiguration: OpenTelemetry is not installed.
     """
     global _tracer
-    endpoint = conf.tracing.otlp_endpoint
-    if not endpoint:
-        return
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-    except ImportError as error:
-        raise errors.InvalidConfiguration(
-            f"[tracing]otlp_endpoint is set, but OpenTelemetry cannot be loaded ({error}). Install "
-            "it with: pip install 'compute-agent[tracing]', or leave the option empty."
-        ) from error
-    provider = TracerProvider(
-        resource=Resource.create({"service.name": service, "host.name": conf.DEFAULT.host}),
-        sampler=ParentBased(TraceIdRatioBased(conf.tracing.sample_ratio)),
-    )
-    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=EXPORT_SECONDS)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    _tracer = provider.get_tracer("compute_agent", __version__)
+        provider = new_provider(conf, service, conf.DEFAULT.host)
+    except OpenTelemetryMissing as error:
+        raise errors.InvalidConfiguration(str(error)) from error
+    if provider is not None:
+        _tracer = provider.get_tracer("compute_agent", __version__)
 
 
 def is_on() -> bool:

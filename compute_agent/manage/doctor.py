@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf.files import numa_node_override
-from compute_agent.conf.files.unread_options import unread_options
 from compute_agent.discovery.sysfs import pci
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
@@ -70,7 +70,7 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
 
 def examine_options(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     """Check that the configuration files set nothing that is not read, such as a misspelt name."""
-    for line in unread_options(conf):
+    for line in agent_conf.unread_options(conf):
         yield Diagnosis(Level.WARNING, "options", f"nothing reads {line}")
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 
 from oslo_utils import strutils
 
+from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
-from compute_agent.whole_numbers import whole_number
 
 Setting = Callable[[RequestSpec, CandidateRequest], CandidateRequest]
 

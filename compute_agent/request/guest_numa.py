@@ -11,12 +11,12 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor_settings
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount
 from compute_agent.request.spec import RequestSpec
-from compute_agent.whole_numbers import whole_number
 
 _SMALL_PAGE = 4
 """KiB of a page that every host has."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from compute_agent import errors
 from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.whole_numbers import whole_number
+from compute_agent.programs.whole_numbers import whole_number
 
 MAX_CPU_ID = 65535
 """Far above what Linux supports; bounds the memory a mistyped range may take."""

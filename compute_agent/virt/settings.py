@@ -15,6 +15,7 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.discovery.disk import CephPool, DiskSource, FileSystem, VolumeGroup
 from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.virt.cpu_sets import CpuSets, parse_cpu_set
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import (
@@ -27,7 +28,6 @@ from compute_agent.virt.layout.options import (
     ReservedPages,
 )
 from compute_agent.virt.layout.pmem import parse_pmem_namespaces
-from compute_agent.whole_numbers import whole_number
 
 LOG = log.getLogger(__name__)
 

@@ -20,8 +20,9 @@ from oslo_config import cfg
 from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
+from compute_agent.programs import configuration_files, whole_numbers
 from placement_server import conf as configuration
-from placement_server.cmd import configuration_files, numbers, prune
+from placement_server.cmd import prune
 from placement_server.cmd.tables import text_table
 from placement_server.store import audit, data_migrations
 from placement_server.store.connection.availability import await_database
@@ -143,7 +144,7 @@ def _add_commands(subparsers: Any) -> None:
 def _count(text: str) -> int:
     # OpenStack's command takes negative numbers and then refuses them with a status of its own
     is_negative = text.startswith("-") and text[1:].isascii() and text[1:].isdecimal()
-    return -1 if is_negative else numbers.whole()(text)
+    return -1 if is_negative else whole_numbers.whole()(text)
 
 
 def _help(parser: argparse.ArgumentParser) -> int:

@@ -23,14 +23,13 @@ from typing import Any, Final
 from oslo_config import cfg
 from oslo_log import log
 
+from compute_agent.programs import configuration_files, whole_numbers
 from placement_server import __version__, log_lines
-from placement_server.cmd import configuration_files, numbers
 from placement_server.conf import (
     InvalidConfiguration,
-    accepted,
     parse,
     register_opts,
-    unread_options,
+    warn_of_useless,
 )
 from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.server import HttpServer, ServerLimits
@@ -84,18 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser("serve", help="serve the API until SIGTERM or SIGINT")
-    serve.add_argument(
-        "--config-file",
-        action="append",
-        metavar="FILE",
-        help="configuration file, instead of the default ones; may be given several times",
-    )
-    serve.add_argument(
-        "--config-dir",
-        action="append",
-        metavar="DIR",
-        help="directory of *.conf files; may be given several times",
-    )
+    configuration_files.add_options(serve, "/etc/placement/placement.conf")
     serve.add_argument(
         "--host",
         default="127.0.0.1",
@@ -104,21 +92,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--port",
-        type=numbers.port,
+        type=whole_numbers.port,
         default=_DEFAULT_PORT,
         metavar="PORT",
         help="TCP port to listen on; 0: any free port; default: %(default)s",
     )
     serve.add_argument(
         "--workers",
-        type=numbers.positive,
+        type=whole_numbers.positive,
         default=min(os.cpu_count() or 1, 8),
         metavar="N",
         help="number of worker processes; default: number of CPUs, at most 8",
     )
     serve.add_argument(
         "--threads",
-        type=numbers.positive,
+        type=whole_numbers.positive,
         default=8,
         metavar="N",
         help="threads of each worker, each for one request; default: %(default)s",
@@ -157,8 +145,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         shown_url(conf.placement_database.connection),
         conf.api.auth_strategy,
     )
-    accepted.warn_of_set(conf)
-    unread_options.warn(conf)
+    warn_of_useless(conf)
     warn_of_file(conf)
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
@@ -239,11 +226,11 @@ def _tls(arguments: argparse.Namespace) -> Certificate | None:
 def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     register_opts(conf)
-    directories = [f"--config-dir={directory}" for directory in arguments.config_dir or ()]
-    for file in arguments.config_file or ():
+    directories = [f"--config-dir={directory}" for directory in arguments.config_dir]
+    for file in arguments.config_file:
         if not Path(file).is_file():
             raise CannotServe(f"The configuration file {file} does not exist or is not a file.")
-    parse(conf, directories, arguments.config_file)
+    parse(conf, directories, arguments.config_file or None)
     if arguments.database_url:
         conf.set_override("connection", arguments.database_url, group="placement_database")
     if arguments.sync_database:
@@ -254,7 +241,7 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
         _check(conf, arguments)
     except (CannotServe, InvalidConfiguration):
         # often the cause; without a log it goes to stderr
-        unread_options.warn(conf)
+        warn_of_useless(conf)
         raise
     return conf
 

@@ -21,9 +21,8 @@ from oslo_config import cfg
 from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
+from compute_agent.programs import configuration_files
 from placement_server import conf as configuration
-from placement_server.cmd import configuration_files
-from placement_server.conf.unread_options import unread_options
 from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
@@ -177,7 +176,7 @@ def _rules(conf: cfg.ConfigOpts) -> Result:
 
 def _options(conf: cfg.ConfigOpts) -> Result:
     check = "Unknown Options"
-    unread_lines = unread_options(conf)
+    unread_lines = configuration.unread_options(conf)
     if not unread_lines:
         return Result(check, Code.SUCCESS)
     return Result(

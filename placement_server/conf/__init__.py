@@ -7,7 +7,6 @@ gets it as an argument.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,15 +18,17 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_policy import opts as policy_opts
 
+from compute_agent.programs import option_values, tracing
+from compute_agent.programs import unread_options as unread
 from placement_server import __version__
 from placement_server.conf import (
+    accepted,
     api,
     database,
     paths,
     placement,
     profiler,
     server,
-    tracing,
     workarounds,
 )
 
@@ -39,7 +40,8 @@ CONFIG_DIR_VARIABLE: Final = "OS_PLACEMENT_CONFIG_DIR"
 #: Seconds for one attempt to ask Keystone.
 _KEYSTONE_SECONDS: Final = 10
 
-_LOCATION: Final = re.compile(r"from LocationInfo\(location=<[^>]*>, detail='([^']*)'\)")
+OWN_GROUPS: Final = frozenset({"placement_server", "placement_database"})
+"""Groups that no other service has."""
 
 _GROUPS: Final = (api, placement, workarounds, profiler, server, tracing)
 
@@ -107,7 +109,7 @@ def parse(
             default_config_files=None if files is None else [os.fspath(file) for file in files],
             default_config_dirs=None if files is None else [],
         )
-        _check_values(conf)
+        wrong_lines = list(option_values.wrong_values(conf))
     except cfg.ConfigFilesNotFoundError as error:
         missing_files = ", ".join(error.config_files)
         raise InvalidConfiguration(
@@ -119,7 +121,15 @@ def parse(
             f"The configuration file {denied_files} cannot be read: permission denied."
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
-        raise InvalidConfiguration(f"The configuration is not valid: {_sentence(error)}") from error
+        raise InvalidConfiguration(
+            f"The configuration is not valid: {option_values.sentence(error)}"
+        ) from error
+    if wrong_lines:
+        raise InvalidConfiguration(
+            "The configuration has values that cannot be used: "
+            + "; ".join(wrong_lines)
+            + ". Correct them and start again."
+        )
 
 
 def with_commands(add_commands: Callable[[Any], None]) -> cfg.ConfigOpts:
@@ -183,37 +193,11 @@ def _files_of_environment() -> list[Path] | None:
     return [Path(directory) / f"{PROJECT}.conf"] if directory else None
 
 
-def _check_values(conf: cfg.ConfigOpts) -> None:
-    # oslo.config converts a value when it is first used; an operator wants to know at the start.
-    for name, group in _names(conf):
-        try:
-            values: Any = conf if group is None else conf[group]
-            values[name]
-        except cfg.NoSuchOptError:
-            continue
-        except (ValueError, cfg.Error) as error:
-            where = f"[{group or 'DEFAULT'}]{name}"
-            raise InvalidConfiguration(
-                f"The option {where} is not valid: {_sentence(error)}"
-            ) from error
+def unread_options(conf: cfg.ConfigOpts) -> list[str]:
+    """Return what the configuration files set that nothing reads, with file and likely meaning."""
+    return unread.unread_options(conf, list_opts(), OWN_GROUPS)
 
 
-def _sentence(error: Exception) -> str:
-    # oslo.config shows where a value comes from as the representation of an object.
-    return _LOCATION.sub(r"in \1", " ".join(_without_line(error).split()))
-
-
-def _without_line(error: Exception) -> str:
-    """Return the words of an error without the line of a file that it quotes: it may be secret."""
-    line = getattr(error.__context__, "line", None)
-    return str(error).replace(f": {line!r}", "")
-
-
-def _names(conf: cfg.ConfigOpts) -> list[tuple[str, str | None]]:
-    names: list[tuple[str, str | None]] = []
-    for name, value in conf.items():
-        if isinstance(value, cfg.ConfigOpts.GroupAttr):
-            names += [(option, name) for option in value]
-        else:
-            names.append((name, None))
-    return names
+def warn_of_useless(conf: cfg.ConfigOpts) -> None:
+    """Log which options of the configuration files have no effect, and which nothing reads."""
+    option_values.warn_of_useless(conf, accepted.WITHOUT_EFFECT, unread_options(conf))

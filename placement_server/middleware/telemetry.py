@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oslo_config import cfg
 
+from compute_agent.programs.tracing import OpenTelemetryMissing, new_provider
 from placement_server import __version__
 from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY
 from placement_server.conf import InvalidConfiguration
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
     from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import ExceptionContext
-
-#: Seconds that one try to send spans may take: as long the end of a worker may have to wait.
-EXPORT_SECONDS: Final = 5
 
 _SPAN: Final = "placement_server.span"
 
@@ -86,9 +84,14 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
 
     :raises InvalidConfiguration: OpenTelemetry is not installed.
     """
-    if not conf.tracing.otlp_endpoint:
+    try:
+        provider = new_provider(conf, "placement-server")
+    except OpenTelemetryMissing as error:
+        raise InvalidConfiguration(str(error)) from error
+    if provider is None:
         return application
-    tracer = _tracer(conf)
+    _providers.append(provider)
+    tracer = provider.get_tracer("placement_server", __version__)
     for engine in store.all_engines():
         _trace_statements(engine, tracer)
     return Telemetry(application, tracer)
@@ -98,28 +101,6 @@ def send_all() -> None:
     """Send the spans that wait, before this process ends."""
     while _providers:
         _providers.pop().shutdown()
-
-
-def _tracer(conf: cfg.ConfigOpts) -> Tracer:
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
-    except ImportError as error:
-        raise InvalidConfiguration(
-            f"[tracing]otlp_endpoint is set, but OpenTelemetry cannot be loaded ({error}). Install "
-            "it with: pip install 'compute-agent[tracing]', or leave the option empty."
-        ) from error
-    provider = TracerProvider(
-        resource=Resource.create({"service.name": "placement-server"}),
-        sampler=ParentBased(TraceIdRatioBased(conf.tracing.sample_ratio)),
-    )
-    exporter = OTLPSpanExporter(endpoint=conf.tracing.otlp_endpoint, timeout=EXPORT_SECONDS)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    _providers.append(provider)
-    return provider.get_tracer("placement_server", __version__)
 
 
 def _trace_statements(engine: Engine, tracer: Tracer) -> None:

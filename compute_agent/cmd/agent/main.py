@@ -30,11 +30,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import configuration_files, program
+from compute_agent.cmd import program
 from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.trees import options as tree_options
 from compute_agent.daemon import garbage_collection
+from compute_agent.programs import configuration_files
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -139,7 +140,7 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(function=function)
-    configuration_files.add_configuration_files(parser)
+    configuration_files.add_options(parser, program.CONFIGURATION_FILE)
     parser.add_argument("--debug", action="store_true", help="log everything")
     return parser
 
@@ -173,7 +174,7 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
 
-    conf = configuration_files.parse(namespace)
+    conf = program.configuration(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     directory = getattr(namespace, "from_capture", None)
     if directory is None:
@@ -197,18 +198,17 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 
 def _run(namespace: argparse.Namespace) -> int:
     with garbage_collection.pause():
+        from compute_agent import conf as agent_conf
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent
         from compute_agent.cmd.agent import healing, logging_setup
-        from compute_agent.conf.files import accepted, unread_options
         from compute_agent.daemon import tracing
         from compute_agent.placement.transports.keystone import KeystoneTransport
 
-    conf = configuration_files.parse(namespace)
+    conf = program.configuration(namespace)
     logging_setup.set_up_daemon(conf)
     logging_setup.log_start(conf)
-    accepted.warn_of_set(conf)
-    unread_options.warn(conf)
+    agent_conf.warn_of_useless(conf)
     try:
         KeystoneTransport.from_conf(conf).prepare()
         tracing.start(conf, PROGRAM)
@@ -262,7 +262,7 @@ def _show(namespace: argparse.Namespace) -> int:
 def _diff(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import diff, logging_setup
 
-    conf = configuration_files.parse(namespace)
+    conf = program.configuration(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     return diff.run(conf, namespace.first, namespace.second, as_json=namespace.json)
 
@@ -285,13 +285,13 @@ def _report(namespace: argparse.Namespace) -> int:
 def _claims(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
-    return claims.show(configuration_files.parse(namespace), as_json=namespace.json)
+    return claims.show(program.configuration(namespace), as_json=namespace.json)
 
 
 def _drop_claim(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
-    return claims.drop(configuration_files.parse(namespace), namespace.consumer)
+    return claims.drop(program.configuration(namespace), namespace.consumer)
 
 
 def _enable(namespace: argparse.Namespace) -> int:
@@ -317,7 +317,7 @@ def _ask(namespace: argparse.Namespace, command: str, timeout: float, **argument
 
     from compute_agent.agent import local_socket
 
-    conf = configuration_files.parse(namespace)
+    conf = program.configuration(namespace)
     path = conf.compute_agent.status_socket
     if not path:
         raise local_socket.AgentNotRunning(
@@ -331,7 +331,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import doctor, logging_setup
 
     try:
-        conf = configuration_files.parse(namespace)
+        conf = program.configuration(namespace)
     except errors.InvalidConfiguration as error:
         return doctor.report_configuration(error, as_json=namespace.json)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
@@ -341,7 +341,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
 def _capture(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import capture
 
-    return capture.run(configuration_files.parse(namespace), namespace.directory)
+    return capture.run(program.configuration(namespace), namespace.directory)
 
 
 if __name__ == "__main__":

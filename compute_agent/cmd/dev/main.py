@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compute_agent import errors
-from compute_agent.cmd import numbers, program
+from compute_agent.cmd import program
 from compute_agent.cmd.dev.machine import FAKE, SHIPPED
 from compute_agent.daemon import signals
+from compute_agent.programs import whole_numbers
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
@@ -103,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--hosts",
-        type=numbers.whole(1, MOST_HOSTS, "number of hosts"),
+        type=whole_numbers.whole(1, MOST_HOSTS, "number of hosts"),
         default=1,
         metavar="N",
         help="number of agents, each with its own host (default: %(default)s, at most 16)",
@@ -111,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--once", action="store_true", help="exit after the demonstration")
     parser.add_argument(
         "--port",
-        type=numbers.port,
+        type=whole_numbers.port,
         default=DEFAULT_PORT,
         metavar="PORT",
         help="TCP port of the Placement API, 0 for any free one (default: %(default)s)",
@@ -124,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--interval",
-        type=numbers.whole(1, 86400, "number of seconds"),
+        type=whole_numbers.whole(1, 86400, "number of seconds"),
         default=DEFAULT_INTERVAL,
         metavar="SECONDS",
         help="seconds between two passes of the agent (default: %(default)s)",

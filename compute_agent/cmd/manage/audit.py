@@ -18,10 +18,10 @@ from compute_agent.cmd.manage.options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.numbers import whole
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.whole_numbers import whole
 
 if TYPE_CHECKING:
     from compute_agent.manage.audit import AuditResult

@@ -22,9 +22,9 @@ from compute_agent.cmd.manage.options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
+from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -15,9 +15,9 @@ from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser, configuration
-from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd import configuration_files, program
-from compute_agent.cmd.numbers import positive
+from compute_agent.cmd import program
+from compute_agent.programs import configuration_files
+from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -58,7 +59,9 @@ def add_common(
     """Give a command the common options, its function, and the exit status of its failures."""
     parser.set_defaults(function=function, exit_of=exit_of)
     common = parser.add_argument_group("options of every command")
-    configuration_files.add_configuration_files(common, what="the agent's configuration")
+    configuration_files.add_options(
+        common, program.CONFIGURATION_FILE, what="the agent's configuration"
+    )
     common.add_argument(
         "--placement-config",
         metavar="FILE",
@@ -84,7 +87,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     """
     from compute_agent.cmd.agent import logging_setup
 
-    conf = configuration_files.parse(namespace, debug=namespace.verbose)
+    conf = program.configuration(namespace, debug=namespace.verbose)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
     logging_setup.set_up_command(conf, verbose=namespace.verbose)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from compute_agent.cmd.placement.exit_status import BadInput
-from compute_agent.whole_numbers import whole_number
+from compute_agent.programs.whole_numbers import whole_number
 
 PROVIDER: Final = "uuid or name of a resource provider"
 MEMBER_OF: Final = "in this aggregate; in:UUID,...: in at least one; ! before it: in none"

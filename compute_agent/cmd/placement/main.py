@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import configuration_files, program
+from compute_agent.cmd import program
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.placement.commands import (
     allocations,
@@ -37,6 +37,7 @@ from compute_agent.cmd.placement.commands import (
 )
 from compute_agent.cmd.placement.exit_status import STATUS, exit_of
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs import configuration_files
 
 if TYPE_CHECKING:
     from compute_agent.placement.transports.transport import Transport

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd import configuration_files
+from compute_agent.cmd import program
 from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def assemble_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> S
     from compute_agent.scheduler.assembly import parts_of
 
     log_errors(namespace)
-    conf = configuration_files.parse(namespace)
+    conf = program.configuration(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     announcements = _announcements(namespace, conf) if chooses else None

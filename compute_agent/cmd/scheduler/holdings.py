@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd import configuration_files
+from compute_agent.cmd import program
 from compute_agent.cmd.scheduler.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _list(namespace: argparse.Namespace) -> int:
             "either uuids of consumers, --host or --project",
         )
     log_errors(namespace)
-    reader = Consumers(placement_transport(configuration_files.parse(namespace)))
+    reader = Consumers(placement_transport(program.configuration(namespace)))
     try:
         holdings = HoldingsReader(reader)
         if namespace.project:

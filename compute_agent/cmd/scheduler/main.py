@@ -27,7 +27,7 @@ import uuid
 from collections.abc import Sequence
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import configuration_files, program
+from compute_agent.cmd import program
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
 from compute_agent.cmd.scheduler.configured import (
@@ -38,6 +38,7 @@ from compute_agent.cmd.scheduler.configured import (
 )
 from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
+from compute_agent.programs import configuration_files
 
 LOG = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    configuration_files.add_configuration_files(parser)
+    configuration_files.add_options(parser, program.CONFIGURATION_FILE)
     parser.add_argument(
         "--debug", action="store_true", help="log everything, including each request"
     )
@@ -192,14 +193,14 @@ def _select(namespace: argparse.Namespace) -> int:
 
 
 def _serve(namespace: argparse.Namespace) -> int:
-    from compute_agent.conf.files import accepted, unread_options
+    from compute_agent import conf as agent_conf
     from compute_agent.daemon import garbage_collection, logs, tracing
     from compute_agent.daemon.systemd import ServiceManager
     from compute_agent.scheduler.service import shown_metrics
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
-    conf = configuration_files.parse(namespace)
+    conf = program.configuration(namespace)
     logs.set_up(conf, "compute-scheduler")
     if not namespace.worker:
         LOG.info(
@@ -210,8 +211,7 @@ def _serve(namespace: argparse.Namespace) -> int:
             conf.placement.endpoint_override or "by the catalogue of keystone",
             message_bus.shown_address(conf),
         )
-        accepted.warn_of_set(conf)
-        unread_options.warn(conf)
+        agent_conf.warn_of_useless(conf)
         from compute_agent.scheduler import assembly
 
         # a filter or weigher that does not exist ends the start here, instead of every worker
@@ -247,7 +247,7 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.upgrade_view import print_status
     from compute_agent.scheduler.bus.running_scheduler import upgrade_status
 
-    status = upgrade_status(configuration_files.parse(namespace))
+    status = upgrade_status(program.configuration(namespace))
     if namespace.json:
         print(json.dumps(status, indent=2))
     else:

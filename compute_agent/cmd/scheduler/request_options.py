@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.request import extra_specs
 from compute_agent.request.candidate_request import SUFFIX, UNSUFFIXED, RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, RequestedGroup, RequestSpec
-from compute_agent.whole_numbers import whole_number
 
 _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from compute_agent.cmd import configuration_files, numbers
+from compute_agent.cmd import program
 from compute_agent.cmd.scheduler.exit_status import Exit
+from compute_agent.programs import whole_numbers
 
 if TYPE_CHECKING:
     from compute_agent.scheduler.service.readings import ServiceReading
@@ -40,7 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     top.add_argument(
         "--count",
-        type=numbers.positive,
+        type=whole_numbers.positive,
         metavar="N",
         help="exit after N readings; default: never",
     )
@@ -73,9 +74,7 @@ def _top(namespace: argparse.Namespace) -> int:
 def _configured_url(namespace: argparse.Namespace) -> str:
     from compute_agent.errors import InvalidConfiguration
 
-    bind = configuration_files.parse(
-        namespace, debug=namespace.debug
-    ).compute_scheduler.metrics_bind
+    bind = program.configuration(namespace, debug=namespace.debug).compute_scheduler.metrics_bind
     if not bind:
         raise InvalidConfiguration(
             "[compute_scheduler]metrics_bind is not set, so the scheduler of this host shows no "

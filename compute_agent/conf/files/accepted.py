@@ -6,11 +6,7 @@ start. An option that gets an effect moves to the module of its group.
 
 from __future__ import annotations
 
-import logging
-
 from oslo_config import cfg
-
-LOG = logging.getLogger(__name__)
 
 LIBVIRT_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
@@ -88,17 +84,6 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     return list(BY_GROUP.items())
 
 
-def warn_of_set(conf: cfg.ConfigOpts) -> None:
-    """Warn of the options of this module that the configuration files set."""
-    names = [
-        f"[{group}]{opt.dest}"
-        for group, opts in BY_GROUP.items()
-        for opt in opts
-        if (place := conf.get_location(opt.dest, group)) and place.location.is_user_controlled
-    ]
-    if names:
-        LOG.warning(
-            "The configuration sets options that have no effect in this version: %s. Remove them, "
-            "unless another program reads the same file.",
-            ", ".join(names),
-        )
+def names() -> list[tuple[str, str]]:
+    """Return group and name of every option without effect."""
+    return [(group, opt.dest) for group, opts in BY_GROUP.items() for opt in opts]

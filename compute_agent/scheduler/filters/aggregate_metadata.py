@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.load import IoOpsFilter, NumInstancesFilter
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.whole_numbers import whole_number
 
 _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
 

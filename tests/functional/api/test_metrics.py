@@ -99,7 +99,7 @@ def test_the_trees_of_a_zone_count_for_it_and_what_is_in_two_zones_for_both(
 def test_a_zone_whose_aggregate_is_not_a_uuid_is_refused_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "placement.conf"
     path.write_text(f"[placement_server]\nzone_aggregates = az1:{A1},az2:rack7\n")
-    with pytest.raises(InvalidConfiguration, match=r"zone_aggregates is not valid.*'rack7'"):
+    with pytest.raises(InvalidConfiguration, match=r"zone_aggregates in .*'rack7'"):
         new_config(config_files=[path])
 
 

@@ -63,6 +63,6 @@ def test_130_for_a_command_that_is_interrupted(
     monkeypatch.setattr("compute_agent.cmd.manage.hosts.configuration", interrupted)
     assert manage.main(["placement", "rename", "a", "b"]) == 130
     assert "compute-manage placement rename: interrupted" in capsys.readouterr().err
-    monkeypatch.setattr("compute_agent.cmd.configuration_files.parse", interrupted)
+    monkeypatch.setattr("compute_agent.cmd.program.configuration", interrupted)
     assert agent.main(["plan"]) == 130
     assert "interrupted" in capsys.readouterr().err

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from compute_agent.cmd.numbers import positive
 from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.whole_numbers import positive
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from compute_agent.cmd.numbers import positive, whole
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import chosen_columns, show_rows, text_of
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.whole_numbers import positive, whole
 
 _WAIT: Final = 30
 _LAST_ID: Final = 2**63 - 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from compute_agent.cmd.numbers import whole
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import connect, part_path, path_segment
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.whole_numbers import whole
 
 FIELDS: Final = (
     "total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio",

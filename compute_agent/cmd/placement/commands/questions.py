@@ -13,7 +13,7 @@ from compute_agent.cmd.placement.commands.candidates import add_query, query_of
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
-from compute_agent.whole_numbers import whole_number
+from compute_agent.programs.whole_numbers import whole_number
 
 _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
 

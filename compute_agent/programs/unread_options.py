@@ -6,43 +6,35 @@ is almost the name of one that is read here.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from oslo_config import cfg
-
-from compute_agent import conf as agent_conf
-
-LOG = logging.getLogger(__name__)
-
-OWN_GROUPS: Final = frozenset({"compute_agent", "compute_scheduler", "gpu", "host", "nic"})
-"""Groups that no other service has."""
-
-_NUMBERED_GROUPS: Final = ("mdev_", "neutron_physnet_")
-"""Beginnings of groups that are read where another option names them."""
 
 _CLOSE_OPTION: Final = 0.9
 _CLOSE_GROUP: Final = 0.85
 
 
-# placement_server.conf.unread_options does the same: the two packages import nothing
-# of each other, and a third one for these lines would be one more to install.
-def warn(conf: cfg.ConfigOpts) -> None:
-    """Log one warning that names the options that nothing reads."""
-    if unread := unread_options(conf):
-        LOG.warning(
-            "Nothing reads these options: %s. Correct or remove them.",
-            "; ".join(unread),
-        )
+def unread_options(
+    conf: cfg.ConfigOpts,
+    listed_options: Iterable[tuple[Any, Iterable[cfg.Opt]]],
+    own_groups: Collection[str],
+    numbered_groups: tuple[str, ...] = (),
+) -> list[str]:
+    """Return what the configuration files set that nothing reads, with file and likely meaning.
 
-
-def unread_options(conf: cfg.ConfigOpts) -> list[str]:
-    """Return what the configuration files set that nothing reads, with file and likely meaning."""
-    known_options = _known_names(conf)
-    return [line for file in configuration_files(conf) for line in _unread_of(file, known_options)]
+    :param listed_options: options by group, whose former names are read too.
+    :param own_groups: groups that no other service has.
+    :param numbered_groups: beginnings of groups that are read where another option names them.
+    """
+    known_options = _known_names(conf, listed_options)
+    return [
+        line
+        for file in configuration_files(conf)
+        for line in _unread_of(file, known_options, own_groups, numbered_groups)
+    ]
 
 
 def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
@@ -53,14 +45,19 @@ def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
     return [*files, *sorted(in_directories)]
 
 
-def _unread_of(file: Path, known_options: Mapping[str, set[str]]) -> Iterator[str]:
+def _unread_of(
+    file: Path,
+    known_options: Mapping[str, set[str]],
+    own_groups: Collection[str],
+    numbered_groups: tuple[str, ...],
+) -> Iterator[str]:
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(str(file), sections).parse()
     for section, options in sections.items():
         group = section if section == "DEFAULT" else section.lower()
-        if group.startswith(_NUMBERED_GROUPS) and group not in known_options:
-            continue
         if group not in known_options:
+            if group.startswith(numbered_groups):
+                continue
             for similar_group in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
                 yield f"group [{section}] in {file}, probably [{similar_group}] is meant"
             continue
@@ -68,17 +65,19 @@ def _unread_of(file: Path, known_options: Mapping[str, set[str]]) -> Iterator[st
             close = get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
             if close:
                 yield f"[{group}]{option} in {file}, probably {close[0]} is meant"
-            elif group in OWN_GROUPS:
+            elif group in own_groups:
                 yield f"[{group}]{option} in {file}, which is not an option of this version"
 
 
-def _known_names(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
+def _known_names(
+    conf: cfg.ConfigOpts, listed_options: Iterable[tuple[Any, Iterable[cfg.Opt]]]
+) -> dict[str, set[str]]:
     """Return the names of options by group: registered ones, those of plugins, former names."""
     known_options: dict[str, set[str]] = {"DEFAULT": set(conf)}
     for name, value in conf.items():
         if isinstance(value, cfg.ConfigOpts.GroupAttr):
             known_options.setdefault(name, set()).update(value)
-    for group, options in agent_conf.list_opts():
+    for group, options in listed_options:
         group_name = group.name if isinstance(group, cfg.OptGroup) else str(group)
         for option in options:
             known_options.setdefault(group_name, set()).update({option.name, option.dest})

@@ -5,42 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
+from typing import Final
 
 _OPTIONS: Final = ("--config-file", "--config-dir")
 
 
-def add_configuration_files(
-    options: argparse._ActionsContainer, *, what: str = "configuration file"
+def add_options(
+    options: argparse._ActionsContainer, default: str, *, what: str = "configuration file"
 ) -> None:
-    """Add ``--config-file`` and ``--config-dir`` to a parser or a group of its options."""
+    """Add ``--config-file`` and ``--config-dir`` to a parser or a group of its options.
+
+    :param default: the file that is read where none is named.
+    """
     options.add_argument(
         "--config-file",
         action="append",
         default=[],
         metavar="FILE",
-        help=f"{what}; may be given several times; default: /etc/compute-agent/compute-agent.conf",
+        help=f"{what}; may be given several times; default: {default}",
     )
     options.add_argument(
         "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
     )
-
-
-def parse(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
-    """Return the configuration of the files that a command line names.
-
-    :param debug: log everything; `None`: as the option --debug has it.
-    :raises InvalidConfiguration: it cannot be used.
-    """
-    from compute_agent import conf as agent_conf
-
-    argv = [f"--config-file={file}" for file in namespace.config_file]
-    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    argv += ["--debug"] if (namespace.debug if debug is None else debug) else []
-    return agent_conf.new_config(argv)
 
 
 def split(
@@ -64,7 +50,7 @@ def split(
     try:
         namespace, others = parser.parse_known_args(arguments)
     except argparse.ArgumentError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        sys.stderr.write(f"{program}: {error}\n")
         raise SystemExit(bad_arguments) from None
     return namespace.given, others
 

@@ -7,6 +7,8 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.conf.files import accepted
+from placement_server import conf as server_conf
+from placement_server.conf import accepted as server_accepted
 
 
 def test_options_without_effect_are_named_where_a_file_sets_them(
@@ -18,7 +20,7 @@ def test_options_without_effect_are_named_where_a_file_sets_them(
         "num_memory_encrypted_guests = 15\n"
         "[compute]\nshutdown_retry_interval = 10\n[metrics]\nweight_setting = cpu.percent=-1.0\n"
     )
-    accepted.warn_of_set(agent_conf.new_config(default_config_files=[str(file)]))
+    agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[str(file)]))
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert (
@@ -28,7 +30,7 @@ def test_options_without_effect_are_named_where_a_file_sets_them(
 
 
 def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    accepted.warn_of_set(agent_conf.new_config(default_config_files=[]))
+    agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[]))
     assert caplog.records == []
 
 
@@ -43,3 +45,32 @@ def test_no_code_reads_an_option_that_has_no_effect() -> None:
         if f"{group}.{opt.dest}" in text
     ]
     assert read == []
+
+
+def test_an_option_of_the_server_without_effect_is_named_where_a_file_sets_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "placement.conf"
+    file.write_text(
+        "[DEFAULT]\ntempdir = /tmp\n"
+        "[profiler]\nenabled = true\nhmac_keys = key\n"
+        "[workarounds]\noptimize_for_wide_provider_trees = false\n"
+    )
+    server_conf.warn_of_useless(server_conf.new_config(config_files=[file]))
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert (
+        record.getMessage()
+        .split(": ")[1]
+        .startswith(
+            "[DEFAULT]tempdir, [profiler]enabled, [workarounds]optimize_for_wide_provider_trees."
+        )
+    )
+
+
+def test_no_code_of_the_server_reads_an_option_that_has_no_effect() -> None:
+    package = Path(server_conf.__file__).parents[1]
+    modules = [m for m in package.rglob("*.py") if m.parent.name != "conf"]
+    text = "\n".join(module.read_text() for module in modules)
+    names = [f"{group or 'conf'}.{name}" for group, name in server_accepted.WITHOUT_EFFECT]
+    assert [name for name in names if name in text] == []

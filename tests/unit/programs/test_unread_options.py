@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.conf.files import unread_options
+from placement_server import conf as server_conf
 
 
 def unread(tmp_path: Path, text: str) -> list[str]:
     file = tmp_path / "nova.conf"
     file.write_text(text)
-    lines = unread_options.unread_options(agent_conf.new_config(default_config_files=[str(file)]))
+    lines = agent_conf.unread_options(agent_conf.new_config(default_config_files=[str(file)]))
     return [line.replace(str(file), "FILE") for line in lines]
 
 
@@ -93,7 +93,7 @@ max_instances = 3
 def test_files_of_a_directory_are_searched_too(tmp_path: Path) -> None:
     (tmp_path / "10-site.conf").write_text("[gpu]\nnvlm = auto\n")
     conf = agent_conf.new_config([f"--config-dir={tmp_path}"], default_config_files=[])
-    assert unread_options.unread_options(conf) == [
+    assert agent_conf.unread_options(conf) == [
         f"[gpu]nvlm in {tmp_path}/10-site.conf, which is not an option of this version"
     ]
 
@@ -113,7 +113,7 @@ def test_files_are_those_that_the_library_reads(
         ("--config-dir=~/agent.conf.d", "b", "agent.conf.d/10.conf"),
     ):
         conf = agent_conf.new_config([argument], default_config_files=[], default_config_dirs=[])
-        assert unread_options.unread_options(conf) == [
+        assert agent_conf.unread_options(conf) == [
             f"[gpu]{option} in {tmp_path}/{path}, which is not an option of this version"
         ]
 
@@ -127,7 +127,7 @@ def test_groups_are_read_in_any_case(tmp_path: Path) -> None:
 def test_one_warning_has_all_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "agent.conf"
     file.write_text("[gpu]\na = 1\n[nic]\nb = 1\n")
-    unread_options.warn(agent_conf.new_config(default_config_files=[str(file)]))
+    agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[str(file)]))
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "[gpu]a" in record.getMessage()
@@ -135,5 +135,60 @@ def test_one_warning_has_all_of_them(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    unread_options.warn(agent_conf.new_config(default_config_files=[]))
+    agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[]))
     assert caplog.records == []
+
+
+def unread_of_server(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "placement.conf"
+    file.write_text(text)
+    lines = server_conf.unread_options(server_conf.new_config(config_files=[file]))
+    return [line.replace(str(file), "FILE") for line in lines]
+
+
+def test_misspelt_options_of_the_server_are_named_with_the_likely_ones(
+    tmp_path: Path,
+) -> None:
+    text = "[placement_databse]\nconnection = x\n[placement_server]\nheathcheck_path = /h\nx = 1\n"
+    assert unread_of_server(tmp_path, text) == [
+        "group [placement_databse] in FILE, probably [placement_database] is meant",
+        "[placement_server]heathcheck_path in FILE, probably healthcheck_path is meant",
+        "[placement_server]x in FILE, which is not an option of this version",
+    ]
+
+
+def test_a_file_of_openstack_placement_has_none(tmp_path: Path) -> None:
+    text = """
+[DEFAULT]
+debug = true
+log_file = /var/log/placement.log
+tempdir = /tmp
+[api]
+auth_strategy = keystone
+[keystone_authtoken]
+www_authenticate_uri = http://127.0.0.1:5000
+auth_uri = http://127.0.0.1:5000
+auth_url = http://127.0.0.1:5000
+auth_type = password
+memcached_servers = 127.0.0.1:11211
+username = placement
+user_domain_name = Default
+password = secret
+[placement_database]
+connection = sqlite://
+max_retries = -1
+slave_connection = sqlite://
+[placement]
+incomplete_consumer_project_id = 00000000-0000-0000-0000-000000000000
+[oslo_policy]
+policy_file = policy.yaml
+[oslo_messaging_notifications]
+driver = noop
+[cors]
+allowed_origin = *
+[profiler]
+enabled = false
+[nova]
+region_name = here
+"""
+    assert unread_of_server(tmp_path, text) == []
