@@ -30,7 +30,7 @@ from benchmarks.in_process.searches import (
     nested_hosts,
 )
 from compute_agent.placement.transports.in_process import InProcessTransport
-from compute_agent.placement.transports.transport import Request
+from compute_agent.placement.transports.transport import Microversion, Request
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.store import tables
@@ -90,9 +90,9 @@ def run(console: Console, quick: bool) -> bool:
         with _server(trees) as placement:
             for row in rows:
                 query = row.query.replace("&limit=1000", "")
-                search = _median(placement, f"/allocation_candidates?{query}&limit=1000", "1.0")
-                counted_ms = _median(placement, f"/candidate_explanation?{query}", "1.0")
-                closest = _median(placement, f"/candidate_explanation?{query}", "1.1")
+                search = _median(placement, f"/allocation_candidates?{query}&limit=1000", (1, 0))
+                counted_ms = _median(placement, f"/candidate_explanation?{query}", (1, 0))
+                closest = _median(placement, f"/candidate_explanation?{query}", (1, 1))
                 ratio = closest / search
                 holds &= ratio <= BOUND
                 numbers = (f"{search:.2f}", f"{counted_ms:.2f}", f"{closest:.2f}", f"{ratio:.1f}")
@@ -102,7 +102,7 @@ def run(console: Console, quick: bool) -> bool:
     return holds
 
 
-def _median(placement: InProcessTransport, path: str, extensions: str) -> float:
+def _median(placement: InProcessTransport, path: str, extensions: Microversion) -> float:
     """Return the median of the processor time of a request, in milliseconds."""
     request = Request("GET", path, (1, 39), None, extensions=extensions)
     measurements = []

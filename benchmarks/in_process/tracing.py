@@ -23,6 +23,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.daemon import tracing
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.middleware import telemetry
@@ -49,10 +50,10 @@ def show(console: Console, quick: bool) -> bool:
         hosts = _load(_connection(store, ""), HOSTS)
         asks = {
             "read a provider": lambda connection: connection.call(
-                "GET", f"/resource_providers/{hosts[0]}", "Reading"
+                Request("GET", f"/resource_providers/{hosts[0]}")
             ),
             "search, limit 10": lambda connection: connection.call(
-                "GET", "/allocation_candidates?resources=VCPU:1&limit=10", "Searching"
+                Request("GET", "/allocation_candidates?resources=VCPU:1&limit=10")
             ),
             "claim": lambda connection: _claim(connection, hosts[0]),
         }
@@ -102,10 +103,10 @@ def _load(connection: Connection, count: int) -> list[str]:
     hosts = [str(uuid.uuid4()) for _ in range(count)]
     for number, host in enumerate(hosts):
         body = {"name": f"host{number}", "uuid": host}
-        connection.call("POST", "/resource_providers", "Loading", json=body)
+        connection.call(Request("POST", "/resource_providers", json=body))
         inventory = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 10**6}}}
         path = f"/resource_providers/{host}/inventories"
-        connection.call("PUT", path, "Loading", json=inventory)
+        connection.call(Request("PUT", path, json=inventory))
     return hosts
 
 
@@ -116,7 +117,7 @@ def _claim(connection: Connection, host: str) -> None:
         "user_id": "u",
         "consumer_generation": None,
     }
-    connection.call("PUT", f"/allocations/{uuid.uuid4()}", "Claiming", json=body)
+    connection.call(Request("PUT", f"/allocations/{uuid.uuid4()}", json=body))
 
 
 def _collect(port: PipeEnd) -> None:

@@ -259,7 +259,7 @@ def _report_client(
         max_listed=conf.compute.sharing_providers_max_uuids_per_request,
         bulk_inventories=conf.compute_agent.bulk_inventory == "auto",
         use_extensions=conf.compute_agent.use_placement_extensions == "auto",
-        on_request=lambda method, _path, status: board.count_request(method, status),
+        on_request=board.count_request,
     )
 
 

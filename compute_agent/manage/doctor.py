@@ -18,7 +18,8 @@ from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
 from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
 from compute_agent.placement.api import PlacementApi
-from compute_agent.placement.connection import BASE, Connection, version_text
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.transports.transport import Request, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
@@ -96,7 +97,7 @@ def _may_reshape(connection: Connection) -> Diagnosis:
     """Check the right by an empty reshape, which is forbidden or else refused as malformed."""
     doing = "Asking whether this user may reshape"
     try:
-        response = connection.call("POST", "/reshaper", doing, version=BASE, json={})
+        response = connection.call(Request("POST", "/reshaper", json={}, doing=doing))
     except errors.PlacementUnauthorized as error:
         text = (
             f"this user may not reshape ({error}). Give it the role service; until then a host "

@@ -14,6 +14,7 @@ from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import SINCE, WholeTree
+from compute_agent.placement.transports.transport import Request
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
     MISC_SHARES_VIA_AGGREGATE,
@@ -160,28 +161,22 @@ def what_if(
 
     :raises errors.PlacementError: it cannot be asked, or refuses the question.
     """
-    doing, path = "Asking what would be", "/what_if"
-    body = {"changes": list(changes), "questions": [question]}
-    response = connection.call(
+    request = Request(
         "POST",
-        path,
-        doing,
-        version=connection.newest(),
-        json=body,
+        "/what_if",
+        connection.newest(),
+        {"changes": list(changes), "questions": [question]},
         extensions=SINCE,
+        doing="Asking what would be",
+        shape=response_schemas.WHAT_IF,
         # nothing is written
         repeat=True,
     )
-    if response.status != 200:
-        raise responses.failure(errors.PlacementError, doing, "POST", path, response)
-    kind = errors.PlacementError
-    shape = response_schemas.WHAT_IF
-    answers = responses.body_of(response, kind, doing, "POST", path, shape)["answers"]
+    response = connection.call(request)
+    answers = response.json["answers"]
     [kind_of_question] = question
     if len(answers) != 1 or _ANSWERS[kind_of_question].misfit(answers[0]) is not None:
-        responses.raise_malformed(
-            response, kind, doing, "POST", path, _ANSWERS[kind_of_question].words
-        )
+        raise responses.malformed(request, response, _ANSWERS[kind_of_question].words)
     return answers[0]
 
 

@@ -11,6 +11,7 @@ from compute_agent import errors
 from compute_agent.placement import provider_trees, response_schemas
 from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.providers import NOT_FOUND, Providers
+from compute_agent.placement.transports.transport import Request
 
 LOG = logging.getLogger(__name__)
 
@@ -119,18 +120,18 @@ def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...
 
 
 def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
-    path = f"/provider_trees/{root}?include=usages"
-    doing = f"Reading the tree of {root}"
+    request = Request(
+        "GET",
+        f"/provider_trees/{root}?include=usages",
+        NEWEST,
+        extensions=provider_trees.SINCE,
+        doing=f"Reading the tree of {root}",
+        shape=response_schemas.USED_TREE,
+        error=errors.ResourceProviderRetrievalFailed,
+        refusals=NOT_FOUND,
+    )
     try:
-        body = connection.get(
-            path,
-            doing,
-            response_schemas.USED_TREE,
-            errors.ResourceProviderRetrievalFailed,
-            version=NEWEST,
-            extensions=provider_trees.SINCE,
-            refusals=NOT_FOUND,
-        )
+        body = connection.call(request).json
     except errors.ResourceProviderNotFound:
         return ()
     lines = [
@@ -153,6 +154,6 @@ def _root_first(lines: Iterable[ProviderLines]) -> tuple[ProviderLines, ...]:
 
 def _usages(connection: Connection, uuid: str, name: str) -> Mapping[str, int]:
     path = f"/resource_providers/{uuid}/usages"
-    response = connection.call("GET", path, f"Reading the usage of {name}")
+    response = connection.call(Request("GET", path, doing=f"Reading the usage of {name}"))
     usages: Mapping[str, int] = (response.json or {}).get("usages", {})
     return usages

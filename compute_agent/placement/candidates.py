@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from compute_agent import errors
 from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
-from compute_agent.placement.transports.transport import Microversion
+from compute_agent.placement.transports.transport import Microversion, Request
 from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
@@ -103,11 +103,16 @@ class Candidates:
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         at = version or self._connection.newest(NEWEST)
-        doing = "Asking for allocation candidates"
-        path = "/allocation_candidates?" + urlencode(list(parameters), safe=":,!")
-        kind = errors.AllocationCandidateRetrievalFailed
-        shape = response_schemas.CANDIDATES
-        body = self._connection.get(path, doing, shape, kind, version=at, extensions=extensions)
+        request = Request(
+            "GET",
+            "/allocation_candidates?" + urlencode(list(parameters), safe=":,!"),
+            at,
+            extensions=extensions,
+            doing="Asking for allocation candidates",
+            shape=response_schemas.CANDIDATES,
+            error=errors.AllocationCandidateRetrievalFailed,
+        )
+        body = self._connection.call(request).json
         return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
 
     def explain(
@@ -185,15 +190,17 @@ class Candidates:
         version: Microversion | None,
         extensions: Microversion,
     ) -> dict[str, Any] | None:
+        request = Request(
+            "GET",
+            path,
+            version or self._connection.newest(NEWEST),
+            extensions=extensions,
+            doing=doing,
+            shape=shape,
+            error=errors.AllocationCandidateRetrievalFailed,
+        )
         try:
-            body: dict[str, Any] = self._connection.get(
-                path,
-                doing,
-                shape,
-                errors.AllocationCandidateRetrievalFailed,
-                version=version or self._connection.newest(NEWEST),
-                extensions=extensions,
-            )
+            body: dict[str, Any] = self._connection.call(request).json
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers this extension. %s", error)
             return None
@@ -208,13 +215,17 @@ class Candidates:
         :raises errors.UsageRetrievalFailed: it could not be read.
         """
         query = [("project_id", project), *([("user_id", user)] if user else [])]
-        doing, path = f"Reading the usage of project {project}", f"/usages?{urlencode(query)}"
-        kind = errors.UsageRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
         is_typed = version >= CONSUMER_TYPE
-        shape = response_schemas.TYPED_USAGES if is_typed else response_schemas.USAGES
-        body = self._connection.get(path, doing, shape, kind, version=version)
-        usages: dict[str, Any] = body["usages"]
+        request = Request(
+            "GET",
+            f"/usages?{urlencode(query)}",
+            version,
+            doing=f"Reading the usage of project {project}",
+            shape=response_schemas.TYPED_USAGES if is_typed else response_schemas.USAGES,
+            error=errors.UsageRetrievalFailed,
+        )
+        usages: dict[str, Any] = self._connection.call(request).json["usages"]
         return usages
 
 

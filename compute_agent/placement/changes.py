@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.connection import BASE, Connection
+from compute_agent.placement.connection import Connection
 from compute_agent.placement.response_schemas import CHANGES
-from compute_agent.placement.transports.transport import Microversion, Timeout
+from compute_agent.placement.transports.transport import Microversion, Request
 
 SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought the feed."""
@@ -64,25 +64,24 @@ class ChangeFeed:
         parameters.append(("limit", str(MOST_LISTED)))
         if after is not None:
             parameters += [("after", str(after)), ("wait", str(wait))]
-        path = f"/changes?{urlencode(parameters)}"
-        doing = "Asking for changes"
-        timeout: Timeout = (_CONNECT_SECONDS, wait + _MARGIN_SECONDS)
+        request = Request(
+            "GET",
+            f"/changes?{urlencode(parameters)}",
+            timeout=(_CONNECT_SECONDS, wait + _MARGIN_SECONDS),
+            extensions=SINCE,
+            doing="Asking for changes",
+            shape=CHANGES,
+            refusals={responses.CHANGES_PRUNED: errors.ChangesPruned},
+            repeat=False,
+        )
         try:
-            response = self._connection.call(
-                "GET", path, doing, version=BASE, extensions=SINCE, timeout=timeout, repeat=False
-            )
+            body = self._connection.call(request).json
         except errors.PlacementTooOld as refusal:
             raise errors.ChangesNotOffered(str(refusal), status=refusal.status) from refusal
-        if response.status == 200:
-            body = responses.body_of(response, errors.PlacementError, doing, "GET", path, CHANGES)
-            changes = body["changes"]
-            changed_roots = (change["root_provider_uuid"] for change in changes)
-            return Changes(
-                frozenset(root for root in changed_roots if root is not None),
-                body["last"],
-                more=len(changes) >= MOST_LISTED,
-            )
-        error: type[errors.PlacementError] = errors.PlacementError
-        if responses.code_of(response) == responses.CHANGES_PRUNED:
-            error = errors.ChangesPruned
-        raise responses.failure(error, doing, "GET", path, response)
+        changes = body["changes"]
+        changed_roots = (change["root_provider_uuid"] for change in changes)
+        return Changes(
+            frozenset(root for root in changed_roots if root is not None),
+            body["last"],
+            more=len(changes) >= MOST_LISTED,
+        )

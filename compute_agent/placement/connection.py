@@ -10,17 +10,17 @@ import contextvars
 import logging
 import threading
 import uuid as uuidlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
 from compute_agent.placement import responses
 from compute_agent.placement.retries import Retries, stepping_aside
 from compute_agent.placement.transports.transport import (
+    BASE,
     EXTENSIONS,
     VERSION_HEADER,
     WRITES,
@@ -29,21 +29,10 @@ from compute_agent.placement.transports.transport import (
     Response,
     Timeout,
     Transport,
+    version_text,
 )
-from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
-
-Refused: TypeAlias = type[errors.PlacementError]
-Refusals: TypeAlias = Mapping[int | str, Refused]
-"""Errors by status of an answer or, which goes first, by placement's error code."""
-
-NO_REFUSALS: Final[Refusals] = MappingProxyType({})
-
-NO_CONDITIONS: Final[Mapping[str, str]] = MappingProxyType({})
-
-BASE: Final[Microversion] = (1, 30)
-"""Asked for wherever nothing newer is needed: the oldest that can reshape, with error codes."""
 
 REPARENT: Final[Microversion] = (1, 37)
 CONSUMER_TYPE: Final[Microversion] = (1, 38)
@@ -58,10 +47,6 @@ RESHAPE_TIMEOUT: Final[Timeout] = (10.0, 300.0)
 def new_global_request_id() -> str:
     """Make an id under which placement logs every request of one errand."""
     return f"req-{uuidlib.uuid4()}"
-
-
-def version_text(version: Microversion) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def parse_version(text: str) -> Microversion:
@@ -113,7 +98,7 @@ class Connection:
         self,
         transport: Transport,
         retries: Retries | None = None,
-        on_request: Callable[[str, str, int | None], None] | None = None,
+        on_request: Callable[[str, int | None], None] | None = None,
         *,
         use_extensions: bool = False,
     ) -> None:
@@ -140,168 +125,48 @@ class Connection:
         """That of the innermost ``tracing`` this thread is in."""
         return _tally.get()
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        *,
-        version: Microversion = BASE,
-        json: object = None,
-        timeout: Timeout | None = None,
-        repeat: bool | None = None,
-        extensions: Microversion | None = None,
-        conditions: Mapping[str, str] = NO_CONDITIONS,
-    ) -> Response:
-        """Ask, and return an answer below 500 that is placement's own.
+    def call(self, request: Request) -> Response:
+        """Ask, and return a good answer, or where the request names none, what placement answered.
 
-        :param doing: what this is for, as the beginning of a sentence.
-        :param extensions: the version of the extensions that this needs, which placement announced.
-        :param conditions: headers such as ``If-Match``.
-        :param repeat: whether the same request may simply be sent again when placement cannot
-            answer; None: unless it is a POST, which may have happened though its answer was lost.
         :raises errors.PlacementTooOld: the version is not offered, or the extensions not any more,
             as after a return to an older version; then the next question about versions asks again.
-        :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
+        :raises errors.PlacementError: as :func:`responses.raise_unless_answered`, or what the
+            request names for its answer.
         """
-        request = Request(
-            method,
-            path,
-            version,
-            json,
-            timeout=timeout,
-            extensions=version_text(extensions) if extensions else None,
-            conditions=conditions,
-        )
-        if repeat is None:
-            repeat = method != "POST"
-        if extensions is None:
-            return self._exchange(request, doing, repeat=repeat)
-        try:
-            response = self._exchange(request, doing, repeat=repeat)
-            if _is_unknown(path, response):
-                raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
-        except errors.PlacementTooOld:
-            self.forget_versions()
-            raise
-        return response
-
-    def read(
-        self,
-        path: str,
-        doing: str,
-        shape: Shape,
-        error: Refused,
-        *,
-        version: Microversion = BASE,
-        extensions: Microversion | None = None,
-        refusals: Refusals = NO_REFUSALS,
-    ) -> Response:
-        """Ask for something that must be there, and return the answer, a 200 of this shape.
-
-        :param doing: what this is for, as the beginning of a sentence.
-        :param error: raised for any other answer.
-        :param refusals: raised instead, by status or code of the answer.
-        """
-        response = self.call("GET", path, doing, version=version, extensions=extensions)
-        self._require(response, (200,), "GET", path, doing, error, refusals)
-        responses.body_of(response, error, doing, "GET", path, shape)
-        return response
-
-    def get(
-        self,
-        path: str,
-        doing: str,
-        shape: Shape,
-        error: Refused,
-        *,
-        version: Microversion = BASE,
-        extensions: Microversion | None = None,
-        refusals: Refusals = NO_REFUSALS,
-    ) -> Any:
-        """As :meth:`read`, and return the body."""
-        return self.read(
-            path, doing, shape, error, version=version, extensions=extensions, refusals=refusals
-        ).json
-
-    def put(
-        self,
-        path: str,
-        body: object,
-        doing: str,
-        shape: Shape,
-        error: Refused,
-        *,
-        version: Microversion = BASE,
-        refusals: Refusals = NO_REFUSALS,
-    ) -> Any:
-        """Write something that is answered with a 200, and return the body, which has this shape.
-
-        The parameters are those of :meth:`read`.
-        """
-        response = self.call("PUT", path, doing, version=version, json=body)
-        self._require(response, (200,), "PUT", path, doing, error, refusals)
-        return responses.body_of(response, error, doing, "PUT", path, shape)
-
-    def delete(
-        self, path: str, doing: str, error: Refused, *, refusals: Refusals = NO_REFUSALS
-    ) -> bool:
-        """Delete something, and return whether it was there.
-
-        The parameters are those of :meth:`read`.
-        """
-        response = self.call("DELETE", path, doing)
-        self._require(response, (204, 404), "DELETE", path, doing, error, refusals)
-        return response.status == 204
-
-    def _require(
-        self,
-        response: Response,
-        statuses: Collection[int],
-        method: str,
-        path: str,
-        doing: str,
-        error: Refused,
-        refusals: Refusals,
-    ) -> None:
-        if response.status in statuses:
-            return
-        refusal = refusals.get(response.status, error)
-        if code := responses.code_of(response):
-            refusal = refusals.get(code, refusal)
-        raise responses.failure(refusal, doing, method, path, response)
-
-    def _exchange(self, request: Request, doing: str, *, repeat: bool) -> Response:
-        def attempt() -> Response:
-            return self._once(request, doing)
-
-        return self.retries.while_unavailable(attempt) if repeat else attempt()
-
-    def _once(self, request: Request, doing: str) -> Response:
-        method, path = request.method, request.path
         tally = _tally.get()
         global_id = tally.global_request_id if tally else new_global_request_id()
-        status = None
-        try:
-            response = self._send(replace(request, global_request_id=global_id))
-            status = response.status
-        except errors.PlacementUnavailable:
-            # The next answer may come from another placement.
-            self._versions = None
-            raise
-        finally:
-            self.total.count(method, path, status)
-            if tally is not None:
-                tally.count(method, path, status)
-            if self._on_request is not None:
-                self._on_request(method, path, status)
-        LOG.debug("%s -> %s [%s] global [%s]", request, status, response.request_id, global_id)
-        responses.raise_unless_answered(doing, method, path, request.microversion, response)
+        request = replace(request, global_request_id=global_id)
+        repeats = request.method != "POST" if request.repeat is None else request.repeat
+        tries = 0
+        while True:
+            response: Response | None = None
+            try:
+                try:
+                    send = self._send_traced if tracing.is_on() else self.transport.send
+                    response = send(request)
+                finally:
+                    self._count(request, response, tally)
+                if response.status >= 400:
+                    responses.raise_unless_answered(request, response)
+                    self._raise_if_unknown(request, response)
+                break
+            except errors.PlacementUnavailable as outage:
+                if response is None:
+                    # The next answer may come from another placement.
+                    self._versions = None
+                if not repeats:
+                    raise
+                tries += 1
+                self.retries.wait_out(outage, tries)
+            except errors.PlacementTooOld:
+                if request.extensions is not None:
+                    self.forget_versions()
+                raise
+        if request.shape is not None or request.good:
+            responses.raise_unless_good(request, response)
         return response
 
-    def _send(self, request: Request) -> Response:
-        if not tracing.is_on():
-            return self.transport.send(request)
+    def _send_traced(self, request: Request) -> Response:
         with tracing.span(
             f"{request.method} {_shape(request.path)}",
             "CLIENT",
@@ -312,6 +177,29 @@ class Connection:
             span.set_attribute("http.response.status_code", response.status)
             span.set_attribute("openstack.request_id", response.request_id or "")
             return response
+
+    def _count(self, request: Request, response: Response | None, tally: Tally | None) -> None:
+        status = response.status if response is not None else None
+        self.total.count(request.method, request.path, status)
+        if tally is not None:
+            tally.count(request.method, request.path, status)
+        if self._on_request is not None:
+            self._on_request(request.method, status)
+        if response is not None:
+            LOG.debug(
+                "%s -> %s [%s] global [%s]",
+                *(request, status, response.request_id, request.global_request_id),
+            )
+
+    @staticmethod
+    def _raise_if_unknown(request: Request, response: Response) -> None:
+        """Raise for the answer of a placement without the extensions that the request needs."""
+        if request.extensions in (None, "latest"):
+            return
+        unknown_status = 400 if request.path.startswith(_PLAIN_PATH_WITH_PARAMETERS) else 404
+        knows_extensions = EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
+        if response.status == unknown_status and not knows_extensions:
+            raise responses.failure(errors.PlacementTooOld, request, response)
 
     @property
     def known_versions(self) -> OfferedVersions | None:
@@ -351,10 +239,15 @@ class Connection:
         return newest is not None and newest >= version
 
     def _discover(self, *, repeat: bool = True) -> OfferedVersions:
-        doing = "Asking placement for its versions"
-        requested_version = "latest" if self._use_extensions else None
-        request = Request("GET", "/", (1, 0), extensions=requested_version)
-        response = self._exchange(request, doing, repeat=repeat)
+        request = Request(
+            "GET",
+            "/",
+            (1, 0),
+            extensions="latest" if self._use_extensions else None,
+            doing="Asking placement for its versions",
+            repeat=repeat,
+        )
+        response = self.call(request)
         try:
             document = response.json["versions"][0]
             offered_versions = OfferedVersions(
@@ -370,9 +263,7 @@ class Connection:
                 ),
             )
         except (TypeError, KeyError, IndexError, ValueError, AttributeError):
-            responses.raise_malformed(
-                response, errors.PlacementError, doing, "GET", "/", "a version document"
-            )
+            raise responses.malformed(request, response, "a version document") from None
         if offered_versions.maximum < BASE:
             raise errors.PlacementTooOld(
                 f"placement offers microversions {version_text(offered_versions.minimum)} to "
@@ -380,13 +271,6 @@ class Connection:
                 "needed: upgrade placement first"
             )
         return offered_versions
-
-
-def _is_unknown(path: str, response: Response) -> bool:
-    """Whether a placement without extensions answered a request that needs them."""
-    unknown_status = 400 if path.startswith(_PLAIN_PATH_WITH_PARAMETERS) else 404
-    knows_extensions = EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
-    return response.status == unknown_status and not knows_extensions
 
 
 def _shape(path: str) -> str:

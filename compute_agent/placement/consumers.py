@@ -16,7 +16,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.responses import age_of
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.request_pool import RequestPool
-from compute_agent.placement.transports.transport import Transport
+from compute_agent.placement.transports.transport import Request, Transport
 
 T = TypeVar("T")
 
@@ -97,8 +97,9 @@ class Consumers:
 
     def last_written(self, provider: str) -> float | None:
         """Return the seconds since a provider was last written; None where it is not reported."""
-        doing, path = f"Reading provider {provider}", f"/resource_providers/{provider}"
-        response = self.placement.connection.call("GET", path, doing)
+        path = f"/resource_providers/{provider}"
+        request = Request("GET", path, doing=f"Reading provider {provider}")
+        response = self.placement.connection.call(request)
         return age_of(response.headers, self._clock)
 
     def delete(self, consumer: Consumer) -> None:

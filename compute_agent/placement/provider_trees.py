@@ -13,7 +13,7 @@ from compute_agent.placement.connection import (
     RESHAPE_TIMEOUT,
     Connection,
 )
-from compute_agent.placement.transports.transport import Microversion, Response
+from compute_agent.placement.transports.transport import Microversion, Request, Response
 
 SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought these requests."""
@@ -60,18 +60,21 @@ class ProviderTrees:
 
         :param etag: of the tree that the caller knows; `Unchanged` is returned while it is that.
         """
-        doing, method = f"Reading the provider tree of {uuid}", "GET"
-        path = _path(uuid) + ("?include=allocations" if allocations else "")
-        conditions = {"If-None-Match": etag} if etag is not None else {}
-        response = self._call(method, path, doing, conditions=conditions)
-        kind = errors.ResourceProviderRetrievalFailed
-        if response.status == 304 and etag is not None:
+        request = Request(
+            "GET",
+            _path(uuid) + ("?include=allocations" if allocations else ""),
+            CONSUMER_TYPE,
+            extensions=SINCE,
+            conditions={} if etag is None else {"If-None-Match": etag},
+            doing=f"Reading the provider tree of {uuid}",
+            good=(200, 404) if etag is None else (200, 304, 404),
+            shape=response_schemas.PROVIDER_TREE,
+            error=errors.ResourceProviderRetrievalFailed,
+        )
+        response = self._connection.call(request)
+        if response.status == 304:
             return Unchanged()
-        if response.status == 404:
-            return None
-        if response.status != 200:
-            raise responses.failure(kind, doing, method, path, response)
-        return _tree_in(response, uuid, kind, doing, method, path)
+        return None if response.status == 404 else _tree_in(request, response, uuid)
 
     def replace(
         self, root_uuid: str, body: Mapping[str, Any], etag: str | None, *, repeat: bool = True
@@ -86,58 +89,33 @@ class ProviderTrees:
         :raises errors.PlacementReshapeConflict: a consumer is.
         :raises errors.ResourceProviderUpdateFailed: refused; nothing was changed.
         """
-        doing, method = f"Replacing the provider tree of {root_uuid}", "PUT"
-        path = _path(root_uuid)
-        kind: type[errors.PlacementError] = errors.ResourceProviderUpdateFailed
-        conditions = {"If-None-Match": "*"} if etag is None else {"If-Match": etag}
-        response = self._call(method, path, doing, conditions=conditions, json=body, repeat=repeat)
-        if response.status == 200:
-            return _tree_in(response, root_uuid, kind, doing, method, path)
-        if response.status == 412:
-            kind = errors.ResourceProviderUpdateConflict
-        elif responses.is_conflict(response):
-            kind = errors.PlacementReshapeConflict
-        raise responses.failure(kind, doing, method, path, response)
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        *,
-        conditions: Mapping[str, str],
-        json: object = None,
-        repeat: bool = True,
-    ) -> Response:
-        return self._connection.call(
-            method,
-            path,
-            doing,
-            version=CONSUMER_TYPE,
+        request = Request(
+            "PUT",
+            _path(root_uuid),
+            CONSUMER_TYPE,
+            body,
+            timeout=RESHAPE_TIMEOUT,
             extensions=SINCE,
-            json=json,
-            timeout=RESHAPE_TIMEOUT if json is not None else None,
+            conditions={"If-None-Match": "*"} if etag is None else {"If-Match": etag},
+            doing=f"Replacing the provider tree of {root_uuid}",
+            shape=response_schemas.PROVIDER_TREE,
+            error=errors.ResourceProviderUpdateFailed,
+            refusals={
+                412: errors.ResourceProviderUpdateConflict,
+                responses.CONCURRENT_UPDATE: errors.PlacementReshapeConflict,
+            },
             repeat=repeat,
-            conditions=conditions,
         )
+        return _tree_in(request, self._connection.call(request), root_uuid)
 
 
-def _tree_in(
-    response: Response,
-    uuid: str,
-    kind: type[errors.PlacementError],
-    doing: str,
-    method: str,
-    path: str,
-) -> WholeTree:
-    shape = response_schemas.PROVIDER_TREE
-    body = responses.body_of(response, kind, doing, method, path, shape)
+def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:
+    providers = response.json["providers"]
     # a proxy that compresses answers makes it a weak one
     etag = response.headers.get("etag", "").removeprefix("W/")
-    if not etag.startswith('"') or all(p["uuid"] != uuid for p in body["providers"]):
-        expectation = f"the tree of {uuid} with its ETag"
-        responses.raise_malformed(response, kind, doing, method, path, expectation)
-    return WholeTree(etag, body["providers"], body.get("allocations", {}))
+    if not etag.startswith('"') or all(provider["uuid"] != uuid for provider in providers):
+        raise responses.malformed(request, response, f"the tree of {uuid} with its ETag")
+    return WholeTree(etag, providers, response.json.get("allocations", {}))
 
 
 def _path(uuid: str) -> str:

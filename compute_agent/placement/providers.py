@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.connection import BASE, REPARENT, Connection, Refusals
-from compute_agent.placement.transports.transport import Microversion
+from compute_agent.placement.connection import REPARENT, Connection
+from compute_agent.placement.transports.transport import BASE, Microversion, Refusals, Request
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.state.shapes import Shape
@@ -60,11 +60,8 @@ class Providers:
         :param query: quoted, without its question mark; empty: all.
         :param version: that the query needs.
         """
-        path = f"/resource_providers?{query}" if query else "/resource_providers"
-        kind = errors.ResourceProviderRetrievalFailed
-        shape = response_schemas.ROOTED_PROVIDERS
-        body = self._connection.get(path, doing, shape, kind, version=version)
-        return cast("list[Mapping[str, Any]]", body["resource_providers"])
+        listing = self._list(query, doing, response_schemas.ROOTED_PROVIDERS, version)
+        return cast("list[Mapping[str, Any]]", listing)
 
     def by_name(self, name: str) -> PlacementProvider | None:
         """Return the provider of this name, None when there is none."""
@@ -75,14 +72,18 @@ class Providers:
 
     def get(self, uuid: str) -> PlacementProvider | None:
         """Return the provider of this uuid, None when placement has none."""
-        doing, path = f"Reading provider {uuid}", f"/resource_providers/{uuid}"
-        kind = errors.ResourceProviderRetrievalFailed
-        shape = response_schemas.ROOTED_PROVIDER
+        request = Request(
+            "GET",
+            f"/resource_providers/{uuid}",
+            doing=f"Reading provider {uuid}",
+            shape=response_schemas.ROOTED_PROVIDER,
+            error=errors.ResourceProviderRetrievalFailed,
+            refusals=NOT_FOUND,
+        )
         try:
-            provider = self._connection.get(path, doing, shape, kind, refusals=NOT_FOUND)
+            return cast(PlacementProvider, self._connection.call(request).json)
         except errors.ResourceProviderNotFound:
             return None
-        return cast(PlacementProvider, provider)
 
     def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
         """Return the providers that share their inventory through any of these aggregates."""
@@ -113,10 +114,14 @@ class Providers:
 
     def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
         """Return consumer uuid -> ``resources`` and ``consumer_generation`` on this provider."""
-        doing = f"Reading the allocations on {name} ({uuid})"
-        path = f"/resource_providers/{uuid}/allocations"
-        kind = errors.ResourceProviderAllocationRetrievalFailed
-        body = self._connection.get(path, doing, response_schemas.PROVIDER_ALLOCATIONS, kind)
+        request = Request(
+            "GET",
+            _path(uuid, "allocations"),
+            doing=f"Reading the allocations on {name} ({uuid})",
+            shape=response_schemas.PROVIDER_ALLOCATIONS,
+            error=errors.ResourceProviderAllocationRetrievalFailed,
+        )
+        body = self._connection.call(request).json
         return cast("dict[str, dict[str, Any]]", body["allocations"])
 
     # -- writing -----------------------------------------------------------------------------
@@ -130,37 +135,38 @@ class Providers:
             (``name_conflict_uuid``), the uuid to one that is elsewhere, or the request was refused.
         :raises errors.ResourceProviderNotFound: the parent is gone.
         """
-        doing = f"Creating provider {name} ({uuid})"
         body: dict[str, Any] = {"uuid": uuid, "name": name}
         if parent_uuid is not None:
             body["parent_provider_uuid"] = parent_uuid
-        path = "/resource_providers"
         kind = errors.ResourceProviderCreationFailed
+        request = Request(
+            "POST",
+            "/resource_providers",
+            json=body,
+            doing=f"Creating provider {name} ({uuid})",
+            error=kind,
+        )
 
         def attempt() -> AtGeneration[bool]:
             try:
-                response = self._connection.call("POST", path, doing, json=body)
+                response = self._connection.call(request)
             except errors.PlacementUnavailable:
                 existing_provider = self.get(uuid)
                 if existing_provider is None:
                     raise
-                return self._adopt(existing_provider, name, parent_uuid, doing)
+                return self._adopt(existing_provider, name, parent_uuid, request.doing)
             if response.status == 409:
                 existing_provider = self.get(uuid)
                 if existing_provider is None:
-                    failure = responses.failure(kind, doing, "POST", path, response)
+                    failure = responses.failure(kind, request, response)
                     self._name_holder(failure, name)
                     raise failure
-                return self._adopt(existing_provider, name, parent_uuid, doing)
+                return self._adopt(existing_provider, name, parent_uuid, request.doing)
             if response.status == 400 and NO_PARENT in responses.explanation(response):
-                raise responses.failure(
-                    errors.ResourceProviderNotFound, doing, "POST", path, response
-                )
+                raise responses.failure(errors.ResourceProviderNotFound, request, response)
             if response.status not in (200, 201):
-                raise responses.failure(kind, doing, "POST", path, response)
-            new_provider = responses.body_of(
-                response, kind, doing, "POST", path, response_schemas.PROVIDER
-            )
+                raise responses.failure(kind, request, response)
+            new_provider = responses.body_of(request, response, response_schemas.PROVIDER)
             return AtGeneration(new_provider["generation"], True)
 
         return self._connection.retries.while_unavailable(attempt)
@@ -171,18 +177,21 @@ class Providers:
         :raises errors.PlacementTooOld: moving needs 1.37.
         :raises errors.ResourceProviderUpdateFailed: refused; ``name_conflict_uuid`` if taken.
         """
-        doing = f"Updating provider {name} ({uuid})"
-        path = f"/resource_providers/{uuid}"
         body: dict[str, Any] = {"name": name}
-        version = BASE
         if reparents:
-            version = REPARENT
             body["parent_provider_uuid"] = parent_uuid
-        shape, kind = response_schemas.PROVIDER, errors.ResourceProviderUpdateFailed
+        request = Request(
+            "PUT",
+            f"/resource_providers/{uuid}",
+            REPARENT if reparents else BASE,
+            body,
+            doing=f"Updating provider {name} ({uuid})",
+            shape=response_schemas.PROVIDER,
+            error=errors.ResourceProviderUpdateFailed,
+            refusals=WRITE_REFUSALS,
+        )
         try:
-            self._connection.put(
-                path, body, doing, shape, kind, version=version, refusals=WRITE_REFUSALS
-            )
+            self._connection.call(request)
         except errors.ResourceProviderUpdateFailed as failure:
             if failure.code == responses.DUPLICATE_NAME:
                 self._name_holder(failure, name)
@@ -193,9 +202,15 @@ class Providers:
 
         :raises errors.ResourceProviderInUse: it has allocations or children.
         """
-        doing, path = f"Deleting provider {name} ({uuid})", f"/resource_providers/{uuid}"
-        kind = errors.ResourceProviderDeletionFailed
-        self._connection.delete(path, doing, kind, refusals={409: errors.ResourceProviderInUse})
+        request = Request(
+            "DELETE",
+            f"/resource_providers/{uuid}",
+            doing=f"Deleting provider {name} ({uuid})",
+            good=(204, 404),
+            error=errors.ResourceProviderDeletionFailed,
+            refusals={409: errors.ResourceProviderInUse},
+        )
+        self._connection.call(request)
 
     def put_inventories(
         self, uuid: str, name: str, generation: int, inventory: Inventory
@@ -240,11 +255,14 @@ class Providers:
         known_names: set[str] = set()
         for some in _batches(sorted(names), self._max_listed):
             quoted_names = ",".join(quote(name, safe="") for name in some)
-            path, doing = f"/traits?name=in:{quoted_names}", "Asking which traits exist"
-            kind = errors.TraitRetrievalFailed
-            known_names.update(
-                self._connection.get(path, doing, response_schemas.TRAITS, kind)["traits"]
+            request = Request(
+                "GET",
+                f"/traits?name=in:{quoted_names}",
+                doing="Asking which traits exist",
+                shape=response_schemas.TRAITS,
+                error=errors.TraitRetrievalFailed,
             )
+            known_names.update(self._connection.call(request).json["traits"])
         return known_names
 
     def create_trait(self, name: str) -> None:
@@ -276,31 +294,59 @@ class Providers:
     # -- inside ------------------------------------------------------------------------------
 
     def _create_name(self, path: str, doing: str, kind: type[errors.PlacementError]) -> None:
-        response = self._connection.call("PUT", path, doing)
+        request = Request("PUT", path, doing=doing, error=kind)
+        response = self._connection.call(request)
         if response.status in (201, 204):
             return
         if response.status < 300:
             # not placement's: it answers with one of those two where the name exists now
-            responses.raise_malformed(response, kind, doing, "PUT", path, "an empty 201 or 204")
-        raise responses.failure(kind, doing, "PUT", path, response)
+            raise responses.malformed(request, response, "an empty 201 or 204")
+        raise responses.failure(kind, request, response)
 
-    def _list(self, query: str, doing: str) -> list[PlacementProvider]:
-        path = f"/resource_providers?{query}"
-        kind = errors.ResourceProviderRetrievalFailed
-        body = self._connection.get(path, doing, response_schemas.PROVIDERS, kind)
+    def _list(
+        self,
+        query: str,
+        doing: str,
+        shape: Shape = response_schemas.PROVIDERS,
+        version: Microversion = BASE,
+    ) -> list[PlacementProvider]:
+        request = Request(
+            "GET",
+            f"/resource_providers?{query}" if query else "/resource_providers",
+            version,
+            doing=doing,
+            shape=shape,
+            error=errors.ResourceProviderRetrievalFailed,
+        )
+        body = self._connection.call(request).json
         return cast("list[PlacementProvider]", body["resource_providers"])
 
     def _read(
         self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError], shape: Shape
     ) -> Any:
-        doing, path = f"Reading the {aspect} of {name} ({uuid})", _path(uuid, aspect)
-        return self._connection.get(path, doing, shape, kind, refusals=NOT_FOUND)
+        request = Request(
+            "GET",
+            _path(uuid, aspect),
+            doing=f"Reading the {aspect} of {name} ({uuid})",
+            shape=shape,
+            error=kind,
+            refusals=NOT_FOUND,
+        )
+        return self._connection.call(request).json
 
     def _write(
         self, path: str, body: object, doing: str, kind: type[errors.PlacementError]
     ) -> AtGeneration[None]:
-        shape = response_schemas.WRITTEN
-        answer = self._connection.put(path, body, doing, shape, kind, refusals=WRITE_REFUSALS)
+        request = Request(
+            "PUT",
+            path,
+            json=body,
+            doing=doing,
+            shape=response_schemas.WRITTEN,
+            error=kind,
+            refusals=WRITE_REFUSALS,
+        )
+        answer = self._connection.call(request).json
         return AtGeneration(answer["resource_provider_generation"], None)
 
     def _adopt(

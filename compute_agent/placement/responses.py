@@ -12,11 +12,11 @@ import email.utils
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from compute_agent import errors
 from compute_agent.bounded_http.retry_after import seconds_of
-from compute_agent.placement.transports.transport import Microversion, Response
+from compute_agent.placement.transports.transport import Request, Response, version_text
 from compute_agent.state.shapes import Shape
 
 _TITLE: Final = re.compile(r"<title>\s*([^<]+?)\s*</title>", re.IGNORECASE)
@@ -110,31 +110,25 @@ def is_about_providers(error: errors.PlacementError) -> bool:
     return error.status == 400 and _NO_PROVIDER.search(error.detail) is not None
 
 
-def failure(kind: type[E], doing: str, method: str, path: str, response: Response) -> E:
-    """Make an error of type ``kind`` about this answer.
-
-    :param doing: what was attempted, as the beginning of a sentence ("Replacing the traits of
-        ...").
-    """
+def failure(kind: type[E], request: Request, response: Response) -> E:
+    """Make an error of type ``kind`` about an answer to this request."""
     refusal = refusal_of(response)
     request_id = (refusal.request_id if refusal else None) or response.request_id
     shown_id = f" [{request_id}]" if request_id else ""
     return kind(
-        f"{doing} failed: placement answered {response.status} to {method} {path}: "
+        f"{request.doing} failed: placement answered {response.status} to {request}: "
         f"{explanation(response)}{shown_id}",
         status=response.status,
         code=refusal.code if refusal else None,
         detail=explanation(response),
         request_id=request_id,
-        method=method,
-        path=path,
+        method=request.method,
+        path=request.path,
         retry_after=retry_after(response),
     )
 
 
-def raise_unless_answered(
-    doing: str, method: str, path: str, microversion: Microversion, response: Response
-) -> None:
+def raise_unless_answered(request: Request, response: Response) -> None:
     """Raise for answers that are the same trouble whatever was asked.
 
     :raises errors.PlacementUnavailable: 429 and every status from 500.
@@ -146,53 +140,62 @@ def raise_unless_answered(
     if status < 400:
         return
     if status == 429 or status >= 500:
-        raise failure(errors.PlacementUnavailable, doing, method, path, response)
+        raise failure(errors.PlacementUnavailable, request, response)
     if status in (401, 403):
-        raise failure(errors.PlacementUnauthorized, doing, method, path, response)
+        raise failure(errors.PlacementUnauthorized, request, response)
     refusal = refusal_of(response)
     if status == 406 and refusal is not None and refusal.max_version is not None:
         raise errors.PlacementTooOld(
-            f"{doing} needs microversion {microversion[0]}.{microversion[1]}, placement offers "
-            f"{refusal.min_version} to {refusal.max_version}: upgrade placement",
+            f"{request.doing} needs microversion {version_text(request.microversion)}, placement "
+            f"offers {refusal.min_version} to {refusal.max_version}: upgrade placement",
             status=status,
-            method=method,
-            path=path,
+            method=request.method,
+            path=request.path,
             request_id=refusal.request_id,
         )
     if refusal is None:
-        raise failure(errors.PlacementError, doing, method, path, response)
+        raise failure(errors.PlacementError, request, response)
 
 
-def body_of(
-    response: Response, kind: type[E], doing: str, method: str, path: str, shape: Shape
-) -> Any:
+def raise_unless_good(request: Request, response: Response) -> None:
+    """Raise for an answer that is none of the good ones, or has another body.
+
+    :raises errors.PlacementError: what the request names for it.
+    """
+    if response.status not in (request.good or (200,)):
+        kind = request.refusals.get(response.status, request.error)
+        if code := code_of(response):
+            kind = request.refusals.get(code, kind)
+        raise failure(kind, request, response)
+    if response.status == 200 and request.shape is not None:
+        body_of(request, response, request.shape)
+
+
+def body_of(request: Request, response: Response, shape: Shape) -> Any:
     """Return the JSON body of a good answer, checked against ``shape``.
 
-    :raises kind: the body has another shape (a login page with status 200, a truncated body, an
-        answer of another service ...).
+    :raises errors.PlacementError: the body has another shape (a login page with status 200, a
+        truncated body, an answer of another service ...); of the type that the request names.
     """
     misfit = shape.misfit(response.json)
     if misfit is not None:
-        raise_malformed(response, kind, doing, method, path, f"{shape.words} ({misfit})")
+        raise malformed(request, response, f"{shape.words} ({misfit})")
     return response.json
 
 
-def raise_malformed(
-    response: Response, kind: type[E], doing: str, method: str, path: str, expectation: str
-) -> NoReturn:
-    """Raise for an answer with a good status and no body, or another one.
+def malformed(request: Request, response: Response, expectation: str) -> errors.PlacementError:
+    """Make the error for an answer with a good status and no body, or another one.
 
     :param expectation: what it should have been.
-    :raises kind: always.
     """
-    raise kind(
-        f"{doing} failed: {method} {path} was answered {response.status} with something that is "
+    return request.error(
+        f"{request.doing} failed: {request} was answered {response.status} with something that is "
         f"not {expectation}: {response.text[:SHOWN]!r}. Check that this is the URL of placement.",
         status=response.status,
         detail=response.text[:SHOWN],
         request_id=response.request_id,
-        method=method,
-        path=path,
+        method=request.method,
+        path=request.path,
     )
 
 

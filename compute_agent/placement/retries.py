@@ -16,8 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-import tenacity
-
 from compute_agent import errors
 
 UNAVAILABLE_TRIES: Final = 3
@@ -71,58 +69,44 @@ class Retries:
 
     def while_unavailable(self, attempt: Callable[[], T]) -> T:
         """Repeat ``attempt`` while placement cannot answer; the last failure is raised."""
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(UNAVAILABLE_TRIES),
-            wait=self._unavailable_wait,
-            retry=tenacity.retry_if_exception(_worth_waiting_for),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        return retrying(attempt)
+        tries = 0
+        while True:
+            try:
+                return attempt()
+            except errors.PlacementUnavailable as outage:
+                tries += 1
+                self.wait_out(outage, tries)
+
+    def wait_out(self, outage: errors.PlacementUnavailable, tries: int) -> None:
+        """Wait before the next try; raise the outage where none is worth it any more.
+
+        :param tries: so many have failed.
+        """
+        # an answer that was refused would cost as much the next time, in time or memory
+        is_hopeless = isinstance(outage, errors.PlacementAnswerRefused)
+        requested_wait = outage.retry_after or 0.0
+        if tries >= UNAVAILABLE_TRIES or is_hopeless or requested_wait > LONGEST_WAIT:
+            raise outage
+        self._sleep(max(self.with_jitter(0.5 * 2 ** (tries - 1), 0.25), requested_wait))
 
     def while_conflicting(self, attempt: Callable[[], T]) -> T:
         """Repeat ``attempt`` while another writer is first; the last conflict is raised.
 
         ``attempt`` must read again what it builds upon.
         """
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(CONFLICT_TRIES),
-            wait=self._conflict_wait,
-            retry=tenacity.retry_if_exception_type(errors.ResourceProviderUpdateConflict),
-            sleep=self._sleep_if_any,
-            reraise=True,
-        )
-        return retrying(attempt)
+        for tries in range(1, CONFLICT_TRIES):
+            try:
+                return attempt()
+            except errors.ResourceProviderUpdateConflict:
+                # The first repetition is at once: nearly always one other writer, who is done.
+                if (seconds := self.random.uniform(0, 2 * (tries - 1))) > 0:
+                    self._sleep(seconds)
+        return attempt()
 
     def with_jitter(self, seconds: float, share: float) -> float:
         """``seconds`` more or less by up to ``share`` of them."""
         return seconds * self.random.uniform(1 - share, 1 + share)
 
-    def _unavailable_wait(self, state: tenacity.RetryCallState) -> float:
-        planned_wait = self.with_jitter(0.5 * 2 ** (state.attempt_number - 1), 0.25)
-        requested_wait = _retry_after(state.outcome.exception() if state.outcome else None)
-        return max(planned_wait, requested_wait or 0.0)
-
-    def _conflict_wait(self, state: tenacity.RetryCallState) -> float:
-        # The first repetition is at once: nearly always one other writer, who is done by now.
-        return self.random.uniform(0, 2 * (state.attempt_number - 1))
-
-    def _sleep_if_any(self, seconds: float) -> None:
-        if seconds > 0:
-            self._sleep(seconds)
-
     def _sleep(self, seconds: float) -> None:
         with _aside.get()():
             self.clock.sleep(seconds)
-
-
-def _retry_after(error: BaseException | None) -> float | None:
-    return error.retry_after if isinstance(error, errors.PlacementError) else None
-
-
-def _worth_waiting_for(error: BaseException) -> bool:
-    if not isinstance(error, errors.PlacementUnavailable):
-        return False
-    if isinstance(error, errors.PlacementAnswerRefused):
-        return False  # the next would cost as much, in time or memory
-    return (error.retry_after or 0.0) <= LONGEST_WAIT

@@ -48,7 +48,7 @@ class ReportClient:
     :param max_listed: uuids in one question about sharing providers.
     :param bulk_inventories: write many inventories with one request where the user may reshape.
     :param use_extensions: read and replace whole trees with one request where placement has that.
-    :param on_request: called with method, path and status (`None` without answer) of every request.
+    :param on_request: called with method and status (`None` without answer) of every request.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ReportClient:
         max_listed: int = MAX_LISTED,
         bulk_inventories: bool = True,
         use_extensions: bool = False,
-        on_request: Callable[[str, str, int | None], None] | None = None,
+        on_request: Callable[[str, int | None], None] | None = None,
         clock: Clock | None = None,
         random: randomlib.Random | None = None,
     ) -> None:

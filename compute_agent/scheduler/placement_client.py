@@ -20,10 +20,10 @@ from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.changes import SINCE as FEED_SINCE
 from compute_agent.placement.changes import ChangeFeed
-from compute_agent.placement.connection import NEWEST, Connection, version_text
+from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transports.transport import Transport
+from compute_agent.placement.transports.transport import Request, Transport, version_text
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
     HW_NUMA_ROOT,
@@ -234,15 +234,16 @@ class PlacementClient:
         return frozenset(consumers).intersection(*[set().union(*holders)])
 
     def _holders_in_tree(self, root: str) -> frozenset[str]:
-        tree = self._connection.get(
+        request = Request(
+            "GET",
             f"/provider_trees/{root}?include=allocations",
-            f"Reading what consumers hold on host {root}",
-            response_schemas.HELD_TREE,
-            errors.ResourceProviderRetrievalFailed,
-            version=self._connection.newest(NEWEST),
+            self._connection.newest(NEWEST),
             extensions=_TREES_SINCE,
+            doing=f"Reading what consumers hold on host {root}",
+            shape=response_schemas.HELD_TREE,
+            error=errors.ResourceProviderRetrievalFailed,
         )
-        return frozenset(tree["allocations"])
+        return frozenset(self._connection.call(request).json["allocations"])
 
     def release(self, consumer: str) -> bool:
         """See `placement.Placement`."""
@@ -337,7 +338,14 @@ class PlacementClient:
         return frozenset(self._get(path, doing, response_schemas.PROVIDER_TRAITS)["traits"])
 
     def _get(self, path: str, doing: str, shape: Shape) -> Any:
-        return self._connection.get(path, doing, shape, errors.ResourceProviderRetrievalFailed)
+        request = Request(
+            "GET",
+            path,
+            doing=doing,
+            shape=shape,
+            error=errors.ResourceProviderRetrievalFailed,
+        )
+        return self._connection.call(request).json
 
 
 def _names_the_unknown(error: errors.PlacementError) -> bool:

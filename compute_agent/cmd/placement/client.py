@@ -21,7 +21,7 @@ from compute_agent.cmd.placement.exit_status import (
 from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.transports.transport import Timeout, Transport
+from compute_agent.placement.transports.transport import Request, Timeout, Transport
 
 EXTENSIONS: Final = (1, 1)
 _CONFLICTS: Final = frozenset({405, 409, 410, 412, 413, 415, 428})
@@ -48,16 +48,16 @@ class Client:
         :raises Refused: placement refused.
         :raises errors.PlacementError: placement cannot be used.
         """
-        connection = self.connection
-        response = connection.call(
+        request = Request(
             method,
             path,
-            doing,
-            version=connection.newest(),
-            json=body,
+            self.connection.newest(),
+            body,
             timeout=timeout,
             extensions=EXTENSIONS if self.has_extensions else None,
+            doing=doing,
         )
+        response = self.connection.call(request)
         if response.status < 400:
             return response.json
         kind: type[errors.PlacementError] = errors.PlacementError
@@ -67,7 +67,7 @@ class Client:
             kind = RequestInvalid
         elif response.status in _CONFLICTS:
             kind = RequestRefused
-        raise responses.failure(kind, doing, method, path, response)
+        raise responses.failure(kind, request, response)
 
     def get(self, path: str, doing: str) -> Any:
         """Read something."""

@@ -20,14 +20,13 @@ from compute_agent.placement.allocations.amounts import (
 )
 from compute_agent.placement.allocations.races import repeating_races
 from compute_agent.placement.connection import (
-    BASE,
     CONSUMER_TYPE,
     Connection,
     parse_version,
 )
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import age_of
-from compute_agent.placement.transports.transport import Microversion, Response
+from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 
 UNTYPED: Final = "unknown"
 """Type that placement shows for a consumer without one; it cannot be written."""
@@ -130,8 +129,8 @@ class Allocations:
     def _claim(
         self, consumer: str, record: Record, at: Microversion, mode: str, *, last: bool = False
     ) -> Claimed | AlreadyClaimed | NoCapacity:
-        doing = f"Claiming for consumer {consumer}"
-        response = self._put(consumer, record, at, doing)
+        request = _write_of(consumer, record, at, f"Claiming for consumer {consumer}")
+        response = repeating_races(self._connection, request)
         if response.status == 204:
             return Claimed(consumer)
         if responses.is_consumer_conflict(response):
@@ -147,9 +146,7 @@ class Allocations:
                     return self._claim(consumer, record, at, mode, last=True)
         elif response.status == 409 and not responses.is_conflict(response):
             return no_capacity(response)
-        raise responses.failure(
-            errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
-        )
+        raise responses.failure(errors.AllocationUpdateFailed, request, response)
 
     # -- one consumer ------------------------------------------------------------------------
 
@@ -175,12 +172,15 @@ class Allocations:
         :param clock: gives the time where placement does not.
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
-        doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
-        error_class = errors.ConsumerAllocationRetrievalFailed
-        version = self._connection.newest(CONSUMER_TYPE)
-        response = self._connection.read(
-            path, doing, response_schemas.CONSUMER, error_class, version=version
+        request = Request(
+            "GET",
+            _path(consumer),
+            self._connection.newest(CONSUMER_TYPE),
+            doing=f"Reading the allocations of consumer {consumer}",
+            shape=response_schemas.CONSUMER,
+            error=errors.ConsumerAllocationRetrievalFailed,
         )
+        response = self._connection.call(request)
         record: Record = response.json
         kind = record.get("consumer_type", UNTYPED)
         nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
@@ -193,15 +193,14 @@ class Allocations:
         """
         body, version = self._writable([record])
         doing = f"Writing the allocations of consumer {consumer}"
-        response = self._put(consumer, body[0], version, doing)
+        request = _write_of(consumer, body[0], version, doing)
+        response = repeating_races(self._connection, request)
         if response.status == 204:
             return Claimed(consumer)
         conflict = responses.is_conflict(response) or responses.is_consumer_conflict(response)
         if response.status == 409 and not conflict:
             return no_capacity(response)
-        raise responses.failure(
-            errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
-        )
+        raise responses.failure(errors.AllocationUpdateFailed, request, response)
 
     def add_resources(self, consumer: str, resources: Amounts) -> None:
         """Add to what a consumer holds.
@@ -248,22 +247,24 @@ class Allocations:
         :param force: do not look at who else changes it.
         :raises errors.AllocationDeleteFailed: another writer changed it meanwhile.
         """
-        doing, path = f"Removing the allocations of consumer {consumer}", _path(consumer)
+        doing = f"Removing the allocations of consumer {consumer}"
         kind = errors.AllocationDeleteFailed
         if force:
-            return self._connection.delete(path, doing, kind)
+            deletion = Request("DELETE", _path(consumer), doing=doing, good=(204, 404), error=kind)
+            return self._connection.call(deletion).status == 204
         current_record = self.get_allocs_for_consumer(consumer)
         if not current_record["allocations"]:
             return False
         body, version = self._writable([{**current_record, "allocations": {}}])
-        response = self._put(consumer, body[0], version, doing)
+        request = _write_of(consumer, body[0], version, doing)
+        response = repeating_races(self._connection, request)
         if response.status == 204:
             return True
         conflict = responses.is_consumer_conflict(response)
         if conflict and not self.get_allocs_for_consumer(consumer)["allocations"]:
             # The answer to our own first try was lost, or another writer did the same.
             return True
-        raise responses.failure(kind, doing, "PUT", path, response)
+        raise responses.failure(kind, request, response)
 
     # -- two consumers -----------------------------------------------------------------------
 
@@ -289,13 +290,11 @@ class Allocations:
         }
         bodies, version = self._writable([{**source_record, "allocations": {}}, to_target])
         body = {source: bodies[0], target: bodies[1]}
-
-        def post() -> Response:
-            return self._connection.call("POST", "/allocations", doing, version=version, json=body)
+        request = Request("POST", "/allocations", version, body, doing=doing)
 
         def attempt() -> Response | None:
             try:
-                return repeating_races(self._connection, post, doing)
+                return repeating_races(self._connection, request)
             except errors.PlacementUnavailable:
                 # The answer may have been lost after the work was done: look before repeating.
                 if self._was_moved(source, target, source_record):
@@ -305,7 +304,7 @@ class Allocations:
         response = self._connection.retries.while_unavailable(attempt)
         if response is None or response.status == 204:
             return True
-        raise responses.failure(kind, doing, "POST", "/allocations", response)
+        raise responses.failure(kind, request, response)
 
     def _was_moved(self, source: str, target: str, record: Record) -> bool:
         if self.get_allocs_for_consumer(source)["allocations"]:
@@ -323,21 +322,14 @@ class Allocations:
         bodies, version = self._writable(
             [{**current_record, "allocations": as_request(new_amounts)}]
         )
-        response = self._put(consumer, bodies[0], version, doing)
+        request = _write_of(consumer, bodies[0], version, doing)
+        response = repeating_races(self._connection, request)
         if response.status == 204:
             return
         conflict = responses.is_consumer_conflict(response)
         if conflict and of_record(self.get_allocs_for_consumer(consumer)) == new_amounts:
             return
-        raise responses.failure(
-            errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
-        )
-
-    def _put(self, consumer: str, body: Record, version: Microversion, doing: str) -> Response:
-        def attempt() -> Response:
-            return self._connection.call("PUT", _path(consumer), doing, version=version, json=body)
-
-        return repeating_races(self._connection, attempt, doing)
+        raise responses.failure(errors.AllocationUpdateFailed, request, response)
 
     def _writable(self, records: list[Mapping[str, Any]]) -> tuple[list[Record], Microversion]:
         """Return records in the form of a write, and the microversion for it.
@@ -362,6 +354,10 @@ def no_capacity(response: Response) -> NoCapacity:
     detail = responses.explanation(response)
     match = _NO_CAPACITY.search(detail)
     return NoCapacity(match["rp"] if match else None, match["rc"] if match else None, detail)
+
+
+def _write_of(consumer: str, body: Record, version: Microversion, doing: str) -> Request:
+    return Request("PUT", _path(consumer), version, body, doing=doing)
 
 
 def _path(consumer: str) -> str:

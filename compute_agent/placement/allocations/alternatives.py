@@ -15,8 +15,7 @@ from compute_agent.placement.allocations.allocations import Allocations, Already
 from compute_agent.placement.allocations.amounts import as_request, of_record
 from compute_agent.placement.allocations.races import repeating_races
 from compute_agent.placement.connection import NEWEST, Connection
-from compute_agent.placement.transports.transport import Microversion, Response
-from compute_agent.state.shapes import Shape
+from compute_agent.placement.transports.transport import Microversion, Request
 
 LOG = logging.getLogger(__name__)
 
@@ -24,8 +23,6 @@ SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought them."""
 
 NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
-
-_PATH: Final = "/claims"
 
 
 class LostAlternative(NamedTuple):
@@ -120,27 +117,25 @@ class Alternatives:
     def _once(
         self, consumer: str, body: Mapping[str, Any], *, last: bool = False
     ) -> AlternativeAnswer | AlreadyClaimed | None:
-        doing = f"Claiming one of {len(body['candidates'])} candidates for consumer {consumer}"
-
-        def post() -> Response:
+        request = Request(
+            "POST",
+            "/claims",
+            self._connection.newest(NEWEST),
+            body,
+            extensions=SINCE,
+            doing=f"Claiming one of {len(body['candidates'])} candidates for consumer {consumer}",
             # the generation makes that it happens once, however often it is sent
-            return self._connection.call(
-                "POST",
-                _PATH,
-                doing,
-                version=self._connection.newest(NEWEST),
-                extensions=SINCE,
-                json=body,
-                repeat=True,
-            )
-
-        response = repeating_races(self._connection, post, doing)
+            repeat=True,
+        )
+        response = repeating_races(self._connection, request)
         number = len(body["candidates"])
         if response.status == 200:
-            answer = _read(response, response_schemas.claim_of(number), doing)
+            answer = responses.body_of(request, response, response_schemas.claim_of(number))
             return AlternativeAnswer(answer["chosen"], _lost_alternatives(answer["lost"]))
         if responses.code_of(response) == NO_CANDIDATE_LEFT:
-            refusal = _read(response, response_schemas.no_candidate_left(number), doing)
+            refusal = responses.body_of(
+                request, response, response_schemas.no_candidate_left(number)
+            )
             return AlternativeAnswer(None, _lost_alternatives(refusal["errors"][0]["lost"]))
         if responses.is_consumer_conflict(response):
             current_record = self._allocations.get_allocs_for_consumer(consumer)
@@ -148,12 +143,7 @@ class Alternatives:
                 return _own_or_foreign(consumer, current_record, body)
             if not last:
                 return None
-        raise responses.failure(errors.AllocationUpdateFailed, doing, "POST", _PATH, response)
-
-
-def _read(response: Response, shape: Shape, doing: str) -> Any:
-    # not AllocationUpdateFailed: with such an answer it is not known that nothing is claimed
-    return responses.body_of(response, errors.PlacementError, doing, "POST", _PATH, shape)
+        raise responses.failure(errors.AllocationUpdateFailed, request, response)
 
 
 def _own_or_foreign(

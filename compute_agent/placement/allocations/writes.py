@@ -17,10 +17,8 @@ from compute_agent.placement.allocations.allocations import (
 )
 from compute_agent.placement.allocations.amounts import as_request, of_entries, of_record
 from compute_agent.placement.allocations.races import repeating_races
-from compute_agent.placement.connection import BASE, CONSUMER_TYPE, Connection
-from compute_agent.placement.transports.transport import Microversion, Response
-
-_PATH = "/allocations"
+from compute_agent.placement.connection import CONSUMER_TYPE, Connection
+from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 
 
 class AllocationExchange:
@@ -46,13 +44,11 @@ class AllocationExchange:
         doing = f"Writing the allocations of consumers {names} together"
         version = self._version(records)
         body = {consumer: _body_of(record, version) for consumer, record in records.items()}
-
-        def post() -> Response:
-            return self._connection.call("POST", _PATH, doing, version=version, json=body)
+        request = Request("POST", "/allocations", version, body, doing=doing)
 
         def attempt() -> Response | None:
             try:
-                response = repeating_races(self._connection, post, doing)
+                response = repeating_races(self._connection, request)
             except errors.PlacementUnavailable:
                 if self._is_written(records):
                     return None
@@ -68,7 +64,7 @@ class AllocationExchange:
         conflict = responses.is_conflict(response) or responses.is_consumer_conflict(response)
         if response.status == 409 and not conflict:
             return no_capacity(response)
-        raise responses.failure(errors.AllocationMoveFailed, doing, "POST", _PATH, response)
+        raise responses.failure(errors.AllocationMoveFailed, request, response)
 
     def _version(self, records: Mapping[str, Record]) -> Microversion:
         has_types = all(

@@ -178,17 +178,6 @@ class KeystoneTransport:
             ) from exc
 
     def send(self, request: Request) -> Response:
-        answer = self._ask(request)
-        if answer.status_code == 401:
-            self._forget_adapter()
-        try:
-            document = answer.json()
-        except ValueError:
-            document = None  # as in every transport
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Response(answer.status_code, headers, document, answer.text)
-
-    def _ask(self, request: Request) -> Any:
         arguments: dict[str, Any] = {
             "headers": request.headers(),
             "raise_exc": False,
@@ -197,7 +186,7 @@ class KeystoneTransport:
         if request.json is not None:
             arguments["json"] = request.json
         try:
-            return self._get_adapter().request(request.path, request.method, **arguments)
+            answer = self._get_adapter().request(request.path, request.method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
             raise _unauthorized_error(request, exc) from exc
@@ -225,6 +214,14 @@ class KeystoneTransport:
                 f"({type(exc).__name__}: {exc}). Check what answers at auth_url of [placement]"
             )
             raise _failure(errors.PlacementError, request, reason) from exc
+        if answer.status_code == 401:
+            self._forget_adapter()
+        try:
+            document = answer.json()
+        except ValueError:
+            document = None  # as in every transport
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Response(answer.status_code, headers, document, answer.text)
 
     def _get_adapter(self) -> Any:
         with self._lock:

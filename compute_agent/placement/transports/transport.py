@@ -8,14 +8,21 @@ credentials or endpoint to ask with).  What an answer means is decided elsewhere
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from compute_agent import errors
+from compute_agent.state.shapes import Shape
 
 Microversion: TypeAlias = tuple[int, int]
 Timeout: TypeAlias = tuple[float, float]
+Refused: TypeAlias = type[errors.PlacementError]
+Refusals: TypeAlias = Mapping[int | str, Refused]
+"""Errors by status of an answer or, which goes first, by placement's error code."""
+
+BASE: Final[Microversion] = (1, 30)
+"""Asked for wherever nothing newer is needed: the oldest that can reshape, with error codes."""
 
 VERSION_HEADER: Final = "OpenStack-API-Version"
 EXTENSIONS: Final = "placement-ext"
@@ -25,28 +32,46 @@ GLOBAL_ID_HEADER: Final = "X-Openstack-Request-Id"
 WRITES: Final = frozenset({"POST", "PUT", "DELETE"})
 
 
+def version_text(version: Microversion) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to placement.
+    """One request to placement, and what an answer to it means.
 
     :ivar path: path and query string, quoted, starting with ``/``.
     :ivar json: the body; None sends none.
     :ivar timeout: seconds to connect and to read; None takes the transport's own.
     :ivar extensions: the version of this project's extensions of the API to ask for beside the
-        microversion, such as ``1.1`` or ``latest``; a placement that has none ignores that.
+        microversion, or ``latest``; a placement that has none ignores that.
     :ivar conditions: headers that say under which condition it is to be carried out, by name.
     :ivar trace: headers that make placement go on with a trace.
+    :ivar doing: what it is for, as the beginning of a sentence.
+    :ivar shape: of the body of an answer 200; None: the body is not looked at.
+    :ivar good: the statuses of an answer that is not an error; empty: 200 where there is a shape,
+        else the caller judges the answer.
+    :ivar error: raised for an answer that is none of the good ones.
+    :ivar refusals: raised instead, by status or code of the answer.
+    :ivar repeat: whether it may simply be sent again when placement cannot answer; None: unless it
+        is a POST, which may have happened though its answer was lost.
     """
 
     method: str
     path: str
-    microversion: Microversion
+    microversion: Microversion = BASE
     json: object = None
     global_request_id: str | None = None
     timeout: Timeout | None = None
-    extensions: str | None = None
+    extensions: Microversion | Literal["latest"] | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
+    doing: str = ""
+    shape: Shape | None = None
+    good: Collection[int] = ()
+    error: Refused = errors.PlacementError
+    refusals: Refusals = field(default_factory=dict)
+    repeat: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -60,11 +85,13 @@ class Request:
         """Return the headers that every transport sends with it."""
         from compute_agent import __version__
 
-        major, minor = self.microversion
-        extensions = f", {EXTENSIONS} {self.extensions}" if self.extensions else ""
+        version = f"placement {version_text(self.microversion)}"
+        if self.extensions is not None:
+            newest = self.extensions
+            version += f", {EXTENSIONS} {newest if newest == 'latest' else version_text(newest)}"
         headers = {
             "Accept": "application/json",
-            VERSION_HEADER: f"placement {major}.{minor}{extensions}",
+            VERSION_HEADER: version,
             "User-Agent": f"compute-agent/{__version__}",
         }
         if self.global_request_id:

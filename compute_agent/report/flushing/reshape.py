@@ -13,7 +13,7 @@ from compute_agent.placement.allocations.amounts import as_request, of_entries
 from compute_agent.placement.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.placement.providers import Providers, inventory_body
 from compute_agent.placement.transports.request_pool import RequestPool
-from compute_agent.placement.transports.transport import Response
+from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
 from compute_agent.report.flushing.merge import merge_inventory
@@ -21,8 +21,6 @@ from compute_agent.report.operations import SetInventory
 from compute_agent.report.tree_reader import TreeReader
 
 LOG = logging.getLogger(__name__)
-
-PATH = "/reshaper"
 
 
 class Reshaper:
@@ -50,7 +48,7 @@ class Reshaper:
         doing = f"Replacing {len(merged_inventories)} inventories at once"
         body = {"inventories": _bodies(live, merged_inventories), "allocations": {}}
         try:
-            response = self._post(doing, body)
+            response = self._connection.call(_request(body, doing))
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
@@ -95,8 +93,9 @@ class Reshaper:
         consumers = {c: consumer_body(c, record) for c, record in allocations.items()}
         body = {"inventories": _bodies(live, merged_inventories), "allocations": consumers}
         doing = f"Reshaping {len(merged_inventories)} provider(s) and {len(consumers)} consumer(s)"
+        request = _request(body, doing)
         try:
-            response = self._post(doing, body)
+            response = self._connection.call(request)
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
@@ -107,18 +106,15 @@ class Reshaper:
         except errors.PlacementUnavailable as exc:
             self._settle(live, before, merged_inventories, exc)
         else:
-            self._judge(response, doing)
+            self._judge(request, response)
         self._absorb(live, merged_inventories, consumers)
 
-    def _post(self, doing: str, body: object) -> Response:
-        return self._connection.call("POST", PATH, doing, json=body, timeout=RESHAPE_TIMEOUT)
-
-    def _judge(self, response: Response, doing: str) -> None:
+    def _judge(self, request: Request, response: Response) -> None:
         if response.status == 204:
             return
         if responses.is_conflict(response):
-            raise responses.failure(errors.PlacementReshapeConflict, doing, "POST", PATH, response)
-        refusal = responses.failure(errors.PlacementError, doing, "POST", PATH, response)
+            raise responses.failure(errors.PlacementReshapeConflict, request, response)
+        refusal = responses.failure(errors.PlacementError, request, response)
         raise errors.ReshapeFailed(
             str(refusal), status=refusal.status, code=refusal.code, detail=refusal.detail
         )
@@ -191,6 +187,10 @@ class Reshaper:
             if live.data(uuid).generation != provider["generation"]:
                 live.set_generation(uuid, provider["generation"])
                 live.mark_stale(uuid, ASPECTS)
+
+
+def _request(body: object, doing: str) -> Request:
+    return Request("POST", "/reshaper", json=body, timeout=RESHAPE_TIMEOUT, doing=doing)
 
 
 def not_reshaped(failure: errors.PlacementUnavailable) -> errors.PlacementUnavailable:

@@ -92,7 +92,7 @@ def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -
     assert first == asked
     assert second == {**first, "after": ["4"], "wait": ["50"]}
     assert third["after"] == ["7"]
-    assert {request.extensions for request in following.placement.requests} == {"1.1"}
+    assert {request.extensions for request in following.placement.requests} == {(1, 1)}
     assert following.board.feed().last == 9
     assert following.state is FeedState.FOLLOWING
     served = metrics.registry(following.board)

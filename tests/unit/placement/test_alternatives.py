@@ -72,7 +72,7 @@ def test_all_candidates_are_in_one_request_for_a_new_consumer() -> None:
         "POST",
         "/claims",
         (1, 39),
-        "1.1",
+        (1, 1),
     )
     assert request.json == {
         "consumer_uuid": "c",

@@ -57,7 +57,7 @@ def test_a_count_of_claims_is_asked_for_with_the_query_of_candidates():
     query = [("resources", "VCPU:1"), ("limit", "5")]
     assert candidates(placement).capacity(query) == Capacity(**COUNT)
     assert [request.path for request in placement.asked] == ["/capacity?resources=VCPU:1&limit=5"]
-    assert [request.extensions for request in placement.asked] == ["1.1"]
+    assert [request.extensions for request in placement.asked] == [(1, 1)]
 
 
 def test_each_shape_is_a_parameter():

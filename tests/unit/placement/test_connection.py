@@ -10,7 +10,7 @@ from compute_agent import errors
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.response_schemas import CAPACITY
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transports.transport import make_response
+from compute_agent.placement.transports.transport import Request, make_response
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'
 
@@ -85,7 +85,7 @@ def test_the_versions_are_asked_once_and_three_times_when_nobody_answers(connect
     assert line.asked == 1
     line.cut = True
     with pytest.raises(errors.PlacementUnavailable):
-        connection.call("GET", "/traits", "Asking")
+        connection.call(Request("GET", "/traits", doing="Asking"))
     line.asked = 0
     with pytest.raises(errors.PlacementUnavailable):
         connection.versions()
@@ -105,6 +105,11 @@ def test_whether_an_outage_is_over_is_asked_once_without_a_wait(connection, line
     assert line.asked == 2
 
 
+def counting(path: str) -> Request:
+    error = errors.UsageRetrievalFailed
+    return Request("GET", path, extensions=(1, 1), doing="Counting", shape=CAPACITY, error=error)
+
+
 PLAIN = {"OpenStack-API-Version": "placement 1.39"}
 EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 
@@ -122,7 +127,7 @@ def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(path, 
     connection = Connection(replaced, use_extensions=True)
     assert connection.understands_extensions((1, 1))
     with pytest.raises(errors.PlacementTooOld):
-        connection.get(path, "Counting", CAPACITY, errors.UsageRetrievalFailed, extensions=(1, 1))
+        connection.call(counting(path))
     connection.understands_extensions((1, 1))
     assert replaced.versions == 2
 
@@ -135,8 +140,6 @@ def test_what_a_placement_refuses_although_it_has_the_extension_is_no_lost_exten
     connection = Connection(replaced, use_extensions=True)
     connection.versions()
     with pytest.raises(errors.UsageRetrievalFailed):
-        connection.get(
-            "/capacity", "Counting", CAPACITY, errors.UsageRetrievalFailed, extensions=(1, 1)
-        )
+        connection.call(counting("/capacity"))
     connection.versions()
     assert replaced.versions == 1

@@ -72,13 +72,13 @@ def test_a_placement_of_the_first_extensions_knows_no_closest_changes():
     assert explanation == Explanation(**PLAIN)
     assert explanation.closest is None
     assert explanation.short is None
-    assert [request.extensions for request in placement.asked] == ["1.0"]
+    assert [request.extensions for request in placement.asked] == [(1, 0)]
 
 
 def test_the_closest_changes_are_asked_for_where_placement_knows_them():
     placement = Placement("1.1", PLAIN | CLOSEST)
     assert explained(placement) == Explanation(**PLAIN, **CLOSEST)
-    assert [request.extensions for request in placement.asked] == ["1.1"]
+    assert [request.extensions for request in placement.asked] == [(1, 1)]
 
 
 def test_the_limit_of_the_search_is_not_that_of_the_explanation():

@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.transports.transport import make_response
+from compute_agent.placement.transports.transport import Request, make_response
 
 
 def explained(status: int, detail: str = "d", **more):
@@ -17,7 +17,7 @@ def explained(status: int, detail: str = "d", **more):
 
 
 def judge(response):
-    responses.raise_unless_answered("Doing it", "GET", "/x", (1, 30), response)
+    responses.raise_unless_answered(Request("GET", "/x", doing="Doing it"), response)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,8 @@ def test_an_error_says_what_to_what_and_where_to_look_it_up():
         "There was a conflict.\n\n  generation\n conflict  ",
         code="placement.concurrent_update",
     )
-    error = responses.failure(
-        errors.ResourceProviderUpdateConflict, "Replacing the traits of x", "PUT", "/p", response
-    )
+    request = Request("PUT", "/p", doing="Replacing the traits of x")
+    error = responses.failure(errors.ResourceProviderUpdateConflict, request, response)
     assert str(error) == (
         "Replacing the traits of x failed: placement answered 409 to PUT /p: "
         "generation conflict [req-1]"
