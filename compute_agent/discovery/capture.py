@@ -24,7 +24,9 @@ from compute_agent.discovery.errors import FactMalformed, FactUnreadable
 from compute_agent.discovery.facts import DiskStore, HostTopology, PmemNamespace
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
-from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, read_file
+from compute_agent.discovery.sysfs.cpus import ARCH, kernel_arch
+from compute_agent.discovery.sysfs.memory import GPUS
+from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, Machine, read_file
 from compute_agent.discovery.topology import HOSTNAME, Discovery, GpuSource
 
 FORMAT = 1
@@ -50,7 +52,10 @@ SYS_TREES = (
 )
 BOOT_ID = "sys/kernel/random/boot_id"
 ROOT_BUSES = "pci"  # below devices, one for each domain and root bus: pci0000:80
-PROC_FILES = ("cpuinfo", "meminfo", "net/route", "net/if_inet6", "version", HOSTNAME, BOOT_ID)
+PROC_FILES = (
+    *("cpuinfo", "meminfo", "net/route", "net/if_inet6", "version", HOSTNAME, BOOT_ID, ARCH),
+    GPUS,
+)
 
 SKIPPED = frozenset(
     {
@@ -105,6 +110,7 @@ def capture(
         copy.tree(f"{sysfs_root}/{tree}", directory / "sys" / tree)
     for name in PROC_FILES:
         copy.tree(f"{procfs_root}/{name}", directory / "proc" / name, limit=1 << 22)
+    _keep_arch(directory, Machine(sysfs_root, procfs_root))
     reading = gpu_source.read() if gpu_source else None
     found_disk, reason = measure(disk_source) if disk_source else (None, None)
     namespaces, pmem_fault = pmem.list_namespaces() if with_pmem else (None, None)
@@ -221,6 +227,15 @@ class _Copy:
     def _note(self, source: str, error: OSError) -> None:
         if error.errno not in NO_VALUE:
             self.unreadable.add(f"{source}: {error.strerror}")
+
+
+def _keep_arch(directory: Path, machine: Machine) -> None:
+    """Write the architecture also where the kernel does not show it, as newer ones do."""
+    path = directory / "proc" / ARCH
+    arch = kernel_arch(machine)
+    if arch and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{arch}\n")
 
 
 def _names(directory: str) -> list[str]:

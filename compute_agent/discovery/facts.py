@@ -12,7 +12,7 @@ How the pieces refer to each other (all by id, never by object):
      ├ cpus ── Cpu.id ◄─ NumaCell.cpus  │
      ├ pci_devices ─ PciDevice.address ─┤ physfn ─► address of the PF,  vfs ─► addresses of VFs
      ├ nics ── NicPort.address ─────────┤ a PCI function that is an Ethernet port, not a VF
-     │         └ vfs ─ NicVf.address    │
+     │         └ vfs ─ NicVf.address    │ infiniband_ports: likewise
      ├ nic_cards ─ NicCard.ports ─► NicPort.address
      └ gpus ── PhysicalGpu.address ─────┘ a whole GPU; its VFs are in `vfs`
 """
@@ -83,6 +83,8 @@ class NumaCell:
     """SLIT distances to every cell, itself (usually 10) included, by cell id; () = unknown."""
     gpu_memory_of: PciAddress | None = None
     """The GPU whose own memory this cell is (Grace Hopper): no memory for guests."""
+    offline_cpus: tuple[CpuId, ...] = ()
+    """CPUs that are switched off, ascending, as far as they are known."""
 
 
 class Cpu(NamedTuple):
@@ -140,7 +142,7 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True)
 class NicVf:
-    """A virtual function of an Ethernet port."""
+    """A virtual function of a network port."""
 
     address: PciAddress
     index: int
@@ -152,7 +154,7 @@ class NicVf:
 
 @dataclass(frozen=True, slots=True)
 class NicPort:
-    """An Ethernet function that is not a VF; with `is_pf`, one that can make VFs."""
+    """A network function that is not a VF; with `is_pf`, one that can make VFs."""
 
     address: PciAddress
     vendor_id: str
@@ -177,11 +179,14 @@ class NicPort:
     """Serial number in the vital product data, which only root may read."""
     features: tuple[str, ...] = ()
     """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs shows only rdma and switchdev."""
+    is_infiniband: bool = False
+    in_use_by_host: bool = False
+    """As of a VF: the host itself talks through an interface of the port."""
 
 
 @dataclass(frozen=True, slots=True)
 class NicCard:
-    """The ports of one adapter: same domain:bus:device, or same serial number."""
+    """The ports of one adapter: same domain:bus:device, or same serial number and root port."""
 
     address: PciAddress
     """Of the first port: function 0 of the card."""
@@ -379,6 +384,8 @@ class HostTopology:
     memory_kib: int
     pci_devices: tuple[PciDevice, ...] = ()
     nics: tuple[NicPort, ...] = ()
+    """Of Ethernet."""
+    infiniband_ports: tuple[NicPort, ...] = ()
     nic_cards: tuple[NicCard, ...] = ()
     gpus: tuple[PhysicalGpu, ...] = ()
     disk: DiskStore | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from compute_agent.discovery.facts import (
     CellId,
     HostTopology,
     NumaCell,
+    PciAddress,
     PhysicalGpu,
 )
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
@@ -59,23 +61,26 @@ class Discovery:
         machine = Machine(self._sysfs_root, self._procfs_root, self._read)
         memory_kib = memory.discover(machine)
         found_cpus = cpus.discover(machine)
-        found_cells = cells.discover(machine, found_cpus.online, memory_kib)
+        found_cells = cells.discover(machine, found_cpus, memory_kib)
         functions = pci.discover(machine, found_cells)
+        devices = tuple(function.device for function in functions.values())
         ports = nics.discover(machine, functions, self._serials)
+        ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
         reading = self._gpu_source.read() if self._gpu_source else NvmlReading()
         found_disk, disk_fault = measure(disk_source) if disk_source else (None, None)
         found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
         return HostTopology(
             hostname=hostname or machine.proc.optional_text(HOSTNAME) or socket.gethostname(),
-            cells=join_cells(found_cells, reading),
+            cells=join_cells(found_cells, reading, memory.gpu_memory(machine)),
             cpus=found_cpus.cpus,
             online_cpus=found_cpus.online,
             present_cpus=found_cpus.present,
             cpu_model=found_cpus.model,
             memory_kib=memory_kib,
-            pci_devices=tuple(function.device for function in functions.values()),
-            nics=ports,
-            nic_cards=nics.cards(ports),
+            pci_devices=devices,
+            nics=ethernet_ports,
+            infiniband_ports=tuple(port for port in ports if port.is_infiniband),
+            nic_cards=nics.cards(ethernet_ports, devices),
             gpus=found_gpus,
             disk=found_disk,
             disk_fault=disk_fault,
@@ -116,9 +121,15 @@ def join_gpus(
     )
 
 
-def join_cells(cells: tuple[NumaCell, ...], reading: NvmlReading) -> tuple[NumaCell, ...]:
-    """Return the cells, with those marked that are the memory of a GPU."""
+def join_cells(
+    cells: tuple[NumaCell, ...], reading: NvmlReading, listed_owners: Mapping[CellId, PciAddress]
+) -> tuple[NumaCell, ...]:
+    """Return the cells, with those marked that are the memory of a GPU.
+
+    :param listed_owners: the GPUs of such cells by /proc.
+    """
     owner = {gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None}
+    owner = {**listed_owners, **owner}
     return tuple(replace(cell, gpu_memory_of=owner.get(cell.id)) for cell in cells)
 
 

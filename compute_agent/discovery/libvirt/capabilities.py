@@ -23,8 +23,8 @@ DOCUMENT: Final = "getCapabilities"
 def parse(text: str) -> HostCapabilities:
     """Return the facts of a document.
 
-    :raises FactMalformed: it is not XML, names no architecture, or has cells or CPUs whose numbers
-        cannot be read.
+    :raises FactMalformed: it is not XML, or names no architecture. A cell that cannot be read is
+        left out with a warning.
     """
     root = elements.document(text, DOCUMENT)
     host = root.find("host")
@@ -32,18 +32,20 @@ def parse(text: str) -> HostCapabilities:
     arch = None if cpu is None else _text(cpu, "arch")
     if host is None or cpu is None or arch is None:
         raise FactMalformed(DOCUMENT, text, "an element host/cpu/arch")
-    cell_elements = host.findall("topology/cells/cell")
+    warnings: list[str] = []
+    cells, cpus = _topology(host.findall("topology/cells/cell"), warnings)
     return HostCapabilities(
         arch=arch,
         vendor=_text(cpu, "vendor"),
         model=_text(cpu, "model"),
         cpu_xml=ElementTree.tostring(cpu, encoding="unicode").strip(),
-        cells=_cells(cell_elements),
-        cpus=_cpus(cell_elements),
+        cells=cells,
+        cpus=cpus,
         emulators=_emulators(root),
         cpu_features=tuple(
             sorted({name for feature in cpu.findall("feature") if (name := feature.get("name"))})
         ),
+        warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
@@ -60,7 +62,11 @@ def restrict_to_online(
     return replace(
         capabilities,
         cells=tuple(
-            replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu in online_cpus))
+            replace(
+                cell,
+                cpus=tuple(cpu for cpu in cell.cpus if cpu in online_cpus),
+                offline_cpus=tuple(cpu for cpu in cell.cpus if cpu not in online_cpus),
+            )
             for cell in capabilities.cells
         ),
         cpus=tuple(
@@ -71,18 +77,38 @@ def restrict_to_online(
     )
 
 
-def _cells(cell_elements: list[Element]) -> tuple[NumaCell, ...]:
+def _topology(
+    cell_elements: list[Element], warnings: list[str]
+) -> tuple[tuple[NumaCell, ...], tuple[Cpu, ...]]:
+    """Return the cells, and the CPUs, each in the first cell that claims it."""
     cells: dict[CellId, NumaCell] = {}
+    cpus: dict[CpuId, Cpu] = {}
     for element in cell_elements:
-        cell = _cell(element)
-        if cell.id in cells:
-            raise FactMalformed(
-                f"{DOCUMENT}: cell@id", str(cell.id), "an id that no other cell has"
+        try:
+            cell = _cell(element)
+            if cell.id in cells:
+                expectation = "an id that no other cell has"
+                raise FactMalformed(f"{DOCUMENT}: cell@id", str(cell.id), expectation)
+            own_cpus = {
+                cpu.id: cpu for cpu in (_cpu(e, warnings) for e in element.findall("cpus/cpu"))
+            }
+        except FactMalformed as error:
+            warnings.append(f"{error}; NUMA cell left out")
+            continue
+        if twice := cpus.keys() & own_cpus.keys():
+            warnings.append(
+                f"{DOCUMENT}: cell {cell.id} claims CPUs {cpu_list.write(twice)} of a cell before "
+                "it; they stay there"
             )
-        cells[cell.id] = cell
-    return tuple(
-        replace(cell, distances=tuple(pair for pair in cell.distances if pair[0] in cells))
-        for _id, cell in sorted(cells.items())
+        own_cpus = {number: cpu for number, cpu in own_cpus.items() if number not in cpus}
+        cells[cell.id] = replace(cell, cpus=tuple(sorted(own_cpus)))
+        cpus |= own_cpus
+    return (
+        tuple(
+            replace(cell, distances=tuple(pair for pair in cell.distances if pair[0] in cells))
+            for _id, cell in sorted(cells.items())
+        ),
+        tuple(cpu for _id, cpu in sorted(cpus.items())),
     )
 
 
@@ -92,7 +118,7 @@ def _cell(element: Element) -> NumaCell:
     memory = element.find("memory")
     return NumaCell(
         id=cell_id,
-        cpus=tuple(sorted(_cpu_id(cpu) for cpu in element.findall("cpus/cpu"))),
+        cpus=(),
         memory_kib=0 if memory is None else elements.kib(memory, f"{name} memory"),
         huge_pages=tuple(_huge_pages(element, name)),
         distances=tuple(
@@ -119,32 +145,18 @@ def _huge_pages(cell: Element, name: str) -> Iterator[HugePages]:
     yield from pools[1:]
 
 
-def _cpus(cell_elements: list[Element]) -> tuple[Cpu, ...]:
-    cpus: dict[CpuId, Cpu] = {}
-    for element in (cpu for cell in cell_elements for cpu in cell.findall("cpus/cpu")):
-        cpu = Cpu(_cpu_id(element), _siblings(element))
-        if cpu.id in cpus:
-            raise FactMalformed(f"{DOCUMENT}: cpu@id", str(cpu.id), "an id that no other CPU has")
-        cpus[cpu.id] = cpu
-    return tuple(cpu for _id, cpu in sorted(cpus.items()))
-
-
-def _siblings(cpu: Element) -> tuple[CpuId, ...]:
-    """Return the threads of the CPU's core; libvirt leaves them out for a CPU that is offline."""
-    text = cpu.get("siblings")
-    own = _cpu_id(cpu)
-    if text is None:
-        return (own,)
+def _cpu(element: Element, warnings: list[str]) -> Cpu:
+    """Return the CPU; libvirt leaves the threads of its core out for one that is offline."""
+    own = CpuId(elements.number(element.get("id"), f"{DOCUMENT}: cpu@id"))
+    text = element.get("siblings", "")
     try:
-        return tuple(sorted({own, *(CpuId(number) for number in cpu_list.parse(text))}))
+        return Cpu(own, tuple(sorted({own, *map(CpuId, cpu_list.parse(text))})))
     except ValueError as error:
-        raise FactMalformed(
+        malformed = FactMalformed(
             f"{DOCUMENT}: cpu {own} @siblings", text, f"a list of CPUs ({error})"
-        ) from error
-
-
-def _cpu_id(cpu: Element) -> CpuId:
-    return CpuId(elements.number(cpu.get("id"), f"{DOCUMENT}: cpu@id"))
+        )
+        warnings.append(f"{malformed}; its threads are unknown")
+        return Cpu(own, (own,))
 
 
 def _emulators(root: Element) -> tuple[Emulator, ...]:

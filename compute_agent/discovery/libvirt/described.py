@@ -24,10 +24,11 @@ from compute_agent.discovery.libvirt.facts import (
     NodeDevices,
     PciNodeDevice,
 )
-from compute_agent.discovery.sysfs.gpus import DISPLAY_CLASSES, NO_GPU_VENDORS
+from compute_agent.discovery.sysfs.gpus import is_gpu
 from compute_agent.discovery.sysfs.nics import cards
-from compute_agent.discovery.sysfs.pci import ETHERNET, order
+from compute_agent.discovery.sysfs.pci import ETHERNET, INFINIBAND, NETWORK, network_kind, order
 
+MAC_LENGTH: Final = len("00:00:00:00:00:00")
 UNCLASSIFIED: Final = "000000"
 """PCI's class of a function that names none."""
 
@@ -45,6 +46,7 @@ def describe(reading: HypervisorReading) -> HostTopology:
     )
     interfaces = _interfaces(reading.devices)
     ports = tuple(_ports(pci_devices, functions, interfaces))
+    ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
     return HostTopology(
         hostname=reading.hostname,
         cells=host.cells,
@@ -52,10 +54,11 @@ def describe(reading: HypervisorReading) -> HostTopology:
         online_cpus=reading.online_cpus or tuple(cpu.id for cpu in host.cpus),
         present_cpus=reading.present_cpus or tuple(cpu.id for cpu in host.cpus),
         cpu_model=CpuModel(host.arch, host.vendor, host.model, (), reading.guest_features),
-        memory_kib=reading.memory_kib,
+        memory_kib=reading.memory_kib or sum(cell.memory_kib for cell in host.cells),
         pci_devices=pci_devices,
-        nics=ports,
-        nic_cards=cards(ports),
+        nics=ethernet_ports,
+        infiniband_ports=tuple(port for port in ports if port.is_infiniband),
+        nic_cards=cards(ethernet_ports, pci_devices),
         gpus=tuple(_gpus(pci_devices, functions, _mdevs(reading.devices))),
         memory_encryption=memory_encryption.describe(reading),
         warnings=reading.warnings,
@@ -103,10 +106,11 @@ def _ports(
 ) -> Iterator[NicPort]:
     by_address = {device.address: device for device in pci_devices}
     for device in pci_devices:
-        if device.is_vf or not device.class_code.startswith(ETHERNET):
-            continue
         function = functions[device.address]
         own = interfaces.get(function.name, [])
+        kind = _network_kind(device, own)
+        if device.is_vf or kind is None:
+            continue
         features = {feature for net in own for feature in net.features}
         yield NicPort(
             address=device.address,
@@ -115,7 +119,7 @@ def _ports(
             numa_node=device.numa_node,
             name=own[0].interface if own else None,
             names=tuple(net.interface for net in own),
-            mac=own[0].mac if own else None,
+            mac=own[0].mac if own and kind == ETHERNET else None,
             mac_permanent=False,  # libvirt does not report where an address comes from
             speed_mbps=own[0].speed_mbps if own else None,
             switchdev="switchdev" in features,
@@ -127,7 +131,18 @@ def _ports(
             ),
             serial=function.serial,
             features=tuple(sorted(features)),
+            is_infiniband=kind == INFINIBAND,
         )
+
+
+def _network_kind(device: PciDevice, own: list[NetNodeDevice]) -> str | None:
+    """Return the kind of port; the address of its interface shows it by its length."""
+    if not device.class_code.startswith(NETWORK):
+        return None
+    mac = own[0].mac if own else None
+    if mac is None:
+        return network_kind(device.class_code)
+    return ETHERNET if len(mac) == MAC_LENGTH else INFINIBAND
 
 
 def _nic_vf(index: int, vf: PciDevice, own: list[NetNodeDevice]) -> NicVf:
@@ -158,10 +173,7 @@ def _gpus(
     for device in pci_devices:
         family = (device.address, *device.vfs)
         makes_mdevs = any(functions[member].mdev_types or member in mdevs for member in family)
-        is_gpu = (
-            device.class_code.startswith(DISPLAY_CLASSES) and device.vendor_id not in NO_GPU_VENDORS
-        )
-        if device.physfn in functions or not (is_gpu or makes_mdevs):
+        if device.physfn in functions or not (is_gpu(device) or makes_mdevs):
             continue
         yield PhysicalGpu(
             address=device.address,

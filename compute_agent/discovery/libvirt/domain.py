@@ -56,7 +56,16 @@ def _guest(domain: Element, uuid: str) -> Guest:
             (int(pin.get("vcpu", "")), _cpus(pin)) for pin in domain.iterfind("cputune/vcpupin")
         ),
         cpuset=_cpus(domain.find("vcpu")),
-        emulator_cpus=_cpus(domain.find("cputune/emulatorpin")),
+        emulator_cpus=tuple(
+            sorted(
+                {
+                    cpu
+                    for kind in ("emulatorpin", "iothreadpin")
+                    for pin in domain.iterfind(f"cputune/{kind}")
+                    for cpu in _cpus(pin)
+                }
+            )
+        ),
         numa_cells=tuple(_bound_cells(domain, vcpus, memory_kib)),
         page_size_kib=_page_size_kib(domain),
         pci_addresses=tuple(sorted(set(_pci_addresses(domain)))),
@@ -64,14 +73,21 @@ def _guest(domain: Element, uuid: str) -> Guest:
             GuestMdev(address.get("uuid", ""))
             for address in domain.iterfind("devices/hostdev[@type='mdev']/source/address")
         ),
-        host_interfaces=tuple(
-            source.get("dev", "")
-            for source in domain.iterfind("devices/interface[@type='direct']/source")
-            if source.get("mode") == "passthrough"
+        host_interfaces=(
+            *(
+                source.get("dev", "")
+                for source in domain.iterfind("devices/interface[@type='direct']/source")
+                if source.get("mode") == "passthrough"
+            ),
+            *(
+                interface.text or ""
+                for interface in domain.iterfind("devices/hostdev[@type='net']/source/interface")
+            ),
         ),
         vdpa_devices=tuple(
             source.get("dev", "")
-            for source in domain.iterfind("devices/interface[@type='vdpa']/source")
+            for device in ("interface[@type='vdpa']", "disk[@type='vhostvdpa']")
+            for source in domain.iterfind(f"devices/{device}/source")
         ),
         pmem_paths=tuple(
             path.text or ""
@@ -85,12 +101,14 @@ def _guest(domain: Element, uuid: str) -> Guest:
 def _pci_addresses(domain: Element) -> Iterator[PciAddress]:
     """Yield the functions of `hostdev`, of interfaces that are one, and of NVMe disks.
 
-    An interface of a network with a pool of functions shows the one that it has while it runs.
+    An interface of a network with a pool of functions shows the one that it has while it runs. A
+    disk may have a drive in each of its layers (`backingStore`), and one that it is copied to.
     """
     for pattern in (
         "devices/hostdev[@type='pci']/source/address",
         "devices/interface/source/address[@type='pci']",
         "devices/disk[@type='nvme']/source/address",
+        "devices/disk//*[@type='nvme']/source/address",
     ):
         for address in domain.iterfind(pattern):
             numbers = {

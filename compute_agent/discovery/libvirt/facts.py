@@ -51,6 +51,7 @@ class HostCapabilities:
     emulators: tuple[Emulator, ...]
     cpu_features: tuple[str, ...] = ()
     """Features of the host's CPU that its model does not include."""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,8 @@ class Guest:
     cpuset: tuple[CpuId, ...] = ()
     """Host CPUs for the vCPUs without a pin; empty = all."""
     emulator_cpus: tuple[CpuId, ...] = ()
-    """Host CPUs for the threads that are not vCPUs; empty = as the vCPUs."""
+    """Host CPUs for the threads that are not vCPUs, of the emulator and of disks; empty = as the
+    vCPUs."""
     numa_cells: tuple[tuple[CellId, int, int], ...] = ()
     """(host cell, vCPUs, memory KiB) that it is bound to; empty = it floats."""
     page_size_kib: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
+from compute_agent.discovery.errors import CallFailed, FactMalformed
 from compute_agent.discovery.facts import CpuId
 from compute_agent.discovery.libvirt import domain, node_devices
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
@@ -114,11 +114,11 @@ def _devices_behind(connection: LibvirtConnection, guests: Iterable[Guest]) -> N
 def online_cpus(connection: LibvirtConnection) -> tuple[CpuId, ...]:
     """Return the CPUs that a guest without a CPU set may run on; empty = unknown.
 
-    :raises DiscoveryError: libvirt does not report them now.
+    :raises DiscoveryError: the connection is lost.
     """
     try:
         _count, is_online, _online = connection.call("getCPUMap", lambda c: c.getCPUMap())
-    except CallUnsupported:
+    except CallFailed:
         return ()
     return tuple(CpuId(cpu) for cpu, online in enumerate(is_online) if online)
 

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from compute_agent.discovery.facts import (
     CellId,
+    CpuId,
     CpuModel,
     GpuVf,
     HostTopology,
@@ -88,7 +89,10 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         memory_kib=_memory_kib(libvirt, sysfs),
         pci_devices=functions,
         nics=ports,
-        nic_cards=cards(ports),
+        infiniband_ports=_join_devices(
+            libvirt.infiniband_ports, sysfs.infiniband_ports, _port, sysfs_addresses
+        ),
+        nic_cards=cards(ports, functions),
         gpus=_each_once(_join_devices(libvirt.gpus, sysfs.gpus, _gpu, sysfs_addresses)),
         memory_encryption=memory_encryption.join(
             libvirt.memory_encryption, sysfs.memory_encryption
@@ -123,11 +127,16 @@ def _cells(libvirt: HostTopology, sysfs: HostTopology) -> tuple[NumaCell, ...]:
             huge_pages=cell.huge_pages or cells_by_id[cell.id].huge_pages,
             distances=cell.distances or cells_by_id[cell.id].distances,
             gpu_memory_of=cells_by_id[cell.id].gpu_memory_of,
+            offline_cpus=_offline(cell, cells_by_id[cell.id]),
         )
         if cell.id in cells_by_id
         else cell
         for cell in libvirt.cells
     )
+
+
+def _offline(cell: NumaCell, sysfs_cell: NumaCell) -> tuple[CpuId, ...]:
+    return tuple(sorted({*cell.offline_cpus, *sysfs_cell.offline_cpus}.difference(cell.cpus)))
 
 
 # -- devices ----------------------------------------------------------------------------------
@@ -285,7 +294,8 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
         host,
         pci_devices=tuple(without_unknown_cell(device) for device in host.pci_devices),
         nics=ports,
-        nic_cards=cards(ports),
+        infiniband_ports=tuple(without_unknown_cell(port) for port in host.infiniband_ports),
+        nic_cards=cards(ports, host.pci_devices),
         gpus=tuple(
             replace(
                 without_unknown_cell(gpu), vfs=tuple(without_unknown_cell(vf) for vf in gpu.vfs)

@@ -34,7 +34,8 @@ from compute_agent.discovery.libvirt.facts import (
     VdpaNodeDevice,
 )
 from compute_agent.discovery.sysfs.netdevs import NO_SPEED
-from compute_agent.discovery.sysfs.pci import bridges
+from compute_agent.discovery.sysfs.pci import NETWORK, bridges
+from compute_agent.discovery.sysfs.vpd import identity
 
 if TYPE_CHECKING:
     import libvirt
@@ -44,8 +45,7 @@ NodeDevice = PciNodeDevice | NetNodeDevice | MdevNodeDevice | VdpaNodeDevice
 KINDS: Final = ("PCI_DEV", "NET", "MDEV", "VDPA")
 """Of VIR_CONNECT_LIST_NODE_DEVICES_CAP_."""
 NO_DEVICES: Final = NodeDevices()
-NETWORK: Final = "02"
-"""First digits of PCI's class of network controllers."""
+WIRELESS: Final = "80211"
 
 _MDEV_NAME = re.compile(
     r"mdev_([0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12})(?:_.*)?"
@@ -208,11 +208,15 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
         max_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),
         vfs=() if vfs is None else tuple(map(_address, vfs.iterfind("address"))),
         mdev_types=_mdev_types(pci),
-        serial=_text(pci, "capability[@type='vpd']/fields[@access='readonly']/serial_number"),
+        serial=identity(
+            pci.findtext("capability[@type='vpd']/fields[@access='readonly']/serial_number")
+        ),
     )
 
 
-def _net(name: str, root: Element, net: Element) -> NetNodeDevice:
+def _net(name: str, root: Element, net: Element) -> NetNodeDevice | None:
+    if net.find(f"capability[@type='{WIRELESS}']") is not None:
+        return None
     link = net.find("link")
     up = link is not None and link.get("state") == "up"
     speed = int(link.get("speed", "0")) if link is not None and up else 0
@@ -253,7 +257,7 @@ def _vdpa(name: str, root: Element, vdpa: Element) -> VdpaNodeDevice:
     )
 
 
-_PARSERS: Final[dict[str, Callable[[str, Element, Element], NodeDevice]]] = {
+_PARSERS: Final[dict[str, Callable[[str, Element, Element], NodeDevice | None]]] = {
     "pci": _pci,
     "net": _net,
     "mdev": _mdev,

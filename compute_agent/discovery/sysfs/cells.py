@@ -17,6 +17,7 @@ from dataclasses import replace
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, NumaCell
 from compute_agent.discovery.sysfs import cpu_list, memory
+from compute_agent.discovery.sysfs.cpus import Cpus
 from compute_agent.discovery.sysfs.reader import Machine
 
 NODES = "devices/system/node"
@@ -28,16 +29,18 @@ DISTANCE = "distance"
 TOLERANCE = 10
 """Nodes and host may differ by one part in so many before it is worth a warning."""
 
+_CPU_LINK = re.compile(r"cpu(\d+)")
 _NODE_DIRECTORY = re.compile(r"node(\d+)")
 
 
-def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> tuple[NumaCell, ...]:
-    """Read the cells; `online` and `memory_kib` make the one cell where there are none."""
-    nodes = _nodes(machine)
+def discover(machine: Machine, cpus: Cpus, memory_kib: int) -> tuple[NumaCell, ...]:
+    """Read the cells; `cpus` and `memory_kib` make the one cell where there are none."""
+    nodes, online = _nodes(machine), cpus.online
+    offline = frozenset(cpus.present).difference(online)
     readable = []
     for node in nodes:
         try:
-            readable.append(_cell(machine, node, nodes, online))
+            readable.append(_cell(machine, node, nodes, online, offline))
         except DiscoveryError as error:
             machine.warn(f"{error}; NUMA node {node} left out")
     cells = _each_cpu_once(machine, readable, online)
@@ -45,7 +48,12 @@ def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> tu
         _compare(machine, cells, memory_kib)
         return cells
     huge = memory.huge_pages(machine, memory.HOST_HUGE_PAGES)
-    return (NumaCell(CellId(0), online, memory_kib, huge, ((CellId(0), 10),)),)
+    distances = ((CellId(0), 10),)
+    return (
+        NumaCell(
+            CellId(0), online, memory_kib, huge, distances, offline_cpus=tuple(sorted(offline))
+        ),
+    )
 
 
 def _compare(machine: Machine, cells: tuple[NumaCell, ...], memory_kib: int) -> None:
@@ -77,7 +85,11 @@ def _nodes(machine: Machine) -> tuple[CellId, ...]:
 
 
 def _cell(
-    machine: Machine, node: CellId, nodes: tuple[CellId, ...], online: tuple[CpuId, ...]
+    machine: Machine,
+    node: CellId,
+    nodes: tuple[CellId, ...],
+    online: tuple[CpuId, ...],
+    offline: frozenset[CpuId],
 ) -> NumaCell:
     here = f"{NODES}/node{node}"
     text = machine.sys.text(f"{here}/{CPULIST}")
@@ -94,7 +106,14 @@ def _cell(
         ),
         huge_pages=memory.huge_pages(machine, f"{here}/{memory.NODE_HUGE_PAGES}"),
         distances=_distances(machine, here, nodes),
+        offline_cpus=_linked(machine, here, offline),
     )
+
+
+def _linked(machine: Machine, here: str, offline: frozenset[CpuId]) -> tuple[CpuId, ...]:
+    """Return those of the CPUs that the node has a link to: it stays while they are offline."""
+    matches = map(_CPU_LINK.fullmatch, machine.sys.names(here) if offline else ())
+    return tuple(sorted(offline.intersection(CpuId(int(match[1])) for match in matches if match)))
 
 
 def _distances(

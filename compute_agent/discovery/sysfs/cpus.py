@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
 from compute_agent.discovery.sysfs import cpu_list
-from compute_agent.discovery.sysfs.reader import FileTree, Machine
+from compute_agent.discovery.sysfs.reader import PROCFS, FileTree, Machine
 
 CPUS = "devices/system/cpu"
 ONLINE = f"{CPUS}/online"
 PRESENT = f"{CPUS}/present"
 SIBLINGS = ("topology/thread_siblings_list", "topology/core_cpus_list")  # old name, new name
 CPUINFO = "cpuinfo"
+ARCH = "sys/kernel/arch"  # from 6.1 on
 
 CPUINFO_LIMIT = 16384
 """Bytes. Every CPU repeats the block; the first one is enough, and on x86 each block costs the
@@ -92,10 +93,18 @@ def _model(machine: Machine) -> tuple[CpuModel, int]:
     """Read the model, and how many CPUs /proc/cpuinfo lists (as far as it was read)."""
     try:
         text = machine.proc.text(CPUINFO, CPUINFO_LIMIT)
-        return model_from_cpuinfo(text, machine.proc.path(CPUINFO)), _count(text)
+        model, cpu_count = model_from_cpuinfo(text, machine.proc.path(CPUINFO)), _count(text)
     except DiscoveryError as error:
         machine.warn(f"{error}; CPU model and flags are unknown")
-        return CpuModel(os.uname().machine, None, None, ()), 0
+        model, cpu_count = CpuModel(os.uname().machine, None, None, ()), 0
+    return model._replace(arch=kernel_arch(machine) or model.arch), cpu_count
+
+
+def kernel_arch(machine: Machine) -> str | None:
+    """Return the architecture by the kernel's own word; None for a copy of one before 6.1."""
+    shown_arch = machine.proc.optional_text(ARCH)
+    is_own = shown_arch is None and machine.proc.root == PROCFS
+    return os.uname().machine if is_own else shown_arch
 
 
 def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
@@ -122,16 +131,23 @@ def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
 
 
 def _arch(fields: dict[str, str], flags: tuple[str, ...]) -> str:
-    """Derive the architecture from what its kernel writes: a captured file needs no `uname`."""
+    """Derive the architecture from what its kernel writes, for copies of older kernels' files."""
     if "flags" in fields and "vendor_id" in fields:
         return "x86_64" if "lm" in flags else "i686"
     if "CPU implementer" in fields:
         return "aarch64" if {"asimd", "fp"} & set(flags) else "armv7l"
     if fields.get("vendor_id", "").startswith("IBM/S390"):
         return "s390x"
-    if "isa" in fields:
+    if fields.get("isa", "").startswith("rv"):
         return "riscv64" if fields["isa"].startswith("rv64") else "riscv32"
-    # POWER writes its file alike in both byte orders
+    if "loongarch" in fields.get("ISA", ""):
+        return "loongarch64" if "loongarch64" in fields["ISA"] else "loongarch32"
+    if fields.get("type", "").startswith("sun4"):
+        return "sparc64" if fields["type"] in ("sun4u", "sun4v") else "sparc"
+    if fields.get("cpu", "").startswith("POWER"):
+        return "ppc64le"  # both byte orders write it alike, and distributions have this one
+    if fields.get("cpu model", "").startswith("MIPS") or "mips1" in fields.get("isa", ""):
+        return "mips64" if "mips64" in fields.get("isa", "") else "mips"
     return os.uname().machine
 
 

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from compute_agent.discovery.facts import GpuVf, PhysicalGpu
+from compute_agent.discovery.facts import GpuVf, PciDevice, PhysicalGpu
 from compute_agent.discovery.sysfs import mdevs
 from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions
 from compute_agent.discovery.sysfs.reader import Machine
 
 DISPLAY_CLASSES = ("0300", "0302", "0380")  # VGA, 3D, other display controller
+ACCELERATOR_CLASS = "1200"
+GPU_ACCELERATORS = frozenset({"1002"})
+"""Vendors whose processing accelerators are GPUs: AMD's, from Instinct MI200 on. Those of others
+are FPGAs (Intel, Xilinx), processors for neural networks (Intel, Habana) or test devices (QEMU);
+guests get them by [pci]device_spec. Intel's data centre GPUs are display controllers."""
 
-NO_GPU_VENDORS = frozenset(
+SCREENS = frozenset(
     {
         "1a03",  # ASPEED, the screen of a management controller
         "102b",  # Matrox, likewise
         "18ca",  # XGI, likewise
-        "1234",  # Bochs and QEMU's standard VGA
+        "126f",  # Silicon Motion, likewise
+        "19e5:1711",  # Huawei iBMC; other functions of the vendor are accelerators
+        *("1002:4752", "1002:515e", "1002:5969"),  # ATI Rage XL and ES1000 on servers' boards
+        *("0014:7a06", "0014:7a36"),  # Loongson's bridges
+        "1db7:dc3e",  # Phytium, likewise
         "1013",  # Cirrus Logic, emulated
-        "15ad",  # VMware
+        "1234",  # Bochs and QEMU's standard VGA
         "1414",  # Hyper-V
+        "15ad",  # VMware
+        "1ab8",  # Parallels
         "1af4",  # virtio-gpu
         "1b36",  # QXL
+        "1d0f:1111",  # Amazon EC2
+        "5853",  # Xen
         "80ee",  # VirtualBox
     }
 )
-"""Makers of display controllers that are not GPUs for guests."""
+"""Display controllers that are no GPUs for guests: vendors, and single models as vendor:product.
+
+Source: pci.ids (https://pci-ids.ucw.cz), and the drivers ast, mgag200, hibmc, sm750, loongson and
+radeon of Linux, of which the last has a list of server boards."""
 
 
 def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ...]:
@@ -33,7 +49,7 @@ def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ..
         _gpu(machine, function, functions, existing_mdevs)
         for function in functions.values()
         if not _belongs_to_pf(function, functions)
-        and (_is_gpu(function) or _makes_mdevs(function, functions))
+        and (is_gpu(function.device) or _makes_mdevs(function, functions))
     )
 
 
@@ -42,9 +58,13 @@ def _belongs_to_pf(function: PciFunction, functions: PciFunctions) -> bool:
     return function.device.physfn in functions
 
 
-def _is_gpu(function: PciFunction) -> bool:
-    device = function.device
-    return device.class_code.startswith(DISPLAY_CLASSES) and device.vendor_id not in NO_GPU_VENDORS
+def is_gpu(device: PciDevice) -> bool:
+    """Whether a function is a GPU, or a VF of one, by its class and model."""
+    if device.class_code.startswith(ACCELERATOR_CLASS):
+        return device.vendor_id in GPU_ACCELERATORS
+    model = f"{device.vendor_id}:{device.product_id}"
+    is_screen = bool(SCREENS & {device.vendor_id, model})
+    return device.class_code.startswith(DISPLAY_CLASSES) and not is_screen
 
 
 def _makes_mdevs(function: PciFunction, functions: PciFunctions) -> bool:

@@ -1,6 +1,7 @@
 """Memory of the host and of one NUMA node, and its pools of huge pages.
 
-Source: Documentation/filesystems/proc.rst, Documentation/admin-guide/mm/hugetlbpage.rst.
+Source: Documentation/filesystems/proc.rst, Documentation/admin-guide/mm/hugetlbpage.rst; for the
+memory of GPUs, hwloc, which leaves such nodes out by the same file.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
-from compute_agent.discovery.facts import HugePages
+from compute_agent.discovery.facts import CellId, HugePages, PciAddress, is_pci_address
 from compute_agent.discovery.sysfs.reader import Machine
 
 MEMINFO = "meminfo"
@@ -16,6 +17,10 @@ HOST_HUGE_PAGES = "kernel/mm/hugepages"
 NODE_HUGE_PAGES = "hugepages"  # below the node's directory
 TOTAL = "nr_hugepages"
 
+GPUS = "driver/nvidia/gpus"  # of /proc; a directory for each, named after its address
+NUMA_STATUS = "numa_status"
+
+_GPU_NODE = re.compile(r"^Node:\s+(\d+)\s*$", re.MULTILINE)
 _TOTAL_LINE = re.compile(r"^(?:Node\s+\d+\s+)?MemTotal:\s+(\d+)\s+kB\s*$", re.MULTILINE)
 _SIZE = re.compile(r"hugepages-(\d+)kB")
 
@@ -51,3 +56,13 @@ def huge_pages(machine: Machine, directory: str) -> tuple[HugePages, ...]:
             continue
         pools.append(HugePages(int(match[1]), total))
     return tuple(sorted(pools))
+
+
+def gpu_memory(machine: Machine) -> dict[CellId, PciAddress]:
+    """Return the cells that are the memory of a GPU, as NVIDIA's driver lists them."""
+    owners = {}
+    for name in machine.proc.names(GPUS):
+        node = _GPU_NODE.search(machine.proc.optional_text(f"{GPUS}/{name}/{NUMA_STATUS}") or "")
+        if node is not None and is_pci_address(name):
+            owners[CellId(int(node[1]))] = PciAddress(name)
+    return owners

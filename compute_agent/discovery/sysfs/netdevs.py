@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from compute_agent.discovery.sysfs import pci
 from compute_agent.discovery.sysfs.reader import Machine
 
 INTERFACES = "class/net"
@@ -21,16 +22,20 @@ MASTER = "master"
 PHYS_PORT_NAME = "phys_port_name"
 PHYS_SWITCH_ID = "phys_switch_id"
 SPEED = "speed"
+TYPE = "type"
+WIRELESS = "phy80211"
 ROUTES = "net/route"  # IPv4: an interface with an address has at least the route to its network
 INET6 = "net/if_inet6"
 
+ETHERNET_TYPE, INFINIBAND_TYPE = 1, 32  # ARPHRD_ETHER, which wireless ones have too; ARPHRD_...
 PERMANENT = 0  # of addr_assign_type: NET_ADDR_PERM
 UP = 0x1  # of flags: IFF_UP
 LINK_LOCAL = "20"  # scope in if_inet6: every interface that is up gives itself such an address
 NO_SPEED = frozenset({0, -1, 0xFFFF, 0xFFFFFFFF})  # 16 and 32 bit forms of "unknown"
 PROC_LIMIT = 1 << 20
 
-_UPLINK = re.compile(r"p\d+")
+_UPLINK = re.compile(r"p\d+(s\d+)?")  # p0s1: the second part of a port that was split
+_MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _VIRTIO = re.compile(r"virtio\d+")
 
 
@@ -77,6 +82,23 @@ def ports(machine: Machine, net: str) -> Ports:
     return Ports(tuple(uplinks), tuple(representors))
 
 
+def kind(machine: Machine, uplinks: tuple[Uplink, ...], class_code: str) -> str | None:
+    """Return pci.ETHERNET, pci.INFINIBAND, or None for a function of another network.
+
+    Cards for both have one class, so the interface decides, and the class where there is none.
+    """
+    here = uplinks[0].directory if uplinks else None
+    number = None if here is None else machine.sys.optional_integer(f"{here}/{TYPE}")
+    if here is None or number is None:
+        return pci.network_kind(class_code)
+    if number == INFINIBAND_TYPE:
+        return pci.INFINIBAND
+    may_be_wireless = not class_code.startswith(pci.ETHERNET)
+    if number != ETHERNET_TYPE or (may_be_wireless and WIRELESS in machine.sys.names(here)):
+        return None
+    return pci.ETHERNET
+
+
 def speed_mbps(machine: Machine, here: str) -> int | None:
     """Link speed; a link that is down has -1, EINVAL or nothing there, which is never an error."""
     speed = machine.sys.optional_integer(f"{here}/{SPEED}")
@@ -84,9 +106,12 @@ def speed_mbps(machine: Machine, here: str) -> int | None:
 
 
 def mac(machine: Machine, here: str) -> tuple[str | None, bool]:
-    """Return the MAC address, lower case, and whether it is burnt into the card."""
+    """Return the MAC address, lower case, and whether it is burnt into the card.
+
+    The longer address of an InfiniBand interface is none: it begins with the number of a queue.
+    """
     address = machine.sys.optional_text(f"{here}/{ADDRESS}")
-    if address is None or not address.strip("0:"):
+    if address is None or not address.strip("0:") or not _MAC.fullmatch(address):
         return None, False
     assignment = machine.sys.optional_integer(f"{here}/{ADDRESS_ASSIGNED}")
     return address.lower(), assignment == PERMANENT

@@ -1,13 +1,13 @@
-"""Ethernet ports with their virtual functions, and the cards that ports are joined on."""
+"""Network ports with their virtual functions, and the cards that ports are joined on."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from compute_agent.discovery.facts import NicCard, NicPort, NicVf, pci_address
-from compute_agent.discovery.sysfs import netdevs
-from compute_agent.discovery.sysfs.pci import ETHERNET, PciFunction, PciFunctions, order
+from compute_agent.discovery.facts import NicCard, NicPort, NicVf, PciDevice, pci_address
+from compute_agent.discovery.sysfs import netdevs, pci
+from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions, order
 from compute_agent.discovery.sysfs.reader import Machine
 from compute_agent.discovery.sysfs.vpd import VPD, SerialNumbers
 
@@ -17,13 +17,14 @@ INFINIBAND = "infiniband"  # directory of a function that does RDMA, RoCE includ
 def discover(
     machine: Machine, functions: PciFunctions, serials: SerialNumbers
 ) -> tuple[NicPort, ...]:
-    """Every Ethernet function that is not a VF, by address."""
+    """Every function for Ethernet or InfiniBand that is not a VF, by address."""
     use = netdevs.HostUse(machine)
-    return tuple(
+    ports = (
         _port(machine, function, functions, use, serials)
         for function in functions.values()
-        if function.device.class_code.startswith(ETHERNET) and not function.device.is_vf
+        if function.device.class_code.startswith(pci.NETWORK) and not function.device.is_vf
     )
+    return tuple(port for port in ports if port is not None)
 
 
 def _port(
@@ -32,10 +33,13 @@ def _port(
     functions: PciFunctions,
     use: netdevs.HostUse,
     serials: SerialNumbers,
-) -> NicPort:
+) -> NicPort | None:
     device, here = function.device, function.directory
     net = netdevs.directory(machine, here, function.entries)
     ports = netdevs.Ports((), ()) if net is None else netdevs.ports(machine, net)
+    kind = netdevs.kind(machine, ports.uplinks, device.class_code)
+    if kind is None:
+        return None
     uplink = ports.uplinks[0] if ports.uplinks else None
     mac, permanent = (None, False) if uplink is None else netdevs.mac(machine, uplink.directory)
     switchdev = _switch(machine, uplink) is not None  # drivers give the id in that mode only
@@ -56,6 +60,8 @@ def _port(
         vfs=_vfs(machine, function, functions, use),
         serial=serials.of(machine, device, here) if VPD in function.entries else None,
         features=tuple(name for name, there in (("rdma", rdma), ("switchdev", switchdev)) if there),
+        is_infiniband=kind == pci.INFINIBAND,
+        in_use_by_host=any(use.of(port.name, port.directory) for port in ports.uplinks),
     )
 
 
@@ -85,12 +91,14 @@ def _vfs(
     return tuple(result)
 
 
-def cards(ports: Iterable[NicPort]) -> tuple[NicCard, ...]:
+def cards(ports: Iterable[NicPort], devices: Iterable[PciDevice]) -> tuple[NicCard, ...]:
     """Join the ports that can make VFs into cards.
 
-    One card is what shares domain:bus:device, or vendor and serial number. Halves of a card on
-    two cells (one adapter plugged into two sockets) stay two cards: each has a cell of its own.
+    One card is what shares domain:bus:device, or vendor, serial number and the root port, which is
+    the slot: some makers give all boards one number. Halves of a card on two cells (one adapter
+    plugged into two sockets) stay two cards: each has a cell of its own.
     """
+    root_ports = {device.address: device.bridges[0] for device in devices if device.bridges}
     members: dict[str, list[NicPort]] = defaultdict(list)
     slot_of_serial: dict[tuple[object, ...], str] = {}
     for port in sorted(ports, key=lambda port: order(port.address)):
@@ -98,7 +106,9 @@ def cards(ports: Iterable[NicPort]) -> tuple[NicCard, ...]:
             continue
         slot = port.address.rpartition(".")[0]
         if port.serial is not None and slot not in members:
-            slot = slot_of_serial.setdefault((port.vendor_id, port.serial, port.numa_node), slot)
+            root_port = root_ports.get(port.address) or slot.rpartition(":")[0]
+            identity = (port.vendor_id, port.serial, port.numa_node, root_port)
+            slot = slot_of_serial.setdefault(identity, slot)
         members[slot].append(port)
     return tuple(_card(slot, group) for slot, group in members.items())
 

@@ -45,8 +45,10 @@ ROOT_BUS = "pci"  # beginning of its directory: pci0000:80
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _VDPA = re.compile(r"vdpa\d+")
 
+NETWORK = "02"
 ETHERNET = "0200"
-"""First digits of the class code: network controller, Ethernet."""
+INFINIBAND = "0207"
+"""First digits of the class code: network controller, and kinds of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +210,8 @@ def _with_vfs(
             )
     device = replace(function.device, vfs=tuple(vfs.values()))
     return replace(function, device=device, vf_numbers=tuple(vfs))
+
+
+def network_kind(class_code: str) -> str | None:
+    """Return ETHERNET or INFINIBAND for a function of that class; None for any other."""
+    return next((kind for kind in (ETHERNET, INFINIBAND) if class_code.startswith(kind)), None)

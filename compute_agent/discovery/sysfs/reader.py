@@ -39,6 +39,9 @@ NO_VALUE = frozenset(
 _COUNT = re.compile(r"[0-9]{1,19}")
 _HEXADECIMAL = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
+_SURROUNDING = " \t\r\n\v\f\0"
+"""Some kernels end lists in NUL."""
+
 ReadFile = Callable[[str, int], bytes]
 
 
@@ -73,11 +76,11 @@ class FileTree:
     # -- what must be there ---------------------------------------------------------------
 
     def text(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> str:
-        """Read the file's text without surrounding white space.
+        """Read the file's text without surrounding white space and NULs.
 
         :raises FactUnreadable: as `data`.
         """
-        return self.data(relative, limit).decode("utf-8", "replace").strip()
+        return self.data(relative, limit).decode("utf-8", "replace").strip(_SURROUNDING)
 
     def data(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> bytes:
         """Read the file's bytes; raises FactMissing or FactUnreadable."""

@@ -20,6 +20,17 @@ from compute_agent.discovery.sysfs.reader import Machine
 VPD = "vpd"
 LIMIT = 32768  # the format's own
 
+PLACEHOLDERS = frozenset(
+    {
+        *("n/a", "na", "none", "null", "empty", "unknown", "default", "default string"),
+        *("not specified", "not available", "not applicable", "serial number", "serialnumber"),
+        *("to be filled by o.e.m.", "system serial number", "oem"),
+    }
+)
+"""What makers leave in the place of a number, lower case; besides characters that are all the same,
+and digits that count up from 0 or 1."""
+
+_COUNTING = "01234567890123456789"
 _READ_ONLY = 0x90
 _END = 0x78
 _LARGE = 0x80
@@ -63,13 +74,24 @@ def serial_number(data: bytes) -> str | None:
     return None
 
 
+def identity(text: str | None) -> str | None:
+    """Return the serial number that a text is; None for one that boards share."""
+    number = (text or "").strip(" \0")
+    is_placeholder = (
+        len(set(number)) < 2
+        or number.lower() in PLACEHOLDERS
+        or number in _COUNTING
+        or number in _COUNTING[1:]
+    )
+    return None if is_placeholder or not number.isprintable() else number
+
+
 def _keyword(content: bytes, name: bytes) -> str | None:
     position = 0
     while position + 3 <= len(content):
         length = content[position + 2]
         value = content[position + 3 : position + 3 + length]
         if content[position : position + 2] == name:
-            text = value.decode("ascii", "replace").strip(" \0")
-            return text if text.isprintable() and text.strip("0") else None
+            return identity(value.decode("ascii", "replace"))
         position += 3 + length
     return None

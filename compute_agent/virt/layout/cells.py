@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from compute_agent.discovery.facts import CellId, HostTopology, NumaCell
+from compute_agent.discovery.sysfs.cells import TOLERANCE
 from compute_agent.virt.cpu_sets import GuestCpus, format_cpu_set
 from compute_agent.virt.layout.options import LayoutOptions
 
@@ -68,7 +69,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
     ]
     kept_cells = kept_cells or list(topology.cells[:1])
     provider_of, warnings = _merged_cells(kept_cells)
-    offered_cpus = _cpus_by_cell(cpus.shared_cpus | cpus.dedicated_cpus, kept_cells)
+    offered_cpus, guesses = _cpus_by_cell(cpus.shared_cpus | cpus.dedicated_cpus, kept_cells)
     cells = []
     for cell in kept_cells:
         if provider_of[cell.id] != cell.id:
@@ -94,7 +95,7 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
         cells = _spread_file_backed(cells, options.file_backed_memory_mib)
     else:
         cells = _cap_memory(cells, host_memory_mib(topology, options))
-    return GuestCells(tuple(cells), provider_of, warnings)
+    return GuestCells(tuple(cells), provider_of, (*warnings, *guesses))
 
 
 def _merged_cells(cells: Sequence[NumaCell]) -> tuple[dict[int, int], tuple[str, ...]]:
@@ -115,10 +116,7 @@ def _merged_cells(cells: Sequence[NumaCell]) -> tuple[dict[int, int], tuple[str,
 
 
 def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> dict[int, int]:
-    """Return MiB kept for the host by cell: as configured per cell, else in proportion to memory.
-
-    What rounding leaves over goes to the lowest cell that has room for it.
-    """
+    """Return MiB kept for the host by cell: as configured, else in proportion to memory."""
     if options.reserved_memory_mib_per_cell:
         return {cell.id: options.reserved_memory_mib_per_cell.get(cell.id, 0) for cell in cells}
     if options.file_backed_memory_mib:
@@ -128,13 +126,22 @@ def reserved_memory(cells: Sequence[CellProvider], options: LayoutOptions) -> di
     if reserved_mib >= total:
         # more than there is: the check of reserve against total reports it for each cell
         return _excessive_reserve(cells, reserved_mib, total)
-    reserved = {cell.id: reserved_mib * cell.memory_mib // total for cell in cells}
-    rest = reserved_mib - sum(reserved.values())
+    return _in_proportion(reserved_mib, cells)
+
+
+def _in_proportion(amount_mib: int, cells: Sequence[CellProvider]) -> dict[int, int]:
+    """Return parts of an amount by cell, in proportion to memory.
+
+    What rounding leaves over goes to the lowest cell that has room for it.
+    """
+    total = sum(cell.memory_mib for cell in cells) or 1
+    parts = {cell.id: amount_mib * cell.memory_mib // total for cell in cells}
+    rest = amount_mib - sum(parts.values())
     for cell in cells:
-        additional_mib = min(rest, cell.memory_mib - reserved[cell.id])
-        reserved[cell.id] += additional_mib
+        additional_mib = min(rest, cell.memory_mib - parts[cell.id])
+        parts[cell.id] += additional_mib
         rest -= additional_mib
-    return reserved
+    return parts
 
 
 def reserved_cpus(cells: Sequence[CellProvider], count: int) -> dict[int, int]:
@@ -193,23 +200,27 @@ def _nearest(cell: NumaCell, candidates: Sequence[NumaCell]) -> NumaCell:
     return min(candidates, key=lambda other: (distance.get(other.id, 255), other.id))
 
 
-def _cpus_by_cell(cpus: frozenset[int], cells: Sequence[NumaCell]) -> dict[int, set[int]]:
-    """Return the CPUs of each cell.
-
-    One that is switched off is in no cell, and counts with its neighbour by number.
-    """
-    home: dict[int, CellId] = {cpu: cell.id for cell in cells for cpu in cell.cpus}
+def _cpus_by_cell(
+    cpus: frozenset[int], cells: Sequence[NumaCell]
+) -> tuple[dict[int, set[int]], list[str]]:
+    """Return the CPUs of each cell, and a warning for those whose cell is a guess by number."""
+    home: dict[int, CellId] = {
+        cpu: cell.id for cell in cells for cpu in (*cell.cpus, *cell.offline_cpus)
+    }
     known_cpus = sorted(home)
+    homeless_cpus = sorted(cpus.difference(known_cpus))
+    for cpu in homeless_cpus:
+        nearest = min(known_cpus, key=lambda known: (abs(known - cpu), known), default=None)
+        home[cpu] = cells[0].id if nearest is None else home[nearest]
     by_cell: dict[int, set[int]] = {}
     for cpu in sorted(cpus):
-        if cpu not in home and not known_cpus:
-            cell: int = cells[0].id
-        else:
-            cell = (
-                home[cpu] if cpu in home else home[min(known_cpus, key=lambda k: (abs(k - cpu), k))]
-            )
-        by_cell.setdefault(cell, set()).add(cpu)
-    return by_cell
+        by_cell.setdefault(home[cpu], set()).add(cpu)
+    if not homeless_cpus or len(cells) == 1:
+        return by_cell, []
+    return by_cell, [
+        f"CPUs {format_cpu_set(homeless_cpus)} are switched off and no NUMA cell names them: each "
+        "is counted with its neighbour by number; switch them on once to see their cells"
+    ]
 
 
 def _pools(cell: NumaCell, options: LayoutOptions) -> list[PagePool]:
@@ -226,14 +237,26 @@ def _pools(cell: NumaCell, options: LayoutOptions) -> list[PagePool]:
 
 
 def _cap_memory(cells: list[CellProvider], most: int) -> list[CellProvider]:
-    """Cells cannot have more than the host: rounding and firmware reserves come off the last."""
+    """Take off what the cells have more than the host.
+
+    What a kernel reserves comes off each cell in proportion. A container with a part of the memory
+    has it on the first cells, those with CPUs before others.
+    """
     excess = sum(c.memory_mib + sum(p.total_mib for p in c.pools) for c in cells) - most
-    capped_cells = []
-    for cell in reversed(cells):
-        cut = min(max(excess, 0), cell.memory_mib)
-        excess -= cut
-        capped_cells.append(cell._replace(memory_mib=cell.memory_mib - cut))
-    return capped_cells[::-1]
+    if excess <= 0:
+        return cells
+    if excess * TOLERANCE > most:
+        cuts = {}
+        for cell in sorted(cells, key=_has_no_cpus)[::-1]:
+            cuts[cell.id] = min(excess, cell.memory_mib)
+            excess -= cuts[cell.id]
+    else:
+        cuts = _in_proportion(min(excess, sum(cell.memory_mib for cell in cells)), cells)
+    return [cell._replace(memory_mib=cell.memory_mib - cuts[cell.id]) for cell in cells]
+
+
+def _has_no_cpus(cell: CellProvider) -> bool:
+    return not cell.cpus
 
 
 def _spread_file_backed(cells: list[CellProvider], total: int) -> list[CellProvider]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -159,3 +160,37 @@ def test_a_full_disk_is_no_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
         capture(tmp_path / "copy", sysfs_root=str(TWO_CELLS / "sys"))
+
+
+def test_the_architecture_comes_along_also_from_kernels_that_do_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of POWER reads alike in both byte orders."""
+    machine = MachineBuilder()
+    machine.proc("cpuinfo", "processor : 0\ncpu : POWER9, altivec supported")
+    root = machine.write(tmp_path / "machine")
+    monkeypatch.setattr("compute_agent.discovery.sysfs.cpus.PROCFS", str(root / "proc"))
+
+    def captured(name: str, architecture: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr("os.uname", lambda: SimpleNamespace(machine=architecture))
+            capture(tmp_path / name, sysfs_root=str(root / "sys"), procfs_root=str(root / "proc"))
+        return replay(tmp_path / name).cpu_model.arch
+
+    assert captured("big", "ppc64") == "ppc64"
+    assert captured("little", "ppc64le") == "ppc64le"
+
+
+def test_the_memory_of_gpus_comes_along(tmp_path: Path) -> None:
+    machine = MachineBuilder()
+    machine.proc("driver/nvidia/gpus/0004:04:00.0/numa_status", "Node: 1\nStatus: online")
+    machine.nodes("0-1")
+    machine.node(0, cpus="0", memory_kib=1 << 20)
+    machine.node(1, cpus="", memory_kib=1 << 20)
+    machine.gpu("0004:04:00.0")
+    root = machine.write(tmp_path / "machine")
+    capture(tmp_path / "copy", sysfs_root=str(root / "sys"), procfs_root=str(root / "proc"))
+    assert [cell.gpu_memory_of for cell in replay(tmp_path / "copy").cells] == [
+        None,
+        "0004:04:00.0",
+    ]

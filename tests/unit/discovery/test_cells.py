@@ -149,3 +149,54 @@ def test_a_host_without_memory_says_what_to_check(
     machine.write(tmp_path)
     with pytest.raises(DiscoveryError, match=r"meminfo.*procfs_root"):
         discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+
+
+@pytest.mark.parametrize("end", ["\n\0", "\0", "\0\n", " \n\0\0"])
+def test_lists_that_end_in_nul_are_lists(two_cells: MachineBuilder, look: Look, end: str) -> None:
+    """As an arm64 kernel of 5.15 wrote them, and node/online of kernels before 2.6.36."""
+    two_cells.sys("devices/system/node/online", b"0-1" + end.encode())
+    for number, cpus in enumerate((b"0-1", b"2-3")):
+        two_cells.sys(f"devices/system/node/node{number}/cpulist", cpus + end.encode())
+    for cpu in range(4):
+        first = cpu // 2 * 2
+        siblings = f"{first}-{first + 1}{end}".encode()
+        two_cells.sys(f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", siblings)
+    topology = look(two_cells)
+    assert [cell.cpus for cell in topology.cells] == [(0, 1), (2, 3)]
+    assert topology.hyperthreading
+    assert topology.warnings == ()
+
+
+def test_a_cpu_that_is_switched_off_stays_in_its_cell(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    """Of even and odd numbers, where the nearest number is on the other cell."""
+    two_cells.cpus("0-3", present="0-7")
+    for cell in range(2):
+        here = f"devices/system/node/node{cell}"
+        two_cells.sys(f"{here}/cpulist", f"{cell},{cell + 2}")
+        for cpu in range(cell, 8, 2):
+            two_cells.link(f"{here}/cpu{cpu}", f"devices/system/cpu/cpu{cpu}")
+    cells = look(two_cells).cells
+    assert [cell.cpus for cell in cells] == [(0, 2), (1, 3)]
+    assert [cell.offline_cpus for cell in cells] == [(4, 6), (5, 7)]
+
+
+def test_the_driver_of_gpus_names_the_cells_that_are_their_memory(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    two_cells.nodes("0-1,254-255")
+    two_cells.memory(4 << 20)
+    for cell, cpus in ((0, "0-1"), (1, "2-3"), (254, ""), (255, "")):
+        two_cells.node(cell, cpus=cpus, memory_kib=1 << 20)
+        two_cells.sys(f"devices/system/node/node{cell}/distance", "10 21 80 80")
+    two_cells.gpu("0004:04:00.0")
+    for address, status in (
+        ("0004:04:00.0", "Node:      254\nStatus:    online\nAddress:   40000000000"),
+        ("0035:03:00.0", "Node:      -1\nStatus:    offline"),
+        ("0035:04:00.0", "no status"),
+    ):
+        two_cells.proc(f"driver/nvidia/gpus/{address}/numa_status", status)
+    topology = look(two_cells)
+    assert [cell.gpu_memory_of for cell in topology.cells] == [None, None, "0004:04:00.0", None]
+    assert topology.warnings == ()

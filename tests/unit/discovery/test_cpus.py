@@ -127,6 +127,35 @@ def test_cpuinfo_of_other_architectures(
     assert flag is None or flag in model.flags
 
 
+@pytest.mark.parametrize(
+    ("text", "arch"),
+    [
+        ("processor : 0\ncpu : POWER9, altivec supported\nmachine : PowerNV 8335-GTW\n", "ppc64le"),
+        (
+            "system type : generic-loongson-machine\n\nprocessor : 0\n"
+            "CPU Family : Loongson-64bit\nISA : loongarch32 loongarch64\nFeatures : cpucfg lam\n",
+            "loongarch64",
+        ),
+        ("cpu : SPARC-M7\ntype : sun4v\nncpus probed : 256\n", "sparc64"),
+        ("system type : MIPS Malta\ncpu model : MIPS 24Kc\nisa : mips1 mips2 mips32r2\n", "mips"),
+        ("isa : rv64imafdc\nuarch : thead,c910\n", "riscv64"),
+    ],
+)
+def test_the_architecture_is_that_of_the_file_not_of_the_reader(
+    machine: MachineBuilder, look: Look, text: str, arch: str
+) -> None:
+    machine.proc("cpuinfo", text)
+    assert look(machine).cpu_model.arch == arch
+
+
+def test_the_kernels_own_word_for_its_architecture_counts(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.proc("cpuinfo", "processor : 0\ncpu : POWER7 (raw), altivec supported")
+    machine.proc("sys/kernel/arch", "ppc64")
+    assert look(machine).cpu_model.arch == "ppc64"
+
+
 def test_an_unreadable_cpuinfo_leaves_the_model_unknown(
     machine: MachineBuilder, look: Look
 ) -> None:

@@ -47,6 +47,43 @@ def test_a_management_or_emulated_screen_is_no_gpu(
     assert len(topology.pci_devices) == 1
 
 
+@pytest.mark.parametrize(
+    "ids", ["19e5:1711", "126f:0750", "1002:515e", "1d0f:1111", "1b36:0100", "0014:7a06"]
+)
+def test_a_screen_is_no_gpu_also_where_its_maker_makes_gpus(
+    machine: MachineBuilder, look: Look, ids: str
+) -> None:
+    vendor, product = ids.split(":")
+    machine.pci("0000:03:00.0", vendor=vendor, product=product, class_code="030000")
+    machine.gpu("0000:04:00.0", product="1eb8")
+    machine.pci("0000:05:00.0", vendor="1002", product="740f", class_code="038000")
+    assert [gpu.address for gpu in look(machine).gpus] == ["0000:04:00.0", "0000:05:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_gpu"),
+    [
+        ("1002:740c", True),  # Instinct MI250X
+        ("1002:74a1", True),  # Instinct MI300X
+        ("1b36:0005", False),  # QEMU's test device
+        ("8086:09c4", False),  # a card with an FPGA
+        ("8086:7d1d", False),  # a processor for neural networks
+        ("1da3:1020", False),  # Gaudi2
+        ("10ee:5000", False),  # Alveo
+    ],
+)
+def test_a_processing_accelerator_is_a_gpu_where_its_makers_are(
+    machine: MachineBuilder, look: Look, ids: str, is_gpu: bool
+) -> None:
+    vendor, product = ids.split(":")
+    machine.pci(GPU, vendor=vendor, product=product, class_code="120000")
+    machine.sriov(GPU, total=8, made=1)
+    machine.pci("0000:84:02.0", vendor=vendor, product="74b5", class_code="120000")
+    machine.virtual_function(GPU, 0, "0000:84:02.0")
+    gpus = look(machine).gpus
+    assert [(gpu.address, len(gpu.vfs)) for gpu in gpus] == ([(GPU, 1)] if is_gpu else [])
+
+
 def test_a_gpu_on_vfio_is_a_gpu(machine: MachineBuilder, look: Look) -> None:
     machine.gpu(GPU, driver="vfio-pci")
     assert [gpu.address for gpu in look(machine).gpus] == [GPU]

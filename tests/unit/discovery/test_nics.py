@@ -57,6 +57,18 @@ def test_switchdev_representors_are_no_uplinks(machine: MachineBuilder, look: Lo
     assert port.features == ("switchdev",)
 
 
+def test_the_parts_of_a_port_that_was_split_are_uplinks(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.pci(PF, **CX6)  # type: ignore[arg-type]
+    for part in range(4):
+        machine.netdev(PF, f"eth{part}", phys_port_name=f"p1s{part}", dev_port=part)
+    machine.netdev(PF, "eth9", phys_port_name="c1pf0vf3")
+    machine.netdev(PF, "eth8", phys_port_name="pf0hpf")
+    (port,) = look(machine).nics
+    assert port.names == ("eth0", "eth1", "eth2", "eth3")
+
+
 def test_two_ports_behind_one_function_are_in_order_of_their_number(
     machine: MachineBuilder, look: Look
 ) -> None:
@@ -102,9 +114,46 @@ def test_a_vf_without_its_pf_is_no_port(machine: MachineBuilder, look: Look) -> 
     assert [device.physfn for device in topology.pci_devices] == [PF]
 
 
-def test_infiniband_functions_are_no_ethernet_ports(machine: MachineBuilder, look: Look) -> None:
-    machine.pci(PF, vendor="15b3", product="101d", class_code="020700")
+def test_the_interface_of_a_card_says_which_network_it_is_for(
+    machine: MachineBuilder, look: Look
+) -> None:
+    """A ConnectX-3 has one class, 0280, whichever network its ports are set to."""
+    for number, (name, kind) in enumerate((("enp6s0", 1), ("ibp7s0", 32))):
+        address = f"0000:0{6 + number}:00.0"
+        machine.pci(address, vendor="15b3", product="1003", class_code="028000")
+        machine.netdev(address, name, type=kind)
+        machine.sriov(address, total=8, made=1)
+        vf = f"0000:0{6 + number}:00.1"
+        machine.pci(vf, vendor="15b3", product="1004", class_code="028000")
+        machine.virtual_function(address, 0, vf)
+    topology = look(machine)
+    assert [(port.name, len(port.vfs)) for port in topology.nics] == [("enp6s0", 1)]
+    assert [(port.name, len(port.vfs)) for port in topology.infiniband_ports] == [("ibp7s0", 1)]
+
+
+def test_a_card_of_wireless_networks_is_no_port(machine: MachineBuilder, look: Look) -> None:
+    machine.pci(PF, vendor="8086", product="2723", class_code="028000", driver="iwlwifi")
+    here = machine.netdev(PF, "wlp129s0", type=1)
+    machine.sys(f"{here}/phy80211/index", 0)
     assert look(machine).nics == ()
+
+
+def test_an_infiniband_port_without_an_interface_is_known_by_its_class(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.pci(PF, vendor="15b3", product="101b", class_code="020700", driver="vfio-pci")
+    (port,) = look(machine).infiniband_ports
+    assert (port.name, port.mac) == (None, None)
+
+
+def test_the_address_of_an_infiniband_interface_is_no_mac(
+    machine: MachineBuilder, look: Look
+) -> None:
+    """Its first bytes are the number of a queue, which another start numbers otherwise."""
+    machine.pci(PF, vendor="15b3", product="101b", class_code="020700")
+    machine.netdev(PF, "ibp1s0", type=32, mac="00:00:10:29:fe:80" + ":00" * 6 + ":0c" * 8)
+    (port,) = look(machine).infiniband_ports
+    assert (port.mac, port.mac_permanent) == (None, False)
 
 
 def test_a_port_that_does_rdma_says_so(machine: MachineBuilder, look: Look) -> None:
@@ -198,13 +247,35 @@ class TestCards:
     def test_slots_with_one_serial_number_are_one_card(
         self, machine: MachineBuilder, look: Look
     ) -> None:
+        port = machine.root_port("0000:80:01.0", numa_node=0, iommu_group=1)
         for address in ("0000:81:00.0", "0000:82:00.0"):
-            machine.nic(address, f"ens{address[6]}")
+            machine.nic(address, f"ens{address[6]}", below=port)
             machine.sys(f"{machine.device(address)}/vpd", vpd(b"MT2043X01234"))
         topology = look(machine)
         (card,) = topology.nic_cards
         assert card.ports == ("0000:81:00.0", "0000:82:00.0")
         assert card.serial == "MT2043X01234"
+
+    def test_boards_of_one_serial_number_behind_two_root_ports_are_two_cards(
+        self, machine: MachineBuilder, look: Look
+    ) -> None:
+        for number in range(2):
+            port = machine.root_port(f"0000:80:0{1 + number}.0", numa_node=0, iommu_group=number)
+            machine.nic(f"0000:8{1 + number}:00.0", f"ens{number}", below=port)
+            here = machine.device(f"0000:8{1 + number}:00.0")
+            machine.sys(f"{here}/vpd", vpd(b"MADE-IN-SERIES"))
+        assert len(look(machine).nic_cards) == 2
+
+    def test_boards_whose_maker_numbered_none_are_cards_of_their_own(
+        self, machine: MachineBuilder, look: Look
+    ) -> None:
+        port = machine.root_port("0000:80:01.0", numa_node=0, iommu_group=1)
+        for number in range(2):
+            machine.nic(f"0000:8{1 + number}:00.0", f"ens{number}", below=port)
+            here = machine.device(f"0000:8{1 + number}:00.0")
+            machine.sys(f"{here}/vpd", vpd(b"0123456789"))
+        cards = look(machine).nic_cards
+        assert [card.serial for card in cards] == [None, None]
 
     def test_one_adapter_on_two_sockets_is_a_card_on_each(
         self, two_cells: MachineBuilder, look: Look

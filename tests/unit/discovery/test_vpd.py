@@ -19,7 +19,23 @@ def test_the_serial_number_is_found_among_other_keywords() -> None:
     assert serial_number(vpd(b"MT2043X01234")) == "MT2043X01234"
 
 
-@pytest.mark.parametrize("serial", [b"", b"0000000", b"      ", b"\xff\xfe\x01"])
+@pytest.mark.parametrize(
+    "serial",
+    [
+        b"",
+        b"0000000",
+        b"      ",
+        b"\xff\xfe\x01",
+        b"0123456789",
+        b"1234567890",
+        b"FFFFFFFF",
+        b"........",
+        b"N/A",
+        b"None",
+        b"Default string",
+        b"To Be Filled By O.E.M.",
+    ],
+)
 def test_a_number_that_identifies_nothing_is_none(serial: bytes) -> None:
     assert serial_number(vpd(serial)) is None
 

@@ -86,18 +86,26 @@ def test_dedicated_cpus_are_pcpus_of_the_cell_they_are_on() -> None:
     assert named(layout, "_NUMA1").inventory["PCPU"].ratio == 1.0
 
 
-def test_a_dedicated_cpu_that_is_switched_off_counts_with_its_neighbours() -> None:
-    sets = CpuSets(dedicated_cpus=frozenset({3, 5}))
-    facts = machine()
-    facts = replace(
-        facts,
-        cells=(replace(facts.cells[0], cpus=facts.cells[0].cpus[:3]), facts.cells[1]),
-        online_cpus=tuple(c for c in facts.online_cpus if c != 3),
+def test_a_dedicated_cpu_that_is_switched_off_counts_on_its_cell() -> None:
+    """Even numbers are on one cell, odd ones on the other; power management left two online."""
+    cells = tuple(
+        cell(number, range(number, number + 1), 8192, offline_cpus=tuple(range(number + 2, 16, 2)))
+        for number in range(2)
     )
-    options = replace(NESTED, cpu_sets=sets, cpu_power_management=True)
-    layout = lay_out("host1", facts, options)
-    assert totals(layout, "_NUMA0")["PCPU"] == 1
-    assert totals(layout, "_NUMA1")["PCPU"] == 1
+    facts = replace(with_cells(*cells), present_cpus=tuple(map(CpuId, range(16))))
+    sets = CpuSets(frozenset({0, 1}), frozenset(range(2, 16)))
+    layout = lay_out("host1", facts, replace(NESTED, cpu_sets=sets, cpu_power_management=True))
+    assert [totals(layout, f"_NUMA{number}")["PCPU"] for number in range(2)] == [7, 7]
+    assert layout.warnings == ()
+
+
+def test_a_dedicated_cpu_whose_cell_is_unknown_is_on_the_nearest_with_a_warning() -> None:
+    cells = (cell(0, range(3), 8192), cell(1, range(4, 8), 8192))
+    facts = replace(with_cells(*cells), present_cpus=tuple(map(CpuId, range(8))))
+    sets = CpuSets(frozenset({0, 4}), frozenset({3, 5}))
+    layout = lay_out("host1", facts, replace(NESTED, cpu_sets=sets, cpu_power_management=True))
+    assert [totals(layout, f"_NUMA{number}")["PCPU"] for number in range(2)] == [1, 1]
+    assert ["CPUs 3" in warning for warning in layout.warnings] == [True]
 
 
 def test_reserved_memory_is_taken_in_proportion_and_the_rest_from_the_lowest_cell() -> None:
@@ -196,10 +204,26 @@ def test_a_gpus_own_memory_is_left_out_unless_asked_for() -> None:
 
 
 def test_cells_together_do_not_have_more_memory_than_the_host() -> None:
-    facts = replace(machine(), memory_kib=16000 * 1024)
+    """A kernel before 3.11 counts what it reserves on its nodes: each cell has its part of that."""
+    facts = replace(machine(), memory_kib=16001 * 1024)
     layout = lay_out("host1", facts, NESTED)
-    assert totals(layout, "_NUMA0")["MEMORY_MB"] == 8192
+    assert totals(layout, "_NUMA0")["MEMORY_MB"] == 8000
+    assert totals(layout, "_NUMA1")["MEMORY_MB"] == 8001
+
+
+def test_huge_pages_are_not_cut_where_cells_have_more_memory_than_the_host() -> None:
+    pages = (HugePages(1048576, 8),)
+    facts = with_cells(cell(0, range(2), 8192, huge_pages=pages), cell(1, range(2, 4), 8192))
+    layout = lay_out("host1", replace(facts, memory_kib=16000 * 1024), NESTED)
+    assert totals(layout, "_NUMA0_PAGES1048576")["MEMORY_MB"] == 8192
     assert totals(layout, "_NUMA1")["MEMORY_MB"] == 16000 - 8192
+
+
+def test_a_container_with_a_part_of_the_memory_has_it_on_the_cells_of_its_cpus() -> None:
+    facts = with_cells(cell(0, range(0), 65536), cell(1, range(2, 4), 65536))
+    layout = lay_out("host1", replace(facts, memory_kib=4096 * 1024), NESTED)
+    assert totals(layout, "_NUMA0") == {}
+    assert totals(layout, "_NUMA1")["MEMORY_MB"] == 4096
 
 
 def test_file_backed_memory_takes_the_place_of_the_hosts_memory() -> None:

@@ -73,6 +73,33 @@ class TestNics:
         assert named(layout, PF0).absent_prefixes == ("CUSTOM_PCI_TYPE_", "CUSTOM_PHYSNET_")
         assert named(layout, "_0000:80:00.1").absent_prefixes == ("CUSTOM_PCI_TYPE_",)
 
+    def test_functions_of_infiniband_count_where_an_option_names_their_network(self) -> None:
+        """A request for a function of any network means Ethernet."""
+        facts = nic_host()
+        first, second = facts.nics
+        port = replace(first, is_infiniband=True, mac=None)
+        facts = replace(
+            facts,
+            nics=(second,),
+            infiniband_ports=(port,),
+            nic_cards=(replace(facts.nic_cards[0], ports=(second.address,)),),
+        )
+        without_network = lay_out("host1", facts, self.NESTED)
+        assert devices(without_network) == ["_NIC_0000:80:00.0", "_0000:80:00.1"]
+        vf_address = port.vfs[0].address
+        specs = parse_device_specs(
+            [json.dumps({"address": vf_address, "physical_network": "ib0"})], report=True
+        )
+        for options in (
+            replace(self.NESTED, nic=NicOptions(physnets={"enp128s0f0": "ib0"})),
+            replace(self.NESTED, pci=PciOptions(True, specs)),
+        ):
+            layout = lay_out("host1", facts, options)
+            assert devices(layout) == ["_NIC_0000:80:00.0", PF0, "_0000:80:00.1"]
+            assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
+            assert {"CUSTOM_NIC_INFINIBAND", "CUSTOM_PHYSNET_IB0"} <= named(layout, PF0).traits
+            assert "CUSTOM_NIC_INFINIBAND" in named(layout, "_0000:80:00.1").absent_traits
+
     def test_the_physical_network_comes_else_from_the_device_specification(self) -> None:
         specs = parse_device_specs(
             ['{"address": "0000:80:00.0", "physical_network": "physnet1"}'], report=True

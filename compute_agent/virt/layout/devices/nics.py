@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, NicVf, PciAddress
+from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
@@ -29,6 +30,7 @@ from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 NIC_ROOT = "HW_NIC_ROOT"
 OUR_NIC_ROOT = "CUSTOM_NIC_ROOT"
 """In its place as long as os-traits has no standard name for it."""
+INFINIBAND = "CUSTOM_NIC_INFINIBAND"
 PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
 VF_CLASS = "SRIOV_NET_VF"
 CARD_KEY = "nic:"
@@ -81,14 +83,21 @@ def lay_out_nics(
 ) -> Iterator[WantedProvider]:
     """Lay out every card that has a port with SR-IOV, the card before its ports.
 
+    A port of InfiniBand is among them where an option names its network: a request for a function
+    of any network means Ethernet, one for that network gets it.
+
     :param claims: functions that the PCI layout counts, whole ports and single VFs.
     :param network_functions: functions that device specifications give to physical networks.
     """
     ports = {port.address: port for port in topology.nics}
+    nic_cards = topology.nic_cards
+    if infiniband_ports := tuple(_with_network(topology, options, network_functions)):
+        ports |= {port.address: port for port in infiniband_ports}
+        nic_cards = cards(ports.values(), topology.pci_devices)
     counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
-    keys = _card_keys(topology.nic_cards)
+    keys = _card_keys(nic_cards)
     root_trait = NIC_ROOT if NIC_ROOT in standard_traits() else OUR_NIC_ROOT
-    for card in topology.nic_cards:
+    for card in nic_cards:
         yield WantedProvider(
             keys[card.address],
             names.card_name(root_name, card.address),
@@ -105,9 +114,18 @@ def lay_out_nics(
             yield _port(root_name, keys[card.address], port, vfs, options, whole, network_functions)
 
 
-def _card_keys(cards: Sequence[NicCard]) -> dict[PciAddress, str]:
+def _with_network(
+    topology: HostTopology, options: NicOptions, network_functions: Mapping[PciAddress, DeviceSpec]
+) -> Iterator[NicPort]:
+    for port in topology.infiniband_ports:
+        functions = (port.address, *(vf.address for vf in port.vfs))
+        if options.physnets.keys() & set(port.names) or network_functions.keys() & set(functions):
+            yield port
+
+
+def _card_keys(nic_cards: Sequence[NicCard]) -> dict[PciAddress, str]:
     """Return the stable key of each card: its identity, or its address where that is not unique."""
-    identities = {card.address: card.mac or card.serial or card.address for card in cards}
+    identities = {card.address: card.mac or card.serial or card.address for card in nic_cards}
     counts = Counter(identities.values())
     return {
         address: f"{CARD_KEY}{identity if counts[identity] == 1 else address}"
@@ -124,7 +142,7 @@ def _port(
     whole: PciClaim | None,
     network_functions: Mapping[PciAddress, DeviceSpec],
 ) -> WantedProvider:
-    traits = {"HW_NIC_SRIOV": port.is_pf}
+    traits = {"HW_NIC_SRIOV": port.is_pf, INFINIBAND: port.is_infiniband}
     traits |= _offloads(port)
     traits |= _vnic_types(port, passed_whole=whole is not None)
     functions = (port.address, *(vf.address for vf in port.vfs))
@@ -184,7 +202,7 @@ def _vnic_types(port: NicPort, *, passed_whole: bool) -> dict[str, bool]:
         present.add("DIRECT_PHYSICAL")
     elif port.vfs:
         present.add("DIRECT")
-        if any(vf.netdev for vf in port.vfs):
+        if any(vf.netdev for vf in port.vfs) and not port.is_infiniband:
             present.add("MACVTAP")
         if any(vf.vdpa for vf in port.vfs):
             present.add("VDPA")

@@ -147,7 +147,7 @@ def _matches(
     if not specs:
         return
     interfaces: dict[PciAddress, tuple[str, ...]] = {}
-    for nic in topology.nics:
+    for nic in (*topology.nics, *topology.infiniband_ports):
         interfaces[nic.address] = nic.names
         interfaces.update({vf.address: (vf.netdev,) for vf in nic.vfs if vf.netdev})
     for device in topology.pci_devices:

@@ -84,11 +84,6 @@ def test_a_host_of_containers_has_neither_topology_nor_model() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("<cell id='2'>", "<cell id='0'>", "an id that no other cell has"),
-        ("<cell id='2'>", "<cell id='-2'>", "a decimal number"),
-        ("<cpu id='11'/>", "<cpu id='0'/>", "an id that no other CPU has"),
-        ("siblings='0,4'", "siblings='0-'", "a list of CPUs"),
-        ("unit='KiB'>65536000", "unit='furlong'>65536000", "a unit such as KiB"),
         ("<arch>x86_64</arch>", "", "host/cpu/arch"),
         ("</capabilities>", "", "an XML document"),
     ],
@@ -98,3 +93,42 @@ def test_a_malformed_document_is_an_error_that_names_the_place(
 ) -> None:
     with pytest.raises(FactMalformed, match=message):
         parse(X86_CAPABILITIES.replace(old, new))
+
+
+def test_a_cpu_of_two_cells_stays_in_the_first_with_a_warning() -> None:
+    """As of a kernel that was booted with `numa=fake`."""
+    host = parse(X86_CAPABILITIES.replace("<cpu id='11'/>", "<cpu id='0' siblings='0,11'/>"))
+    assert [cell.cpus for cell in host.cells] == [(0, 1, 4, 5), (10, 14, 15), ()]
+    assert [cpu.siblings for cpu in host.cpus if cpu.id == 0] == [(0, 4)]
+    assert ["CPUs 0 of a cell before it" in warning for warning in host.warnings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("<cell id='2'>", "<cell id='0'>", "cell@id"),
+        ("<cell id='2'>", "<cell id='-2'>", "-2"),
+        ("<memory unit='KiB'>33554432", "<memory unit='ells'>33554432", "ells"),
+        ("<memory unit='KiB'>33554432", "<memory unit='KiB'>much", "much"),
+        ("<cpu id='11'/>", "<cpu id='x'/>", "cpu@id"),
+    ],
+)
+def test_a_cell_that_cannot_be_read_does_not_take_the_host_away(
+    old: str, new: str, word: str
+) -> None:
+    assert old in X86_CAPABILITIES
+    host = parse(X86_CAPABILITIES.replace(old, new))
+    assert len(host.cells) == 2
+    assert any(word in warning for warning in host.warnings)
+
+
+def test_siblings_that_are_no_list_are_unknown() -> None:
+    host = parse(X86_CAPABILITIES.replace("siblings='0,4'", "siblings='0,x'"))
+    assert host.cpus[0].siblings == (0,)
+    assert any("siblings" in warning for warning in host.warnings)
+
+
+def test_cpus_that_are_offline_stay_known_to_their_cell() -> None:
+    online = tuple(map(CpuId, (0, 1, 4, 10)))
+    cells = restrict_to_online(parse(X86_CAPABILITIES), online).cells
+    assert [cell.offline_cpus for cell in cells] == [(5,), (11, 14, 15), ()]

@@ -136,6 +136,40 @@ def test_functions_are_those_of_the_host_however_they_are_passed_through() -> No
     )
 
 
+def test_layers_and_mirrors_of_a_disk_hold_their_drives_and_vdpa_disks_their_function() -> None:
+    def nvme(bus: int) -> str:
+        return (
+            "<source type='pci' managed='yes' namespace='1'>"
+            f"<address domain='0x0000' bus='0x{bus:02x}' slot='0x00' function='0x0'/></source>"
+        )
+
+    guest = parse(
+        domain_xml(
+            devices="<disk type='file' device='disk'><source file='/a.qcow2'/>"
+            f"<backingStore type='file'><source file='/b'/><backingStore type='nvme'>{nvme(3)}"
+            f"</backingStore></backingStore><mirror type='nvme' job='copy'>{nvme(4)}</mirror>"
+            f"{GUEST_ADDRESS}</disk>"
+            "<disk type='vhostvdpa' device='disk'><source dev='/dev/vhost-vdpa-7'/></disk>"
+            "<hostdev mode='capabilities' type='net'><source><interface>ens1f0v3</interface>"
+            "</source></hostdev>"
+        )
+    )
+    assert guest.pci_addresses == ("0000:03:00.0", "0000:04:00.0")
+    assert guest.vdpa_devices == ("/dev/vhost-vdpa-7",)
+    assert guest.host_interfaces == ("ens1f0v3",)
+
+
+def test_threads_of_disks_are_pinned_as_those_of_the_emulator() -> None:
+    guest = parse(
+        domain_xml(
+            "<iothreads>2</iothreads><cputune><emulatorpin cpuset='2'/>"
+            "<iothreadpin iothread='1' cpuset='9'/><iothreadpin iothread='2' cpuset='3-4'/>"
+            "</cputune>"
+        )
+    )
+    assert guest.emulator_cpus == (2, 3, 4, 9)
+
+
 def test_an_interface_of_a_pool_shows_the_function_that_it_has_while_it_runs() -> None:
     chosen = f"<interface type='hostdev'>{source_address(0x18, 2, 4)}{GUEST_ADDRESS}</interface>"
     at_rest = "<interface type='network'><source network='vf-pool'/></interface>"
