@@ -161,6 +161,22 @@ class _BoundedKeystone:
 class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
     """The middleware, with one kind of error for all failures of Keystone."""
 
+    def _create_session(self, **options: Any) -> Any:
+        """Return a session without the semaphore of its adapter.
+
+        It waits until the wall clock reaches the time of the request before, also where that is an
+        hour ahead because the clock was set back in between.
+        """
+        session = super()._create_session(**options)
+        request = session.request
+
+        def request_at_once(url: str, method: str, **arguments: Any) -> Any:
+            arguments.pop("rate_semaphore", None)
+            return request(url, method, **arguments)
+
+        session.request = request_at_once
+        return session
+
     def _create_identity_server(self) -> Any:
         seconds = _ATTEMPTS * float(self._conf.get("http_connect_timeout"))
         self._outage = _Outage()

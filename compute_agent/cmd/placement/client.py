@@ -175,19 +175,23 @@ def _is_http(url: str) -> bool:
 
 
 def _adapter(namespace: argparse.Namespace) -> Any:
-    from keystoneauth1 import adapter, session, token_endpoint
+    from keystoneauth1 import adapter, token_endpoint
 
-    from compute_agent.placement.transports.keystone import READ_TIMEOUT, SteadySession
+    from compute_agent.placement.transports.keystone import (
+        READ_TIMEOUT,
+        KeystoneSession,
+        SteadySession,
+    )
 
     if namespace.url:
         auth = token_endpoint.Token(namespace.url, namespace.token)
-        plain = session.Session(auth=auth, timeout=READ_TIMEOUT, session=SteadySession())
+        plain = KeystoneSession(auth=auth, timeout=READ_TIMEOUT, session=SteadySession())
         return adapter.Adapter(session=plain, service_type="placement")
     extras.require("cloud", "A cloud of clouds.yaml or of OS_* variables", "openstack")
     from openstack import config, exceptions
 
     try:
-        session_constructor = cast("type[Any]", partial(session.Session, session=SteadySession()))
+        session_constructor = cast("type[Any]", partial(KeystoneSession, session=SteadySession()))
         cloud = config.OpenStackConfig(session_constructor=session_constructor).get_one(
             cloud=namespace.os_cloud
         )

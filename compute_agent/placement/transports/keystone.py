@@ -87,9 +87,14 @@ class KeystoneSession(ka_session.Session):  # type: ignore[misc]
     keystoneauth1 asks for them where auth_url names none. It takes an outage then for a wrong URL;
     and where they are refused without a token, it asks again with one, for which it would wait for
     itself for ever.
+
+    The semaphore of an adapter, which limits its rate where that is asked for, is left out: it
+    waits until the wall clock reaches the time of the request before, also where that is an hour
+    ahead because the clock was set back in between.
     """
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        kwargs.pop("rate_semaphore", None)
         keystone = getattr(self.auth, "auth_url", None)
         if kwargs.get("authenticated") and keystone and url.rstrip("/") == keystone.rstrip("/"):
             raise ka_exc.Unauthorized(f"{url} asks for a token")
@@ -155,7 +160,7 @@ class KeystoneTransport:
         """To a placement without keystone, at ``url``."""
 
         def load() -> Any:
-            session = ka_session.Session(
+            session = KeystoneSession(
                 auth=NoAuth(endpoint=url), timeout=READ_TIMEOUT, session=SteadySession()
             )
             return ka_adapter.Adapter(session=session, service_type="placement")

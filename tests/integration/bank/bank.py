@@ -20,6 +20,7 @@ from placement_server.store.errors import CapacityExceeded
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
 from tests.fixtures import programs
+from tests.fixtures.clocks import Clock
 from tests.integration.bank import world
 from tests.integration.bank.connection import Connection
 from tests.integration.bank.ledger import Ledger
@@ -31,7 +32,6 @@ from tests.integration.bank.searches import wrong_searches
 from tests.integration.bank.service import Service
 from tests.integration.bank.world import World
 from tests.integration.nemesis.answers import AnswerProxy
-from tests.integration.nemesis.clocks import Clock
 from tests.integration.nemesis.kills import KILLS
 from tests.integration.nemesis.small_disk import SmallDisk
 from tests.integration.nemesis.stage import Fault, Stage, number_of, schedule

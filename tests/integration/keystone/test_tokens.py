@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,3 +94,13 @@ def test_a_token_beside_that_of_a_user_that_is_not_of_a_service_is_refused(
     api = make_api("token_cache_time = -1\n")
     second = tokens.get(service_token, service_token)
     assert status(api, keystone.token("admin"), second) == 401
+
+
+def test_a_clock_that_is_set_back_holds_up_no_token(make_api: MakeApi, keystone: Keystone) -> None:
+    tokens = [keystone.token("placement"), keystone.token("admin")]
+    with time_machine.travel(datetime.now(UTC) + timedelta(minutes=10)):
+        api = make_api()
+        assert status(api, tokens[0]) == 200
+    begin = time.monotonic()
+    assert status(api, tokens[1]) == 200
+    assert time.monotonic() - begin < 10

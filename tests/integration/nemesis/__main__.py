@@ -9,9 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from tests.fixtures import clocks
 from tests.fixtures.galera import galera_missing
 from tests.integration.bank import bank, private_database
-from tests.integration.nemesis import clocks
 from tests.integration.nemesis.answers import ANSWERS
 from tests.integration.nemesis.clocks import CLOCKS
 from tests.integration.nemesis.disks import DISKS

@@ -22,12 +22,12 @@ from typing import Final
 
 import psutil
 
+from tests.fixtures import clocks
+from tests.fixtures.clocks import Clock
 from tests.fixtures.databases import end, fresh_database, postgresql_missing, start_postgresql
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
 from tests.integration.burst.burst import Trouble, reckon, run
 from tests.integration.burst.fleet import Fleet
-from tests.integration.nemesis import clocks
-from tests.integration.nemesis.clocks import Clock
 from tests.integration.nemesis.small_disk import SmallDisk, mounts_of_our_own
 from tests.integration.nemesis.stops import stopped
 

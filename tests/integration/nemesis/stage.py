@@ -14,8 +14,8 @@ from tests.integration.bank.service import Service
 from tests.integration.nemesis.small_disk import SmallDisk
 
 if TYPE_CHECKING:
+    from tests.fixtures.clocks import Clock
     from tests.integration.nemesis.answers import AnswerProxy
-    from tests.integration.nemesis.clocks import Clock
 
 
 @dataclass

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.nemesis import clocks
+from tests.fixtures import clocks
+from tests.integration.nemesis.clocks import StepClock
 
 FAULTS = {
     "a worker stopped",
@@ -50,6 +51,6 @@ def test_a_step_of_the_clock_changes_it(tmp_path: Path) -> None:
     stage: Any = SimpleNamespace(clock=clock, dice=dice, await_writes=lambda _more: None)
     before = offset.read_bytes()
     for _ in range(9):
-        clocks.StepClock().strike(stage)
+        StepClock().strike(stage)
         assert offset.read_bytes() != before
         before = offset.read_bytes()
