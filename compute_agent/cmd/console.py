@@ -1,4 +1,4 @@
-"""The console that commands print tables and trees on, and its pager."""
+"""The terminal as commands print on it: text from elsewhere, tables and trees, and the pager."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,6 +28,46 @@ def printable(text: str) -> str:
     return _ORDER.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+class PrintableStream:
+    """A stream on which no text gives orders; all but its writing is that of the stream below.
+
+    :ivar terminal: the stream below, for orders of the program's own.
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
+
+    def write(self, text: str) -> int:
+        """Write a text, with its orders shown."""
+        self.terminal.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts, with their orders shown."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.terminal, name)
+
+
+def show_orders() -> None:
+    """Let what this program prints and logs from now on show orders to the terminal as text.
+
+    Names, reasons and errors come from placement, hypervisors and files, and any command may
+    print one.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, PrintableStream):
+            setattr(sys, name, PrintableStream(stream))
+
+
+def terminal(stream: TextIO) -> TextIO:
+    """Return the stream that takes orders, for what writes its own and shows those of others."""
+    return stream.terminal if isinstance(stream, PrintableStream) else stream
+
+
 def new_console() -> Console:
     """Return a console of the standard output; a pipe has no width, so nothing is broken for it."""
     from rich.console import Console
@@ -43,7 +83,8 @@ def new_console() -> Console:
                 else:
                     yield segment
 
-    return NamesShown(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    width = None if sys.stdout.isatty() else _WIDE
+    return NamesShown(highlight=False, width=width, file=terminal(sys.stdout))
 
 
 def print_paged(part: RenderableType) -> None:
@@ -57,7 +98,7 @@ def print_paged(part: RenderableType) -> None:
     text = capture.get()
     pager = shlex.split(os.environ.get("PAGER", "less"))
     if text.count("\n") < console.height or not pager or shutil.which(pager[0]) is None:
-        sys.stdout.write(text)
+        terminal(sys.stdout).write(text)
         return
     sys.stdout.flush()
     subprocess.run(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from compute_agent import errors
+from compute_agent.cmd import console
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -19,6 +20,9 @@ BAD_ARGUMENTS: Final = 127
 """Of programs in which 2, the usual status, means something else."""
 INTERRUPTED: Final = 130
 UNEXPECTED: Final = 255
+
+LONGEST: Final = 8000
+"""Characters of an error that are printed."""
 
 Failed = Callable[[argparse.Namespace, errors.ComputeAgentError], int]
 """Adds to what was printed of an error, if need be, and returns the exit status for it."""
@@ -58,6 +62,7 @@ def run(
     :param namespace: parsed arguments, with the name of the command and its `function`.
     :param reader_may_leave: an output that is closed early is a good end: nothing is left undone.
     """
+    console.show_orders()
     function: Callable[[argparse.Namespace], int] = namespace.function
     try:
         return int(function(namespace))
@@ -79,7 +84,11 @@ def end(
 ) -> int:
     """Print an error in one sentence, or with traceback if it is a defect; return its status."""
     if isinstance(error, errors.ComputeAgentError):
-        print(f"{program} {namespace.command}: {error}", file=sys.stderr)
+        text = str(error)
+        if len(text) > LONGEST:
+            # a hypervisor may answer with all that it has in memory
+            text = f"{text[:LONGEST]} ... ({len(text) - LONGEST} more characters)"
+        print(f"{program} {namespace.command}: {text}", file=sys.stderr)
         return int(failure_status(namespace, error))
     import traceback
 

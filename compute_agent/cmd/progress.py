@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from compute_agent.cmd.console import terminal
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -45,6 +47,6 @@ def progress_bars() -> Iterator[ProgressBars]:
     from rich.progress import Progress
 
     is_watched = sys.stderr.isatty()
-    console = Console(file=sys.stderr, quiet=not is_watched)
+    console = Console(file=terminal(sys.stderr), quiet=not is_watched)
     with Progress(console=console, transient=True, disable=not is_watched) as progress:
         yield ProgressBars(progress)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Final
 
+from compute_agent.cmd.console import terminal
+
 _CLEAR: Final = "\033[2J"
 _HIDE_CURSOR, _SHOW_CURSOR = "\033[?25l", "\033[?25h"
 _CUT_LINES, _WRAP_LINES = "\033[?7l", "\033[?7h"
@@ -40,7 +42,7 @@ class Screen:
             for number in (signal.SIGTERM, signal.SIGTSTP):
                 self._handlers[number] = signal.signal(number, self._step_aside)
             self._take_terminal()
-            sys.stdout.write(_CLEAR)
+            terminal(sys.stdout).write(_CLEAR)
         return self
 
     def __exit__(
@@ -106,7 +108,7 @@ class Screen:
             shown_lines = lines[: height - 1]
             lines = [*shown_lines, f"... {len(lines) - len(shown_lines)} more lines"]
         screen_text = "".join(f"{line}{_TO_END_OF_LINE}\n" for line in lines)
-        sys.stdout.write(_HOME + screen_text + _TO_END_OF_SCREEN)
+        terminal(sys.stdout).write(_HOME + screen_text + _TO_END_OF_SCREEN)
 
     def is_left(self, seconds: float) -> bool:
         """Wait so many seconds; return at once with True when q is pressed or the reader left."""

@@ -14,6 +14,7 @@ import argparse
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +56,7 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from rich.console import Console
 
     from compute_agent import extras
+    from compute_agent.cmd.console import terminal
     from compute_agent.cmd.dev.session import DevOptions, DevRun
     from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 
@@ -63,9 +65,10 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     path = default_path(os.environ, machine, namespace.hosts)
     path = Path(namespace.state_dir) if namespace.state_dir else path
     state = StateDirectory(path.absolute())
-    console = Console(highlight=False)
+    out = terminal(sys.stdout)
+    console = Console(highlight=False, file=out)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(highlight=False, width=PLAIN_WIDTH)
+        console = Console(highlight=False, width=PLAIN_WIDTH, file=out)
     options = DevOptions(
         state=state,
         machine=machine,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from .conftest import Run
+from tests.fixtures.terminal import IS_ORDER, ORDERS
 
-ORDERS = "\x1b]0;title\x07\x1b[31m\r\x9b2J\u202e\u2066\x7f"
-IS_ORDER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+from .conftest import Run
 
 
 @pytest.mark.parametrize(

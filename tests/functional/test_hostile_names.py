@@ -1,0 +1,97 @@
+"""Orders to the terminal in names from elsewhere: shown by each program, and never obeyed."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from compute_agent.cmd.console import PrintableStream, terminal
+from tests.fixtures import programs
+from tests.fixtures.terminal import IS_ORDER, ORDERS
+from tests.functional.agent.processes import AgentProcess, PlacementProcess
+
+
+class Hostile(NamedTuple):
+    agent: AgentProcess
+    host: str
+    consumer: str
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
+    """Hosts, a project and a user whose names give orders, and a configuration to look at them."""
+    directory = tmp_path_factory.mktemp("hostile")
+    placement = PlacementProcess(directory)
+    placement.start()
+    host = f"host{ORDERS}"
+    for name in (host, "other"):
+        root = str(uuid.uuid4())
+        body = {"uuid": root, "name": name}
+        assert placement.request("POST", "/resource_providers", json=body).ok
+        path = f"/resource_providers/{root}"
+        records = {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}}
+        body = {"resource_provider_generation": 0, "inventories": records}
+        assert placement.request("PUT", f"{path}/inventories", json=body).ok
+        body = {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}
+        assert placement.request("PUT", f"{path}/traits", json=body).ok
+        if name != host:
+            continue
+        consumer = str(uuid.uuid4())
+        body = {
+            "allocations": {root: {"resources": {"VCPU": 1}}},
+            "project_id": f"p{ORDERS}",
+            "user_id": f"u{ORDERS}",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        assert placement.request("PUT", f"/allocations/{consumer}", json=body).ok
+    agent = AgentProcess(directory, placement.url)
+    agent.script(nodes=[host])
+    yield Hostile(agent, host, consumer)
+    placement.kill()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compute-scheduler", "list", "CONSUMER"),
+        ("compute-scheduler", "list", "--host", "NAME"),
+        ("compute-scheduler", "list", "--project", "pNAME"),
+        ("compute-agent", "plan"),
+        ("compute-agent", "diff", "NAME", "other"),
+        ("compute-agent", "diff", "none of NAME", "other"),
+        ("compute-manage", "placement", "delete-host", "NAME"),
+        ("compute-manage", "placement", "rename", "NAME", "new NAME"),
+        ("compute-manage", "host", "list"),
+    ],
+    ids=" ".join,
+)
+def test_no_program_obeys_a_name(hostile: Hostile, command: tuple[str, ...]) -> None:
+    program, *words = (
+        word.replace("CONSUMER", hostile.consumer).replace("NAME", hostile.host) for word in command
+    )
+    ended = programs.run(
+        program,
+        *("--config-file", str(hostile.agent.config), *words),
+        timeout=90,
+        environment=hostile.agent.environment(),
+    )
+    printed = ended.stdout + ended.stderr
+    assert "usage:" not in printed
+    assert "Traceback" not in printed
+    # the sums of a project have no names
+    assert "\\x1b" in printed or "--project" in command
+    assert IS_ORDER.findall(printed) == []
+
+
+def test_orders_of_the_program_itself_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stream = PrintableStream(sys.stdout)
+    print("\x1b[31mred", file=stream)
+    print("\x1b[31mred", file=terminal(stream))
+    assert capsys.readouterr().out == "\\x1b[31mred\n\x1b[31mred\n"
