@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from compute_agent.provider_config.additions import (
     EVERY_COMPUTE_NODE,
     ProviderConfig,
@@ -17,9 +15,9 @@ from compute_agent.provider_config.additions import (
     canonical_uuid,
     complete,
 )
+from compute_agent.state.documents import FileUnusable
 from compute_agent.state.shapes import (
     NUMBER,
-    YAML_VALUE_ERRORS,
     Check,
     Shape,
     is_not,
@@ -28,6 +26,7 @@ from compute_agent.state.shapes import (
     object_of,
     text_like,
 )
+from compute_agent.state.yaml_document import read_yaml
 
 LOG = logging.getLogger(__name__)
 
@@ -134,17 +133,11 @@ def read(path: Path) -> list[ProviderConfig]:
 
 def _parse(path: Path) -> Mapping[str, Any]:
     try:
-        document = yaml.safe_load(path.read_bytes())
-    except OSError as error:
+        document = read_yaml(path)
+    except FileNotFoundError as error:
         raise _unusable(path, f"it cannot be read ({error.strerror})") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise _unusable(path, f"it is not YAML{where}: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise _unusable(path, f"it is not YAML: {error}") from error
-    except YAML_VALUE_ERRORS as error:
-        raise _unusable(path, f"it has a value that cannot be read: {error}") from error
+    except FileUnusable as error:
+        raise _unusable(path, f"it {error}") from error
     if not isinstance(document, dict):
         raise _unusable(path, "it has no meta section with a schema_version")
     return document

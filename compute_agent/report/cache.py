@@ -262,6 +262,6 @@ def _tree_from(root: str, providers: list[Any]) -> ProviderTree:
         tree.update_traits(uuid, record["traits"])
         tree.update_aggregates(uuid, record["aggregates"])
         tree.mark_stale(uuid, set(record["stale"]).intersection(ASPECTS))
-    if tree.exists(root) and tree.data(root).parent_uuid is not None:
-        raise FileUnusable(f"is damaged: trees.{root} is not the tree of a root")
+    if providers and not (tree.exists(root) and tree.data(root).parent_uuid is None):
+        raise FileUnusable(f"is damaged: trees.{root} is not the tree of this root")
     return tree

@@ -1,4 +1,4 @@
-"""JSON documents on disk, read from regular files within limits of size, depth and shape.
+"""Documents on disk, read from regular files within limits of size, depth and shape.
 
 A file may be anything by the time it is read: a pipe without a writer, a device without an end, the
 remains of a disk's fault. Everything that outlives a process is read through here, so that each of
@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,6 +95,26 @@ def read_file(path: Path) -> bytes:
     :raises FileUnusable: it cannot be read, is not a regular file, or is larger.
     """
     content = read_beginning(path, MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise FileUnusable(f"is larger than {MAX_BYTES // 1024**2} MiB")
+    return content
+
+
+def read_named(name: str) -> bytes:
+    """Return what a user's argument names, 16 MiB at most: a file, a pipe, or ``-``.
+
+    :raises FileUnusable: it cannot be read, or is larger.
+    """
+    try:
+        if name == "-":
+            content = sys.stdin.read(MAX_BYTES + 1).encode()
+        else:
+            with open(name, "rb") as file:
+                content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileUnusable(f"cannot be read: {error.strerror}") from error
+    except UnicodeError as error:
+        raise FileUnusable(f"cannot be read: {error}") from error
     if len(content) > MAX_BYTES:
         raise FileUnusable(f"is larger than {MAX_BYTES // 1024**2} MiB")
     return content

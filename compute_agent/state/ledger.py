@@ -18,12 +18,14 @@ from compute_agent.state.shapes import (
     list_of,
     map_of,
     object_of,
+    text_like,
 )
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid to the classes (``inventories``) and ``traits`` that configuration files added."""
 
 _NAMES: Final = list_of(TEXT)
+_CUSTOM_NAMES: Final = list_of(text_like("CUSTOM_[A-Z0-9_]+", "a name that starts with CUSTOM_"))
 
 # keys are optional where files of an older agent lack them
 PROVIDERS: Final = Shape(
@@ -32,7 +34,8 @@ PROVIDERS: Final = Shape(
 )
 ADDITIONS: Final = Shape(
     "knowing what provider config files added, and takes nothing of it back",
-    map_of(object_of({}, {"inventories": _NAMES, "traits": _NAMES}, is_closed=True)),
+    # other names are the driver's: taken back, they would be off the host
+    map_of(object_of({}, {"inventories": _CUSTOM_NAMES, "traits": _CUSTOM_NAMES}, is_closed=True)),
 )
 SERVICE: Final = Shape(
     "knowing that the host was disabled, as a new one does",

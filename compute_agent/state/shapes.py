@@ -20,10 +20,6 @@ SHOWN: Final = 60
 LARGEST: Final = 2**63 - 1
 """Beyond it a number is damage, and would not survive a conversion to another type."""
 
-YAML_VALUE_ERRORS: Final = (AttributeError, LookupError, RecursionError, ValueError)
-"""What PyYAML raises, besides its own errors, at values that it cannot build: 2024-02-30, a number
-of 5,000 digits, `!!bool perhaps`, `!!int ''`, `!!timestamp 2`."""
-
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 Check: TypeAlias = Callable[[Any], str | None]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.daemon import message_bus
+from compute_agent.state.documents import FileUnusable, read_named
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -31,12 +32,10 @@ def read_json(file: str) -> dict[str, Any]:
 
     source_name = "standard input" if file == "-" else file
     try:
-        if file == "-":
-            body = json.load(sys.stdin)
-        else:
-            with open(file, encoding="utf-8") as stream:
-                body = json.load(stream)
-    except (OSError, ValueError) as error:
+        body = json.loads(read_named(file))
+    except FileUnusable as error:
+        raise InvalidRequest("FILE", source_name, f"a JSON specification (it {error})") from error
+    except (RecursionError, ValueError) as error:
         raise InvalidRequest("FILE", source_name, f"a JSON specification ({error})") from error
     if not isinstance(body, dict):
         raise InvalidRequest("FILE", source_name, "one JSON object, the request specification")

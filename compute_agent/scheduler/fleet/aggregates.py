@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
-from compute_agent.state.shapes import YAML_VALUE_ERRORS
+from compute_agent.state.documents import FileUnusable
+from compute_agent.state.yaml_document import read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,11 @@ def load(path: str) -> Aggregates:
     :raises InvalidConfiguration: the file cannot be read, or an entry is not what it must be.
     """
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, *YAML_VALUE_ERRORS) as error:
+        content = read_yaml(Path(path))
+    except (FileNotFoundError, FileUnusable) as error:
+        reason = error if isinstance(error, FileUnusable) else "does not exist"
         raise InvalidConfiguration(
-            f"Option [compute_scheduler]aggregate_source: {path} cannot be read: {error}"
+            f"Option [compute_scheduler]aggregate_source: {path} {reason}."
         ) from error
     return Aggregates(tuple(_entries(path, content)))
 

@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_used_changes_nothing(
         ("inventories: {}\nallocations: {c: {}}", "allocations.c.allocations is missing"),
         (
             "inventories: {}\nallocations: {c: {allocations: {a: {resources: &a {VCPU: *a}}}}}",
-            "a value that no request can have: Circular reference",
+            "has an alias inside its own anchor",
         ),
         (
             "inventories: {}\nallocations: {c: {allocations: {a: 1}}}",

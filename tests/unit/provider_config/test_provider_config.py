@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ class TestLoading:
             ("{CUSTOM_X: {total: !!timestamp 2}}", "", "a value that cannot be read: 'NoneType'"),
             ("{CUSTOM_X: {total: 2024-02-03}}", "", 'total is "2024-02-03", not'),
             ("{CUSTOM_X: {total: 1.5}}", "", "total is 1.5, not a whole number"),
-            ("{CUSTOM_X: &x {total: *x}}", "", "total is something that cannot be shown"),
+            ("{CUSTOM_X: &x {total: *x}}", "", "it has an alias inside its own anchor"),
             ("{CUSTOM_X: {total: 1, allocation_ratio: .nan}}", "", "not a number from 0 on"),
             ("{CUSTOM_X: {total: 0}}", "", "total is 0, not a whole number from 1 to 2147483647"),
             ("{CUSTOM_X: {total: 1}}, {CUSTOM_X: {total: 2}}", "", "twice"),
@@ -201,7 +202,18 @@ class TestLoading:
 
     def test_a_file_that_cannot_be_read_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "a.yaml").mkdir()
-        with pytest.raises(ProviderConfigException, match="cannot be read"):
+        with pytest.raises(ProviderConfigException, match="it is a directory, not a regular file"):
+            load(tmp_path)
+
+    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "a.yaml")
+        with pytest.raises(ProviderConfigException, match="it is a pipe, not a regular file"):
+            load(tmp_path)
+
+    def test_a_file_without_an_end_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "a.yaml").touch()
+        os.truncate(tmp_path / "a.yaml", 1 << 40)
+        with pytest.raises(ProviderConfigException, match="it is larger than 16 MiB"):
             load(tmp_path)
 
 

@@ -188,7 +188,7 @@ def test_aggregates_are_read_from_a_file(tmp_path: Any) -> None:
         ("uuid: a", "expected a list of aggregates"),
         ("- name: rack1", "aggregate 0"),
         ("- uuid: rack1", "expected a uuid"),
-        ("- [", "cannot be read"),
+        ("- [", "is not YAML, line 1"),
         ("- 2024-02-30", "cannot be read: day is out of range"),
         ("- !!bool perhaps", "cannot be read: 'perhaps'"),
     ],

@@ -262,6 +262,21 @@ def test_a_cache_that_has_the_host_below_another_provider_is_set_aside(tmp_path:
     assert Path(f"{path}.broken").exists()
 
 
+def test_a_cache_whose_root_has_another_uuid_than_its_key_is_set_aside(tmp_path: Path) -> None:
+    root = {**CACHE["trees"][ROOT][0], "uuid": GUEST}
+    path = tmp_path / "placement-cache.json"
+    path.write_text(json.dumps({"format": 1, "trees": {ROOT: [root]}}))
+    assert cached(tmp_path) == {}
+    assert Path(f"{path}.broken").exists()
+
+
+def test_additions_that_no_file_can_have_made_end_the_start(tmp_path: Path) -> None:
+    additions = {ROOT: {"inventories": ["VCPU"], "traits": ["CUSTOM_B"]}}
+    (tmp_path / "provider-config.json").write_bytes(envelope(additions))
+    with pytest.raises(StateUnusable, match=r'inventories\[0\] is "VCPU", not a name that starts'):
+        Ledger(tmp_path)
+
+
 def test_a_good_cache_is_read_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "placement-cache.json"
     path.write_text(json.dumps(CACHE))

@@ -7,7 +7,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from compute_agent.cmd.placement.client import Client, connect
@@ -18,10 +17,10 @@ from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
+from compute_agent.state.documents import FileUnusable, read_named
 from compute_agent.state.shapes import (
     TEXT,
     WHOLE,
-    YAML_VALUE_ERRORS,
     Shape,
     anything,
     is_not,
@@ -259,17 +258,12 @@ def _document(file: str, shape: Shape) -> dict[str, Any]:
 
     :raises BadInput: it cannot be read, or has another one.
     """
-    import yaml
+    from compute_agent.state.yaml_document import parse_yaml
 
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-        document = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{file} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise BadInput(f"{file} is not YAML: {error}") from error
-    except YAML_VALUE_ERRORS as error:
-        raise BadInput(f"{file} has a value that cannot be read: {error}") from error
+        document = parse_yaml(read_named(file))
+    except FileUnusable as error:
+        raise BadInput(f"{file} {error}.") from error
     misfit = shape.misfit(document)
     if misfit is not None:
         raise BadInput(f"{file} is not {shape.words}: {misfit}.")
