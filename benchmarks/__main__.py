@@ -7,11 +7,11 @@ exact, also when workers, servers and databases are killed; agent: what one agen
 one look at a large host through libvirt; fleet: 1,000 agents against one server; soak: does an
 agent grow; what_if: questions about supposed changes; capacity: counts of further claims;
 explanation: why nothing was found, with the closest changes; trees: whole trees beside the plain
-way; alternatives: schedulers that take the last slots; watchers: searches while requests wait for
-changes; scheduling: claims through running schedulers, from a call on the bus to the claim;
-selection: CPU of a scheduler for each host that placement offers; day: what packing and spreading
-make of a simulated day; pages: the fleet in a browser; tracing: requests with traces and without;
-floors: claims and many hosts beside what the same costs when only the unavoidable is done.
+way; watchers: searches while requests wait for changes; scheduling: claims through running
+schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for each host that
+placement offers; day: what packing and spreading make of a simulated day; pages: the fleet in a
+browser; tracing: requests with traces and without; floors: claims and many hosts beside what the
+same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
 in one table at the end. With --quick that takes some three minutes: fewer rows, and little
@@ -41,7 +41,7 @@ from benchmarks.growth import axes
 from benchmarks.in_process import capacity, explanation, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
 from benchmarks.reads.rows import READS, SEARCH, Row
-from benchmarks.scheduler import alternatives, bus_claims, day, selection
+from benchmarks.scheduler import bus_claims, day, selection
 from benchmarks.server import pages, several_servers, trees
 
 
@@ -173,7 +173,6 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
     "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
-    "alternatives": lambda console, arguments: alternatives.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "pages": lambda console, arguments: pages.show(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),

@@ -39,6 +39,7 @@
         ResourceProviderAllocationRetrievalFailed
         ConsumerAllocationRetrievalFailed
         AllocationUpdateFailed
+          HoldsAnother                     # a consumer that is claimed for holds something else
         AllocationMoveFailed
         AllocationDeleteFailed
         ResourceProviderNotFound
@@ -51,8 +52,8 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 
 class ComputeAgentError(Exception):
@@ -305,6 +306,21 @@ class ConsumerAllocationRetrievalFailed(PlacementError):
 
 class AllocationUpdateFailed(PlacementError):
     """The allocations of a consumer could not be written."""
+
+
+class HoldsAnother(AllocationUpdateFailed):
+    """A consumer that must hold nothing before a claim holds something else than is claimed.
+
+    :param record: what it holds, as placement wrote it.
+    """
+
+    def __init__(self, consumer: str, record: Mapping[str, Any]) -> None:
+        super().__init__(
+            f"Consumer {consumer} holds allocations already, on "
+            f"{', '.join(sorted(record['allocations']))}: release it first, or claim "
+            "for another consumer."
+        )
+        self.record = record
 
 
 class AllocationMoveFailed(PlacementError):

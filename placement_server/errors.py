@@ -34,7 +34,6 @@ from placement_server import microversion
 UNDEFINED: Final = "placement.undefined_code"
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
 SEARCH_GAVE_UP: Final = "placement.search_gave_up"
-NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
 INVENTORY_INUSE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
 CHANGES_PRUNED: Final = "placement.changes_pruned"
@@ -136,17 +135,6 @@ class Conflict(ApiError):
 
     status = 409
     webob_class = webob.exc.HTTPConflict
-
-
-class NoCandidateLeft(Conflict):
-    """409 of a claim of which no alternative fits; ``lost_candidates`` has an entry for each."""
-
-    def __init__(self, message: str, lost_candidates: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(message, code=NO_CANDIDATE_LEFT)
-        self.lost_candidates = list(lost_candidates)
-
-    def extra_fields(self) -> Mapping[str, Any]:
-        return {"lost": self.lost_candidates}
 
 
 class TreeConflict(Conflict):

@@ -24,7 +24,7 @@ SERVICE_TYPE: Final = "placement-ext"
 #: What each minor version changed, in order: the position in the list is the minor number.
 HISTORY: Final = (
     "isolated groups, aggregates of roots, subtrees to stay out of; the candidate explanation",
-    "whole trees, claims with alternatives, the feed of changes, and answers to what-if questions",
+    "whole trees, the feed of changes, and answers to what-if questions",
 )
 
 MIN: Final = Microversion(1, 0)

@@ -16,8 +16,6 @@ GROUPS: Final = 1_000
 SHAPES: Final = 100
 #: Consumers of a request that writes allocations.
 CONSUMERS: Final = 10_000
-#: Candidates of a claim with alternatives.
-CANDIDATES: Final = 1_000
 #: Changes that one request supposes, and questions that it asks then.
 CHANGES: Final = 10_000
 QUESTIONS: Final = 100

@@ -66,14 +66,8 @@ CLAIM_SECONDS: Final = Histogram(
 CLAIMS_REJECTED: Final = Counter(
     "placement_claims_rejected",
     "Writes of allocations that were refused or lost, by cause: capacity (too little is free), "
-    "units (the inventory does not allow the amount), inventory (there is none), candidates (none "
-    "of several fits), consumer_generation or concurrent_update.",
-    ("cause",),
-)
-CANDIDATES_LOST: Final = Counter(
-    "placement_claim_candidates_lost",
-    "Candidates of claims with alternatives that did not fit, by cause: short (too little was "
-    "free) or unsuitable (the provider, class or inventory is gone, or does not allow the amount).",
+    "units (the inventory does not allow the amount), inventory (there is none), "
+    "consumer_generation or concurrent_update.",
     ("cause",),
 )
 INDEX_TREES: Final = Gauge(

@@ -72,7 +72,7 @@ LONG = {"emulated_host", "burst"}
 """Folders and modules that take minutes."""
 WAITING = {
     *("agent", "bus", "lies", "manage"),
-    *("test_alternatives.py", "test_command_liveness.py", "test_connection.py"),
+    *("test_command_liveness.py", "test_connection.py"),
     *("test_debian_packages.py", "test_exhaustion.py", "test_horizon.py", "test_hung_machine.py"),
     *("test_keystone_faults.py", "test_killed.py", "test_late_commits.py", "test_racing.py"),
     *("test_secrets.py", "test_service.py", "test_time_limits.py"),

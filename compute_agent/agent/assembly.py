@@ -11,7 +11,7 @@ from compute_agent import errors
 from compute_agent.agent.change_follower import WAIT, ChangeFollower
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.cell_choice import CellPolicy
-from compute_agent.claims.legacy_allocation import SelfClaim
+from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.claims.numa_fit import HostNetworks
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.files.places import naming_places
@@ -108,7 +108,7 @@ class AgentParts(NamedTuple):
             self.report,
             self.driver,
             self.ledger,
-            self_claim=SelfClaim(self.report) if self_claims else None,
+            self_claim=LegacyAllocator(self.report) if self_claims else None,
             policy=cell_policy(self.conf),
         )
 

@@ -41,7 +41,7 @@ from compute_agent.claims.checks import (
     told_of_waiting,
 )
 from compute_agent.claims.host_cells import cells_of
-from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
+from compute_agent.claims.legacy_allocation import Allocated, LegacyAllocator
 from compute_agent.claims.occupancy import taken_units, used_cells
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import units_of
@@ -73,7 +73,7 @@ class ClaimBook:
         driver: ComputeDriver,
         ledger: Ledger,
         *,
-        self_claim: SelfClaim | None = None,
+        self_claim: LegacyAllocator | None = None,
         policy: CellPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:

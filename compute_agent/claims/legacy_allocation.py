@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from compute_agent import errors
-from compute_agent.placement.allocations.allocations import AlreadyClaimed, NoCapacity
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     MutableAmounts,
@@ -44,7 +43,7 @@ class Allocated(NamedTuple):
     by_host: bool = False
 
 
-class SelfClaim:
+class LegacyAllocator:
     """Allocates for instances that come without an allocation."""
 
     def __init__(self, report: ReportClient) -> None:
@@ -65,21 +64,22 @@ class SelfClaim:
                 "neither allocations nor a flavor that this host could give something of. Send "
                 "one of them, or let the scheduler claim."
             )
-        result = self._report.placement.allocations.claim_resources(
-            request.instance,
-            {"allocations": as_request(amounts)},
-            request.project,
-            request.user,
-            min(self._report.connect().maximum, CONSUMER_TYPE),
-        )
-        if isinstance(result, NoCapacity):
+        try:
+            shortage = self._report.placement.allocations.claim_resources(
+                request.instance,
+                {"allocations": as_request(amounts)},
+                request.project,
+                request.user,
+                min(self._report.connect().maximum, CONSUMER_TYPE),
+            )
+        except errors.HoldsAnother as error:
+            # the scheduler was late; what it claimed counts
+            return Allocated(of_record(error.record))
+        if shortage is not None:
             raise errors.ComputeResourcesUnavailable(
                 f"There is not enough for {request.instance}, which came without an allocation: "
-                f"{result.detail}"
+                f"{shortage.detail}"
             )
-        if isinstance(result, AlreadyClaimed):
-            # the scheduler was late; what it claimed counts
-            return Allocated(of_record(result.record))
         LOG.info(
             "Instance %s came without an allocation of a scheduler: this host allocated %s.",
             request.instance,

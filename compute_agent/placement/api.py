@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compute_agent.placement.allocations.allocations import Allocations
-from compute_agent.placement.allocations.alternatives import Alternatives
 from compute_agent.placement.allocations.writes import AllocationExchange
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
@@ -16,7 +15,6 @@ class PlacementApi:
 
     :ivar connection: what all of them share: versions, repetition, counts.
     :ivar exchange: writes of several consumers' allocations at once.
-    :ivar alternatives: claims of the first of several candidates.
     :param max_listed: uuids or names in one question about several.
     """
 
@@ -27,4 +25,3 @@ class PlacementApi:
         self.allocations = Allocations(connection, self.providers)
         self.candidates = Candidates(connection)
         self.exchange = AllocationExchange(connection, self.allocations)
-        self.alternatives = Alternatives(connection, self.allocations)

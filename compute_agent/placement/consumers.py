@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
@@ -109,7 +108,7 @@ class Consumers:
         """
         nothing = {**consumer.record, "allocations": {}}
         answer = self.placement.allocations.put_allocations(consumer.uuid, nothing)
-        if isinstance(answer, NoCapacity):
+        if answer is not None:
             raise errors.AllocationUpdateFailed(
                 f"Removing the allocations of consumer {consumer.uuid} failed: {answer.detail}"
             )

@@ -10,9 +10,7 @@ from compute_agent.state.shapes import (
     NUMBER,
     TEXT,
     WHOLE,
-    Check,
     Shape,
-    is_not,
     list_of,
     map_of,
     object_of,
@@ -182,43 +180,3 @@ CHANGES: Final = Shape(
 )
 USAGES: Final = Shape("amounts by resource class", object_of({"usages": AMOUNTS}))
 TYPED_USAGES: Final = Shape("amounts by type of consumer", object_of({"usages": map_of(AMOUNTS)}))
-
-
-def claim_of(candidates: int) -> Shape:
-    """Return the shape of a successful claim with so many candidates."""
-    return Shape(
-        "a claim of one of the candidates",
-        object_of({"chosen": _position(candidates), "lost": list_of(_lost_candidate(candidates))}),
-    )
-
-
-def no_candidate_left(candidates: int) -> Shape:
-    """Return the shape of the refusal of a claim with so many candidates."""
-    lost_candidates = list_of(_lost_candidate(candidates))
-
-    def some(value: Any) -> str | None:
-        return is_not(value, "a list of what was lost") if value == [] else lost_candidates(value)
-
-    return Shape(
-        "the end of all candidates", object_of({"errors": list_of(object_of({"lost": some}))})
-    )
-
-
-def _lost_candidate(candidates: int) -> Check:
-    known_fields = {"candidate": _position(candidates), "provider": TEXT}
-    short = object_of({**known_fields, "resource_class": TEXT, "asked": WHOLE, "free": WHOLE})
-    unsuitable = object_of({**known_fields, "reason": TEXT}, {"resource_class": TEXT})
-
-    def entry(value: Any) -> str | None:
-        has_reason = isinstance(value, dict) and "reason" in value
-        return unsuitable(value) if has_reason else short(value)
-
-    return entry
-
-
-def _position(candidates: int) -> Check:
-    def position(value: Any) -> str | None:
-        fits = type(value) is int and 0 <= value < candidates
-        return None if fits else is_not(value, f"a position among {candidates} candidates")
-
-    return position

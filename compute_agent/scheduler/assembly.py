@@ -16,11 +16,7 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree.trait_names import HW_PCI_LIVE_MIGRATABLE
 from compute_agent.request.flavor import PciAlias, RequestOptions
-from compute_agent.scheduler.claiming.claims import (
-    Claims,
-    ClaimsOnceAllAgentsExpectThem,
-    NewClaims,
-)
+from compute_agent.scheduler.claiming.claims import NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.explanation.attempt import IN_PASSING, THOROUGH
@@ -30,7 +26,7 @@ from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregate_source import source_of
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, PINNED, Fleet, Layouts
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.observer import Observer
@@ -132,7 +128,8 @@ def parts_of(
         search,
         claim_options(conf),
         give_back,
-        claims=_claims(client, give_back, fleet if agents_may_claim else None),
+        # without a bus no agent announces that it claims itself
+        claims=NewClaims(client, give_back, lambda: agents_may_claim and fleet.may_lack(CLAIMS)),
         observer=observer,
         explainer=explainer,
     )
@@ -149,18 +146,6 @@ def parts_of(
         announcements=announcements,
         service_down_time=conf.service_down_time,
     )
-
-
-def _claims(client: PlacementClient, give_back: GiveBack, fleet: Fleet | None) -> Claims:
-    """Return how hosts are claimed.
-
-    :param fleet: the agents, some of which may claim themselves; `None`: none does.
-    """
-    claims = NewClaims(client, give_back)
-    if fleet is None:
-        return claims
-    # without a bus no agent announces that it claims itself
-    return ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
 
 
 def scheduler_of(
@@ -217,7 +202,7 @@ def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
     )
 
 
-def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
+def claim_options(conf: cfg.ConfigOpts) -> SelectionOptions:
     """Return the options of `conf` about ordering and claiming.
 
     :raises InvalidConfiguration: an unknown weigher.
@@ -230,7 +215,7 @@ def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
         # a weigher from elsewhere may have no option of ours; its own default counts then
         if option in filtering:
             multipliers[weigher.option] = filtering[option]
-    return ClaimOptions(
+    return SelectionOptions(
         weighers=weighers,
         weighing=order.WeighingOptions(
             multipliers=multipliers,

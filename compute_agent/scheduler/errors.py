@@ -43,6 +43,10 @@ class NoValidHost(SchedulerError):
         return {"reason": self.reason, "causes": self.causes.as_dict()}
 
 
+class UnknownName(Exception):
+    """Placement does not know a trait or resource class of the question, so nothing can match."""
+
+
 class AnswerMalformed(SchedulerError):
     """An answer of placement that contradicts itself or the API."""
 

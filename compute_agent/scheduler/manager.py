@@ -8,32 +8,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from compute_agent.errors import AllocationUpdateFailed
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claiming.claim_order import (
-    ClaimOrder,
-    Offer,
-    lost_claim,
-    lost_to_the_group,
-)
+from compute_agent.scheduler.claiming.claim_order import HostOrder, lost_claim, lost_to_the_group
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.crowding import crowded_hosts
-from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
+from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.claiming.together import (
-    ClaimsTogether,
+    InstancesTogether,
     PlacedInstance,
     with_group_host,
 )
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.observer import ClaimOutcome, Observer
-from compute_agent.scheduler.placement import ClaimAnswer, ClaimRefusal, Placement
+from compute_agent.scheduler.observer import Observer, Outcome
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
@@ -43,14 +38,9 @@ from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 LOG = logging.getLogger(__name__)
 
-_GROWTH: Final = 4
-"""How many times as many candidates the next request of a claim with alternatives has."""
-_MOST: Final = 1000
-"""The most that placement takes."""
-
 
 @dataclass(frozen=True, slots=True)
-class ClaimOptions:
+class SelectionOptions:
     """How hosts are ordered and how long is tried."""
 
     weighers: tuple[HostWeigher, ...] = ()
@@ -72,9 +62,9 @@ class Scheduler:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         search: HostSearch,
-        options: ClaimOptions,
+        options: SelectionOptions,
         give_back: GiveBack,
         chance: random.Random | None = None,
         claims: Claims | None = None,
@@ -141,7 +131,7 @@ class Scheduler:
             return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
         spec = self._search.with_group_hosts(spec, instance_uuids)
         found_hosts = self._search.find(spec, claims.shared_holdings)
-        if len(instance_uuids) > 1 and claims.together():
+        if len(instance_uuids) > 1 and claims.can_be_undone():
             chosen_hosts, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
         else:
             chosen_hosts, remaining_hosts = self._place_each(
@@ -169,7 +159,7 @@ class Scheduler:
         self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
     ) -> tuple[list[PlacedInstance], list[HostState]]:
         order_hosts = partial(self._order, members=found_hosts.members)
-        together = ClaimsTogether(
+        together = InstancesTogether(
             self._placement, self._search, order_hosts, self._give_back, self._observer
         )
         return together.place(spec, instances, found_hosts)
@@ -182,7 +172,7 @@ class Scheduler:
         claims: Claims,
     ) -> tuple[list[PlacedInstance], list[HostState]]:
         chosen_hosts: list[PlacedInstance] = []
-        remaining_hosts, held_claims = list(found_hosts.hosts), HeldClaims()
+        remaining_hosts, held_claims = list(found_hosts.hosts), dict[str, Candidate]()
         try:
             for instance in instances:
                 place, remaining_hosts = self._place(
@@ -191,7 +181,7 @@ class Scheduler:
                 chosen_hosts.append(place)
                 spec = with_group_host(spec, place.host.name)
         except BaseException:
-            claims.give_back(held_claims.candidates)
+            claims.give_back(held_claims)
             raise
         return chosen_hosts, remaining_hosts
 
@@ -206,7 +196,7 @@ class Scheduler:
         instance: str,
         hosts: Sequence[HostState],
         found_hosts: SearchResult,
-        held_claims: HeldClaims,
+        held_claims: dict[str, Candidate],
         claims: Claims,
     ) -> tuple[PlacedInstance, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
@@ -215,41 +205,32 @@ class Scheduler:
         """
         causes, lost_claims = found_hosts.causes, list[LostClaim]()
         fitting_hosts = list(hosts)
-        if held_claims.candidates:
+        if held_claims:
             fitting_hosts, drops = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(drops))
         usable = [host for host in fitting_hosts if host.candidates]
         members = found_hosts.members
-        claim_order = ClaimOrder(
-            self._order(spec, usable, instance, members), self._options.candidates_per_host
-        )
-        most = claims.at_once()
-        while offers := claim_order.next(most):
-            if members.are_looked_for:
-                # the hosts behind the first were not looked at yet
-                first_host = offers[0][0]
-                offers = [offer for offer in offers if offer[0] is first_host]
-                if members.crowding(first_host, instance):
-                    claim_order.leave_out(first_host)
+        for host in self._order(spec, usable, instance, members):
+            order_of_host = HostOrder(host.candidates, self._options.candidates_per_host)
+            while (candidate := order_of_host.next()) and not members.crowding(host, instance):
+                held_claims[instance] = candidate
+                refusal = self._claim(
+                    spec, instance, candidate, found_hosts, lost_claims, held_claims, claims
+                )
+                if refusal is not None:
+                    del held_claims[instance]
+                    order_of_host.record_refusal(candidate, refusal)
+                    self._record_lost_claim(host, candidate, refusal, lost_claims)
                     continue
-            answer = self._claim(
-                spec, instance, offers, found_hosts, lost_claims, held_claims, claims
-            )
-            for position, refusal in sorted(answer.refusals.items()):
-                if claim_order.record_refusal(offers[position], refusal):
-                    self._record_lost_claim(offers[position], refusal, lost_claims)
-            if answer.position is None:
-                held_claims.record_refusal(instance)
-                most = min(most * _GROWTH, _MOST) if most > 1 else 1
-                continue
-            offer = offers[answer.position]
-            others = self._crowding(members, instance, offer, claims)
-            if not others:
-                place = self._record_win(instance, offer, lost_claims, held_claims)
-                return place, _with_claim(hosts, place)
-            self._lost_to_the_group(offer, others, lost_claims)
-            claim_order.leave_out(offer[0])
-            held_claims.record_refusal(instance)
+                others = self._take_back_if_crowded(members, instance, host, candidate, claims)
+                if not others:
+                    self._observer.on_claim("won", again=bool(lost_claims))
+                    LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
+                    place = PlacedInstance(host, candidate)
+                    return place, _with_claim(hosts, place)
+                del held_claims[instance]
+                self._lost_to_the_group(host, others, lost_claims)
+                break
         causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
 
@@ -257,64 +238,58 @@ class Scheduler:
         self,
         spec: RequestSpec,
         instance: str,
-        offers: Sequence[Offer],
+        candidate: Candidate,
         found_hosts: SearchResult,
         lost_claims: Sequence[LostClaim],
-        held_claims: HeldClaims,
+        held_claims: dict[str, Candidate],
         claims: Claims,
-    ) -> ClaimAnswer:
-        candidates = [candidate for _, candidate in offers]
-        held_claims.trying(instance, candidates)
+    ) -> NoCapacity | None:
         try:
-            return claims.claim(instance, candidates, spec, found_hosts.microversion)
+            return claims.claim(instance, candidate, spec, found_hosts.microversion)
         except AllocationUpdateFailed:
             # what the instance holds is the claim of another caller, not ours to give back
-            held_claims.record_refusal(instance)
-            self._observer.on_claim(ClaimOutcome.CONSUMER, again=bool(lost_claims))
+            del held_claims[instance]
+            self._observer.on_claim("consumer", again=bool(lost_claims))
             raise
         except BaseException:
-            self._observer.on_claim(ClaimOutcome.FAILED, again=bool(lost_claims))
+            self._observer.on_claim("failed", again=bool(lost_claims))
             raise
 
     def _record_lost_claim(
-        self, offer: Offer, refusal: ClaimRefusal, lost_claims: list[LostClaim]
+        self,
+        host: HostState,
+        candidate: Candidate,
+        refusal: NoCapacity,
+        lost_claims: list[LostClaim],
     ) -> None:
-        host, candidate = offer
-        outcome = ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
+        outcome: Outcome = "shortage" if refusal.resource_class else "race"
         self._observer.on_claim(outcome, again=bool(lost_claims))
         lost_claims.append(lost_claim(host.name, candidate, refusal))
         LOG.info("A claim on host %s was refused. %s", host.name, lost_claims[-1].sentence())
 
-    def _crowding(
-        self, members: GroupMembers, instance: str, offer: Offer, claims: Claims
+    def _take_back_if_crowded(
+        self,
+        members: GroupMembers,
+        instance: str,
+        host: HostState,
+        candidate: Candidate,
+        claims: Claims,
     ) -> frozenset[str]:
         """Return the members of the server group for which a claim was taken back, if any."""
-        undo = claims.undo()
-        if undo is None:
+        if not claims.can_be_undone():
             return frozenset()
-        host, candidate = offer
         crowded_places = crowded_hosts(members, {instance: host})
         if not crowded_places:
             return frozenset()
-        undo(instance, candidate)
+        claims.give_back({instance: candidate})
         return crowded_places[0].others
 
     def _lost_to_the_group(
-        self, offer: Offer, others: frozenset[str], lost_claims: list[LostClaim]
+        self, host: HostState, others: frozenset[str], lost_claims: list[LostClaim]
     ) -> None:
-        host, _ = offer
-        self._observer.on_claim(ClaimOutcome.GROUP, again=bool(lost_claims))
+        self._observer.on_claim("group", again=bool(lost_claims))
         lost_claims.append(lost_to_the_group(host.name, others))
         LOG.info("A claim on host %s was taken back. %s", host.name, lost_claims[-1].sentence())
-
-    def _record_win(
-        self, instance: str, offer: Offer, lost_claims: Sequence[LostClaim], held_claims: HeldClaims
-    ) -> PlacedInstance:
-        host, candidate = offer
-        held_claims.record_success(instance, candidate)
-        self._observer.on_claim(ClaimOutcome.WON, again=bool(lost_claims))
-        LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
-        return PlacedInstance(host, candidate)
 
     def _order(
         self,

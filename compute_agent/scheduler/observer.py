@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
+from typing import Literal
 
 from compute_agent.scheduler.causes import FilterCause
 
+Outcome = Literal["won", "shortage", "race", "group", "consumer", "failed"]
+"""What became of one claim.
 
-class ClaimOutcome(StrEnum):
-    """What became of one claim.
-
-    ``shortage``: a provider had too little left. ``race``: placement lost too many races of its
-    own, or the provider is gone. ``group``: it was taken back, as another member of the server
-    group was claimed on the same host at the same time. ``consumer``: another caller claims or
-    changed the consumer. ``failed``: placement did not answer, or refused for another reason.
-    """
-
-    WON = "won"
-    SHORTAGE = "shortage"
-    RACE = "race"
-    GROUP = "group"
-    CONSUMER = "consumer"
-    FAILED = "failed"
+``shortage``: a provider had too little left. ``race``: placement lost too many races of its own, or
+the provider is gone. ``group``: it was taken back, as another member of the server group was
+claimed on the same host at the same time. ``consumer``: another caller claims or changed the
+consumer. ``failed``: placement did not answer, or refused for another reason.
+"""
 
 
 class MoveState(StrEnum):
@@ -50,7 +43,7 @@ class Observer:
     def on_filtering(self, causes: Sequence[FilterCause]) -> None:
         """Hear what filters left."""
 
-    def on_claim(self, outcome: ClaimOutcome, *, again: bool) -> None:
+    def on_claim(self, outcome: Outcome, *, again: bool) -> None:
         """Hear of a claim; `again`: others of the same instance were lost before."""
 
     def on_move(self, kind: str, state: MoveState) -> None:

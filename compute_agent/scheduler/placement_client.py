@@ -1,4 +1,4 @@
-"""Client of placement behind the scheduler's interface, made of the client library."""
+"""Client of placement, as the scheduler sees it, made of the client library."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from urllib.parse import quote, urlencode
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.allocations.allocations import (
-    AlreadyClaimed,
-    NoCapacity,
-)
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import as_request, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
@@ -23,21 +20,20 @@ from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transports.transport import Request, Transport, version_text
+from compute_agent.placement.transports.transport import (
+    Microversion,
+    Request,
+    Transport,
+    version_text,
+)
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
     HW_NUMA_ROOT,
     MISC_SHARES_VIA_AGGREGATE,
 )
+from compute_agent.scheduler.errors import UnknownName
 from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout, Roots
-from compute_agent.scheduler.placement import (
-    ClaimAnswer,
-    ClaimRefusal,
-    Holding,
-    Microversion,
-    UnknownName,
-    WantedHolding,
-)
+from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.provider_names import ProviderNames
 from compute_agent.state.shapes import Shape
 
@@ -48,7 +44,10 @@ _TREES_SINCE: Microversion = (1, 1)
 
 
 class PlacementClient:
-    """Implements `placement.Placement`.  Safe in several threads.
+    """Placement, as the scheduler sees it.  Safe in several threads.
+
+    Every method raises `PlacementUnavailable` when there is no usable answer, and another
+    `PlacementError` when placement refuses for a reason that is not named at the method.
 
     :param transport: how requests reach placement.
     :param clock: seconds that only grow, for how long names are kept.
@@ -80,12 +79,12 @@ class PlacementClient:
 
     @contextmanager
     def errand(self, request_id: str = "") -> Iterator[str]:
-        """See `placement.Placement`."""
+        """Let all requests of a block carry one id, a new one unless given; yield it."""
         with self._connection.tracing(request_id or None) as tally:
             yield tally.global_request_id
 
     def understands_extensions(self) -> bool:
-        """See `placement.Placement`."""
+        """Whether questions may use this project's extensions of the API."""
         return self._connection.understands_extensions()
 
     def allocation_candidates(
@@ -95,7 +94,11 @@ class PlacementClient:
         *,
         is_extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
-        """See `placement.Placement`."""
+        """Return the answer to a question, and the microversion in which it was asked.
+
+        :param is_extended: the question uses extensions.
+        :raises UnknownName: see there.
+        """
         version = self._connection.newest(NEWEST)
         if version < minimum:
             raise errors.PlacementTooOld(
@@ -121,7 +124,7 @@ class PlacementClient:
         return body, answer.version
 
     def explanation(self, parameters: Sequence[tuple[str, str]]) -> Explanation | None:
-        """See `placement.Placement`."""
+        """Return placement's explanation of a question, `None` where it has none to give."""
         try:
             return self._placement.candidates.explain(parameters)
         except errors.AllocationCandidateRetrievalFailed as error:
@@ -131,7 +134,7 @@ class PlacementClient:
             raise
 
     def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-        """See `placement.Placement`."""
+        """Return the providers that a listing finds, each with its root; none of unknown names."""
         query = urlencode(list(parameters), safe=":,!")
         doing = "Counting the providers that a constraint leaves"
         try:
@@ -153,10 +156,13 @@ class PlacementClient:
         user_id: str,
         microversion: Microversion,
         consumer_type: str,
-    ) -> ClaimRefusal | None:
-        """See `placement.Placement`."""
+    ) -> NoCapacity | None:
+        """Claim for a consumer that has nothing yet; return why not, `None` if it is claimed.
+
+        :raises AllocationUpdateFailed: the consumer holds something else already.
+        """
         try:
-            result = self._placement.allocations.claim_resources(
+            return self._placement.allocations.claim_resources(
                 consumer,
                 allocation_request,
                 project_id,
@@ -166,56 +172,22 @@ class PlacementClient:
             )
         except errors.AllocationUpdateFailed as error:
             return _refusal(error)
-        if isinstance(result, NoCapacity):
-            return _shortage(result)
-        if isinstance(result, AlreadyClaimed):
-            raise _already_claimed(result)
-        return None
-
-    def takes_alternatives(self) -> bool:
-        """See `placement.Placement`."""
-        return self._placement.alternatives.available
-
-    def claim_first(
-        self,
-        consumer: str,
-        allocation_requests: Sequence[Mapping[str, Any]],
-        *,
-        project_id: str,
-        user_id: str,
-        consumer_type: str,
-    ) -> ClaimAnswer:
-        """See `placement.Placement`."""
-        try:
-            answer = self._placement.alternatives.claim_first(
-                consumer, allocation_requests, project_id, user_id, consumer_type
-            )
-        except errors.AllocationUpdateFailed as error:
-            # placement lost every race on the way: as for one candidate, the next is tried
-            return ClaimAnswer(None, {0: _refusal(error)})
-        if isinstance(answer, AlreadyClaimed):
-            raise _already_claimed(answer)
-        return ClaimAnswer(
-            answer.position,
-            {
-                lost_alternative.position: ClaimRefusal(
-                    lost_alternative.provider if lost_alternative.resource_class else "",
-                    lost_alternative.resource_class,
-                    lost_alternative.detail,
-                )
-                for lost_alternative in answer.lost_alternatives
-            },
-        )
 
     def holding(self, consumer: str) -> Holding:
-        """See `placement.Placement`."""
+        """Return what a consumer holds; no allocations if it holds nothing."""
         record = self._placement.allocations.get_allocs_for_consumer(consumer)
         return Holding(of_record(record), record)
 
     def consumers_on(
         self, root: str, providers: Collection[str], consumers: Collection[str]
     ) -> frozenset[str]:
-        """See `placement.Placement`."""
+        """Return those of `consumers` that hold something of the tree of `root`.
+
+        One request where placement shows whole trees; else one for each provider or each consumer,
+        whichever are fewer.
+
+        :param providers: those of the tree of which anything can be held.
+        """
         if self._connection.understands_extensions(_TREES_SINCE):
             try:
                 return frozenset(consumers) & self._holders_in_tree(root)
@@ -246,29 +218,31 @@ class PlacementClient:
         return frozenset(self._connection.call(request).json["allocations"])
 
     def release(self, consumer: str) -> bool:
-        """See `placement.Placement`."""
+        """Give back whatever a consumer holds; return whether it held anything."""
         return self._placement.allocations.delete_allocation(consumer)
 
     def release_exactly(self, consumer: str, holding: Holding) -> None:
-        """See `placement.Placement`."""
+        """Give back a consumer's allocations if nobody changed them since they were read."""
         self._placement.allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
 
-    def exchange(self, wanted_holdings: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
-        """See `placement.Placement`."""
+    def exchange(self, wanted_holdings: Mapping[str, WantedHolding]) -> NoCapacity | None:
+        """Let every consumer hold what is wanted, all or none; return why not, `None` if done.
+
+        :raises AllocationMoveFailed: one of them was changed since it was read.
+        """
         try:
-            shortage = self._placement.exchange.write(
+            return self._placement.exchange.write(
                 {c: _record(wanted_holding) for c, wanted_holding in wanted_holdings.items()}
             )
         except errors.AllocationMoveFailed as error:
             return _refusal(error)
-        return _shortage(shortage) if shortage is not None else None
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
-        """See `placement.Placement`."""
+        """Return those of the providers `uuids` that other trees may use."""
         return frozenset(uuid for uuid in uuids if MISC_SHARES_VIA_AGGREGATE in self._traits(uuid))
 
     def aggregates(self, uuid: str) -> frozenset[str]:
-        """See `placement.Placement`."""
+        """Return the aggregates that a provider is in."""
         path = f"/resource_providers/{uuid}/aggregates"
         return frozenset(
             self._get(
@@ -277,18 +251,18 @@ class PlacementClient:
         )
 
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
-        """See `placement.Placement`."""
+        """Return the providers of one tree, each with its traits."""
         return {
             provider["uuid"]: self._traits(provider["uuid"])
             for provider in self._placement.providers.in_tree(root)
         }
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
-        """See `placement.Placement`."""
+        """Return the names of the providers among `uuids` that exist."""
         return self._provider_names.of(uuids)
 
     def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
-        """See `placement.Placement`."""
+        """Return the root of each of the providers among `uuids` that exist."""
         roots = {}
         for uuid in uuids:
             provider = self._placement.providers.get(uuid)
@@ -297,14 +271,14 @@ class PlacementClient:
         return roots
 
     def root_named(self, name: str) -> str | None:
-        """See `placement.Placement`."""
+        """Return the uuid of the root provider of this name, None if there is none."""
         provider = self._placement.providers.by_name(name)
         if provider is None or provider["parent_provider_uuid"] is not None:
             return None
         return provider["uuid"]
 
     def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
-        """See `placement.Placement`."""
+        """Return the roots of all hosts, and of those that have NUMA cells."""
         if self._connection.understands_extensions(FEED_SINCE):
             return self._followed_roots.current()
         return self._listed_roots()
@@ -327,7 +301,7 @@ class PlacementClient:
         return Layout.NESTED if HW_NUMA_ROOT in traits else Layout.FLAT
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
-        """See `placement.Placement`."""
+        """Return the traits that placement knows and that begin with `prefix`."""
         path = f"/traits?name=startswith:{quote(prefix)}"
         answer = self._get(path, "Reading the known traits", response_schemas.TRAITS)
         return frozenset(answer["traits"])
@@ -352,23 +326,11 @@ def _names_the_unknown(error: errors.PlacementError) -> bool:
     return error.status == 400 and any(text in error.detail for text in _UNKNOWN)
 
 
-def _shortage(shortage: NoCapacity) -> ClaimRefusal:
-    return ClaimRefusal(shortage.provider or "", shortage.resource_class or "", shortage.detail)
-
-
-def _refusal(error: errors.PlacementError) -> ClaimRefusal:
+def _refusal(error: errors.PlacementError) -> NoCapacity:
     """Return the refusal that only concerns the providers of one candidate; raise any other."""
     if responses.is_about_providers(error):
-        return ClaimRefusal(detail=error.detail)
+        return NoCapacity(detail=error.detail)
     raise error
-
-
-def _already_claimed(result: AlreadyClaimed) -> errors.AllocationUpdateFailed:
-    return errors.AllocationUpdateFailed(
-        f"Consumer {result.consumer} holds allocations already, on "
-        f"{', '.join(sorted(result.record['allocations']))}: release it first, or claim "
-        "for another consumer."
-    )
 
 
 def _record(wanted_holding: WantedHolding) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from compute_agent.placement.transports.transport import Microversion
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.host_state import NO_CELL, HostState
-from compute_agent.scheduler.placement import Microversion
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from placement_server.api.extensions import (
     candidate_explanation,
     capacity,
     changes,
-    claims,
     provider_trees,
     what_if,
 )
@@ -103,7 +102,6 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
     },
     Microversion(1, 1): {
         "/changes": {"GET": changes.list_},
-        "/claims": {"POST": claims.create},
         "/provider_trees/{uuid}": {"GET": provider_trees.show, "PUT": provider_trees.replace},
         "/what_if": {"POST": what_if.answer},
         "/capacity": {"GET": capacity.show},

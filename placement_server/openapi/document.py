@@ -8,7 +8,7 @@ from placement_server import __version__, extensions, limits
 from placement_server.api import routes
 from placement_server.microversion import MAX, SERVICE_TYPE
 from placement_server.openapi.operations import OPERATIONS, Document, Operation
-from placement_server.schemas import allocation, provider_tree
+from placement_server.schemas import provider_tree
 from placement_server.schemas.validation import SchemaByVersion
 
 STATUS_TEXTS: Final = {
@@ -48,7 +48,6 @@ ERROR_SCHEMA: Final[Document] = {
                     "code": {"type": "string", "pattern": "^placement\\."},
                     "request_id": {"type": "string", "pattern": "^req-[a-fA-F0-9-]+$"},
                     "pointer": {"type": "string", "format": "json-pointer"},
-                    "lost": allocation.LOST,
                     "moved": provider_tree.MOVED,
                     "etag": {"type": ["string", "null"]},
                     "conflicts": provider_tree.CONFLICTS,
@@ -80,9 +79,9 @@ def build(version: tuple[int, int] = MAX) -> Document:
                 f"A request names at most {limits.NAMES} each of traits, resource classes, "
                 "aggregates and resource providers, in all parts of it together; a query has at "
                 f"most {limits.FILTERS} filters and {limits.GROUPS} request groups; allocations of "
-                f"at most {limits.CONSUMERS} consumers are written at once; a claim has at most "
-                f"{limits.CANDIDATES} candidates; at most {limits.CHANGES} changes are supposed "
-                f"and {limits.QUESTIONS} questions asked at once. More is 400."
+                f"at most {limits.CONSUMERS} consumers are written at once; at most "
+                f"{limits.CHANGES} changes are supposed and {limits.QUESTIONS} questions asked at "
+                "once. More is 400."
             ),
             "license": {"name": "Apache-2.0"},
         },

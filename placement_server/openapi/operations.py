@@ -161,14 +161,6 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         result=changes_schema.CHANGES,
         extension=Microversion(1, 1),
     ),
-    ("POST", "/claims"): Operation(
-        "Claim the first of several candidates that fits",
-        38,
-        (200, 404, 409, 415),
-        body=allocation.CLAIM,
-        result=allocation.CLAIMED,
-        extension=Microversion(1, 1),
-    ),
     ("GET", "/provider_trees/{uuid}"): Operation(
         "A whole provider tree",
         0,

@@ -40,7 +40,6 @@ ALLOCATIONS_MANAGE: Final = "placement:allocations:manage"
 ALLOCATIONS_LIST: Final = "placement:allocations:list"
 ALLOCATIONS_UPDATE: Final = "placement:allocations:update"
 ALLOCATIONS_DELETE: Final = "placement:allocations:delete"
-CLAIM: Final = "placement:claims:create"
 PROVIDER_ALLOCATIONS: Final = "placement:resource_providers:allocations:list"
 CHANGES_LIST: Final = "placement:changes:list"
 CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
@@ -127,11 +126,6 @@ RULES: Final = (
         ALLOCATIONS_DELETE,
         "Delete the allocations of a consumer.",
         "DELETE /allocations/{consumer_uuid}",
-    ),
-    _rule(
-        CLAIM,
-        "Claim the first of several sets of allocations that fits (placement-ext 1.1).",
-        "POST /claims",
     ),
     _rule(
         PROVIDER_ALLOCATIONS, "List the allocations of a provider.", f"GET {PROVIDER}/allocations"

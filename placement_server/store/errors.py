@@ -15,11 +15,10 @@
     │   ├── ProviderHasChildren, ProviderHasAllocations
     │   ├── ReservedTooLarge, InventoryExists, InventoryInUse
     │   ├── StandardName, TraitInUse, ResourceClassExists, ResourceClassInUse
-    │   └── ClaimRefused
+    │   └── AllocationRefused
     │       ├── InvalidInventoryForAllocation
     │       ├── ConstraintViolated
-    │       ├── CapacityExceeded
-    │       └── NoCandidateLeft
+    │       └── CapacityExceeded
     ├── Stale                       the writer has not read the newest state
     │   ├── ConcurrentUpdate
     │   ├── ConsumerGenerationConflict
@@ -35,7 +34,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -227,11 +225,11 @@ class ResourceClassInUse(Refused):
         self.name = name
 
 
-class ClaimRefused(Refused):
+class AllocationRefused(Refused):
     """The base of the reasons why allocations cannot be written."""
 
 
-class InvalidInventoryForAllocation(ClaimRefused):
+class InvalidInventoryForAllocation(AllocationRefused):
     """An allocation without inventory; the classes are in the order of their ids."""
 
     def __init__(self, resource_classes: Collection[str], uuids: Collection[str]) -> None:
@@ -243,7 +241,7 @@ class InvalidInventoryForAllocation(ClaimRefused):
         )
 
 
-class ConstraintViolated(ClaimRefused):
+class ConstraintViolated(AllocationRefused):
     def __init__(
         self,
         resource_class: str,
@@ -265,7 +263,7 @@ class ConstraintViolated(ClaimRefused):
         self.step_size = step_size
 
 
-class CapacityExceeded(ClaimRefused):
+class CapacityExceeded(AllocationRefused):
     """An amount beyond ``free``, what the request could have, its old allocations given back."""
 
     def __init__(self, resource_class: str, uuid: str, requested_amount: int, free: int) -> None:
@@ -277,42 +275,6 @@ class CapacityExceeded(ClaimRefused):
         self.uuid = uuid
         self.requested_amount = requested_amount
         self.free = free
-
-
-@dataclass(frozen=True, slots=True)
-class LostCandidate:
-    """An alternative of a claim that cannot be had, with the first thing in its way.
-
-    :ivar position: its position among the alternatives.
-    :ivar free: what is left of the class at the provider; `None` when ``reason`` says what else
-        is in the way.
-    """
-
-    position: int
-    provider: str
-    resource_class: str | None = None
-    requested_amount: int | None = None
-    free: int | None = None
-    reason: str | None = None
-
-    def sentence(self) -> str:
-        """Return what is in the way, as a sentence."""
-        return self.reason or (
-            f"{self.requested_amount} of {self.resource_class} asked of provider {self.provider}, "
-            f"{self.free} free."
-        )
-
-
-class NoCandidateLeft(ClaimRefused):
-    """A claim of which no alternative fits; ``lost_candidates`` says of each why, in order."""
-
-    def __init__(self, consumer: str, lost_candidates: Sequence[LostCandidate]) -> None:
-        self.consumer = consumer
-        self.lost_candidates = tuple(lost_candidates)
-        super().__init__(
-            f"None of {len(self.lost_candidates)} candidates for consumer {consumer} can be "
-            f"claimed; of the last: {self.lost_candidates[-1].sentence()}"
-        )
 
 
 class ConcurrentUpdate(Stale):

@@ -95,9 +95,9 @@ def spec_of(namespace: argparse.Namespace) -> RequestSpec:
     :raises InvalidRequest: names the option, the value and what was expected.
     """
     from compute_agent.cmd.scheduler import request_options
-    from compute_agent.cmd.scheduler.request_options import ClaimWords
+    from compute_agent.cmd.scheduler.request_options import RequestWords
 
-    words = ClaimWords(
+    words = RequestWords(
         resources=namespace.resources,
         groups=namespace.group,
         required=namespace.required,

@@ -21,7 +21,7 @@ _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimWords:
+class RequestWords:
     """Values of the options, each in the order given."""
 
     resources: Sequence[str] = ()
@@ -39,7 +39,7 @@ class ClaimWords:
     host: str = ""
 
 
-def spec_of(words: ClaimWords) -> RequestSpec:
+def spec_of(words: RequestWords) -> RequestSpec:
     """Return the specification made from the options.
 
     :raises InvalidRequest: names the option, the value and what was expected.
@@ -68,7 +68,7 @@ def spec_of(words: ClaimWords) -> RequestSpec:
     return _spec(words, groups)
 
 
-def _spec(words: ClaimWords, groups: dict[str, RequestGroup]) -> RequestSpec:
+def _spec(words: RequestWords, groups: dict[str, RequestGroup]) -> RequestSpec:
     if not any(group.resources for group in groups.values()):
         raise InvalidRequest("--resources", "", "CLASS=AMOUNT[,CLASS=AMOUNT...], or --group")
     required_traits: frozenset[str] = frozenset()

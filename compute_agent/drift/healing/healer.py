@@ -19,7 +19,7 @@ from compute_agent.drift.instances.instance import (
     PortSource,
     PortsUnreadable,
 )
-from compute_agent.placement.allocations.allocations import UNTYPED, NoCapacity
+from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
@@ -237,7 +237,7 @@ class Healer:
         if self._placing.knows_types and record.get("consumer_type", UNTYPED) == UNTYPED:
             record["consumer_type"] = INSTANCE
         answer = self._report.placement.allocations.put_allocations(reading.instance.uuid, record)
-        if not isinstance(answer, NoCapacity):
+        if answer is None:
             return None
         where = self._directory.name(answer.provider) if answer.provider else "a provider"
         return (

@@ -41,25 +41,15 @@ Record: TypeAlias = dict[str, Any]
 E = TypeVar("E", bound=errors.PlacementError)
 
 
-class Claimed(NamedTuple):
-    """The consumer holds what was asked for."""
-
-    consumer: str
-
-
-class AlreadyClaimed(NamedTuple):
-    """The consumer holds something else already; ``record`` is what."""
-
-    consumer: str
-    record: Record
-
-
 class NoCapacity(NamedTuple):
-    """There is not enough (any more).  Provider and class are None where placement did not say."""
+    """There is not enough (any more), though there may be on other providers.
 
-    provider: str | None
-    resource_class: str | None
-    detail: str
+    Provider and class are empty where placement did not name them.
+    """
+
+    provider: str = ""
+    resource_class: str = ""
+    detail: str = ""
 
 
 class ConsumerNature(NamedTuple):
@@ -93,7 +83,7 @@ class Allocations:
         consumer_type: str = "INSTANCE",
         *,
         mode: Literal["new", "add_to"] = "new",
-    ) -> Claimed | AlreadyClaimed | NoCapacity:
+    ) -> NoCapacity | None:
         """Give a consumer what an allocation request of placement names: one request for a new one.
 
         :param allocation_request: as ``GET /allocation_candidates`` gave it, with ``mappings``.
@@ -101,6 +91,8 @@ class Allocations:
         :param mode: ``new``: the consumer must hold nothing yet; a consumer that holds exactly this
             is our own earlier claim whose answer was lost.  ``add_to``: add to what it holds, which
             must still be at ``consumer_generation``.
+        :returns: `None` where the consumer holds it now.
+        :raises errors.HoldsAnother: the consumer holds something else already.
         :raises errors.AllocationUpdateFailed: another writer changed the consumer, or the request
             was refused.
         """
@@ -128,19 +120,18 @@ class Allocations:
 
     def _claim(
         self, consumer: str, record: Record, at: Microversion, mode: str, *, last: bool = False
-    ) -> Claimed | AlreadyClaimed | NoCapacity:
+    ) -> NoCapacity | None:
         request = _write_of(consumer, record, at, f"Claiming for consumer {consumer}")
         response = repeating_races(self._connection, request)
         if response.status == 204:
-            return Claimed(consumer)
+            return None
         if responses.is_consumer_conflict(response):
             if mode == "new":
                 current_record = self.get_allocs_for_consumer(consumer)
                 if current_record["allocations"]:
-                    is_same = of_record(current_record) == of_record(record)
-                    return (
-                        Claimed(consumer) if is_same else AlreadyClaimed(consumer, current_record)
-                    )
+                    if of_record(current_record) == of_record(record):
+                        return None
+                    raise errors.HoldsAnother(consumer, current_record)
                 if not last:
                     # It was there and is gone again: now it is new.
                     return self._claim(consumer, record, at, mode, last=True)
@@ -186,7 +177,7 @@ class Allocations:
         nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
         return record, nature
 
-    def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> Claimed | NoCapacity:
+    def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> NoCapacity | None:
         """Write a consumer's whole record, as it was read or with ``consumer_generation`` None.
 
         :raises errors.AllocationUpdateFailed: another writer changed it, or it is refused.
@@ -196,7 +187,7 @@ class Allocations:
         request = _write_of(consumer, body[0], version, doing)
         response = repeating_races(self._connection, request)
         if response.status == 204:
-            return Claimed(consumer)
+            return None
         conflict = responses.is_conflict(response) or responses.is_consumer_conflict(response)
         if response.status == 409 and not conflict:
             return no_capacity(response)
@@ -353,7 +344,7 @@ def no_capacity(response: Response) -> NoCapacity:
     """Read provider and class from a 409 that is not a conflict."""
     detail = responses.explanation(response)
     match = _NO_CAPACITY.search(detail)
-    return NoCapacity(match["rp"] if match else None, match["rc"] if match else None, detail)
+    return NoCapacity(match["rp"] if match else "", match["rc"] if match else "", detail)
 
 
 def _write_of(consumer: str, body: Record, version: Microversion, doing: str) -> Request:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
@@ -20,9 +21,10 @@ from compute_agent.scheduler.claiming.claim_order import lost_claim, lost_to_the
 from compute_agent.scheduler.claiming.crowding import CrowdedHost, crowded_hosts
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.host_state import HostState, fits
-from compute_agent.scheduler.observer import ClaimOutcome, Observer
-from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement, WantedHolding
+from compute_agent.scheduler.observer import Observer, Outcome
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
 
@@ -45,7 +47,7 @@ class PlacedInstance:
     candidate: Candidate
 
 
-class ClaimsTogether:
+class InstancesTogether:
     """Places several instances of one request.
 
     :param order_hosts: returns hosts in the order in which an instance tries them.
@@ -53,7 +55,7 @@ class ClaimsTogether:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         search: HostSearch,
         order_hosts: Ordered,
         give_back: GiveBack,
@@ -144,7 +146,7 @@ class ClaimsTogether:
 
     def _claim(
         self, spec: RequestSpec, placed_by_instance: dict[str, PlacedInstance], again: bool
-    ) -> ClaimRefusal | None:
+    ) -> NoCapacity | None:
         nothing = Holding({}, {})
         wanted_holdings = {
             instance: WantedHolding(
@@ -160,19 +162,19 @@ class ClaimsTogether:
         try:
             refusal = self._placement.exchange(wanted_holdings)
         except AllocationMoveFailed as error:
-            self._observer.on_claim(ClaimOutcome.CONSUMER, again=again)
+            self._observer.on_claim("consumer", again=again)
             raise AllocationUpdateFailed(
                 f"One of the consumers {', '.join(placed_by_instance)} holds allocations already, "
                 f"or another writer claims for it: nothing was claimed. {error}"
             ) from error
         except BaseException:
-            self._observer.on_claim(ClaimOutcome.FAILED, again=again)
+            self._observer.on_claim("failed", again=again)
             # it may have been carried out, and the caller does not get it
             self._return(placed_by_instance)
             raise
         if refusal is not None:
             short = bool(refusal.resource_class)
-            outcome = ClaimOutcome.SHORTAGE if short else ClaimOutcome.RACE
+            outcome: Outcome = "shortage" if short else "race"
             self._observer.on_claim(outcome, again=again)
         return refusal
 
@@ -194,7 +196,7 @@ class ClaimsTogether:
         again: bool,
     ) -> list[LostClaim]:
         self._return(placed_by_instance)
-        self._observer.on_claim(ClaimOutcome.GROUP, again=again)
+        self._observer.on_claim("group", again=again)
         lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded_places]
         LOG.info(
             "A claim for %d instances was taken back. %s",
@@ -204,11 +206,11 @@ class ClaimsTogether:
         return lost_claims
 
     def _return(self, placed_by_instance: dict[str, PlacedInstance]) -> None:
-        self._give_back.all_of({i: [place.candidate] for i, place in placed_by_instance.items()})
+        self._give_back.all_of({i: place.candidate for i, place in placed_by_instance.items()})
 
     def _record_wins(self, placed_by_instance: dict[str, PlacedInstance], again: bool) -> None:
         for instance, place in placed_by_instance.items():
-            self._observer.on_claim(ClaimOutcome.WON, again=again)
+            self._observer.on_claim("won", again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
 
 
@@ -220,7 +222,7 @@ def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
     return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
 
 
-def _lost_claim(placed_instances: Sequence[PlacedInstance], refusal: ClaimRefusal) -> LostClaim:
+def _lost_claim(placed_instances: Sequence[PlacedInstance], refusal: NoCapacity) -> LostClaim:
     for place in placed_instances:
         if place.candidate.amount(refusal.provider, refusal.resource_class):
             return lost_claim(place.host.name, place.candidate, refusal)
@@ -228,7 +230,7 @@ def _lost_claim(placed_instances: Sequence[PlacedInstance], refusal: ClaimRefusa
 
 
 def _without_shortage(
-    hosts: Sequence[HostState], placed_instances: Sequence[PlacedInstance], refusal: ClaimRefusal
+    hosts: Sequence[HostState], placed_instances: Sequence[PlacedInstance], refusal: NoCapacity
 ) -> list[HostState]:
     """Return hosts on which the provider that was short has less than was asked of it."""
     uuid, name = refusal.provider, refusal.resource_class

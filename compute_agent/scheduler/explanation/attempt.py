@@ -28,7 +28,7 @@ from compute_agent.scheduler.explanation.room import (
     plausible_amounts,
 )
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, TargetedRequest, Trial
 from compute_agent.scheduler.search.targets import Target
 
@@ -59,7 +59,7 @@ class Attempt:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         search: HostSearch,
         spec: RequestSpec,
         request: TargetedRequest,

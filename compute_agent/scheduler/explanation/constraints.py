@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from compute_agent.scheduler.causes import ConstraintCause
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 
 Parameters = Sequence[tuple[str, str]]
 
@@ -28,7 +28,9 @@ class ConstraintListing:
     parameters: tuple[tuple[str, str], ...]
 
 
-def constraints_of(placement: Placement, query: str, listings: int) -> tuple[ConstraintCause, ...]:
+def constraints_of(
+    placement: PlacementClient, query: str, listings: int
+) -> tuple[ConstraintCause, ...]:
     """Return what each constraint of a query left.
 
     Placement explains it where it can; otherwise its providers are listed for one constraint after

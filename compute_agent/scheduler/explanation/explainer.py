@@ -27,7 +27,7 @@ from compute_agent.scheduler.explanation.attempt import (
     Effort,
 )
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import HostSearch
 
@@ -63,7 +63,7 @@ class Explainer:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         search: HostSearch,
         clock: Callable[[], float] = time.monotonic,
         *,

@@ -8,11 +8,11 @@ from urllib.parse import parse_qsl
 
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX, UNSUFFIXED
 from compute_agent.scheduler.explanation.changes import ChangeKind, RequestChange
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 
 
 def named_changes(
-    placement: Placement, query: str, singles: Sequence[RequestChange]
+    placement: PlacementClient, query: str, singles: Sequence[RequestChange]
 ) -> Iterator[tuple[RequestChange, ...]]:
     """Yield the sets of changes that placement names for a query, if it names any.
 

@@ -23,7 +23,8 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes, LostClaim
 from compute_agent.scheduler.claiming.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.placement import Holding, Placement, WantedHolding
+from compute_agent.scheduler.holdings import Holding, WantedHolding
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 from compute_agent.scheduler.search.search import HostSearch
@@ -55,7 +56,7 @@ class Attached:
 class Attachments:
     """Adds to what instances hold on their host, and takes from it."""
 
-    def __init__(self, placement: Placement, search: HostSearch) -> None:
+    def __init__(self, placement: PlacementClient, search: HostSearch) -> None:
         self._placement = placement
         self._search = search
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import Amounts
+from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.claiming.claims import answer_about_one
 from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.moves.move import DOCUMENT, Move, both_places, left_on_source
-from compute_agent.scheduler.placement import (
-    ClaimAnswer,
-    ClaimRefusal,
-    Holding,
-    Microversion,
-    Placement,
-    WantedHolding,
-)
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.state.shapes import WHOLE, Shape, object_of, word_of
 
@@ -43,7 +38,12 @@ class Progress:
     """Progress of a move that is being begun: its line in the journal, and whether it wrote."""
 
     def __init__(
-        self, placement: Placement, journal: Journal, line: str, move: Move, source_holding: Holding
+        self,
+        placement: PlacementClient,
+        journal: Journal,
+        line: str,
+        move: Move,
+        source_holding: Holding,
     ) -> None:
         self._placement = placement
         self._journal = journal
@@ -61,7 +61,7 @@ class Progress:
             entry["generation"] = generation
         self._journal.update(self.line, entry)
 
-    def write(self, wanted_holdings: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
+    def write(self, wanted_holdings: Mapping[str, WantedHolding]) -> NoCapacity | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
         try:
             refusal = self._placement.exchange(wanted_holdings)
@@ -77,29 +77,20 @@ class Progress:
 class MoveClaims:
     """Claims the destination of a move, for an instance whose source is held."""
 
-    def __init__(self, placement: Placement, progress: Progress) -> None:
+    def __init__(self, placement: PlacementClient, progress: Progress) -> None:
         self._progress = progress
         self._source_holding = progress.source_holding
         self.shared_holdings = SharedHoldings.of(placement, progress.move.source)
         self._sharing = frozenset(self.shared_holdings.amounts)
 
-    def at_once(self) -> int:
-        """See `Claims`: each candidate needs a line of the journal and amounts of its own."""
-        return 1
-
-    def together(self) -> bool:
-        """See `Claims`: there is one instance."""
-        return False
-
     def claim(
         self,
         instance: str,
-        candidates: Sequence[Candidate],
+        candidate: Candidate,
         spec: RequestSpec,  # noqa: ARG002 - part of the protocol; owners are those of the source
         microversion: Microversion,  # noqa: ARG002 - likewise; several consumers need their own
-    ) -> ClaimAnswer:
+    ) -> NoCapacity | None:
         """See `Claims`."""
-        [candidate] = candidates
         move, there = self._progress.move, candidate.allocations
         source_amounts: Amounts = {}
         if move.migration:
@@ -119,12 +110,13 @@ class MoveClaims:
             wanted_holdings[move.migration] = wanted_of(
                 move, Holding({}, {}), source_amounts, MIGRATION
             )
-        return answer_about_one(self._progress.write(wanted_holdings))
+        return self._progress.write(wanted_holdings)
 
-    def undo(self) -> None:
+    def can_be_undone(self) -> bool:
         """See `Claims`: only the move can undo what it did to several consumers."""
+        return False
 
-    def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """Leave it to the move, which knows what its consumers held before."""
         LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
 

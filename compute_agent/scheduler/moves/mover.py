@@ -22,10 +22,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import covers
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
+from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.moves.claims import (
     ENTRY,
@@ -43,7 +45,7 @@ from compute_agent.scheduler.moves.move import (
     move_of,
 )
 from compute_agent.scheduler.observer import MoveState, Observer
-from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.selection import Selection
 
@@ -63,7 +65,7 @@ class Mover:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         scheduler: Scheduler,
         journal: Journal,
         observer: Observer | None = None,
@@ -373,7 +375,7 @@ class Mover:
         _raise_refusal(move, self._placement.exchange(wanted_holdings))
 
 
-def _raise_refusal(move: Move, refusal: ClaimRefusal | None) -> None:
+def _raise_refusal(move: Move, refusal: NoCapacity | None) -> None:
     """Raise when what an instance held could not be written as it was."""
     if refusal is None:
         return

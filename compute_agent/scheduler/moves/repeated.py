@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, copy_of
 from compute_agent.scheduler.errors import MoveRefused
+from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.moves.move import Move, MoveKind
-from compute_agent.scheduler.placement import Holding, Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.current_host import root_of
 
 
 def begun_before(
-    placement: Placement,
+    placement: PlacementClient,
     kind: MoveKind,
     instance: str,
     migration: str,
@@ -64,7 +65,7 @@ def begun_before(
 
 
 def _ends_of_evacuation(
-    placement: Placement, holding: Holding, source_root: str, sharing: Collection[str]
+    placement: PlacementClient, holding: Holding, source_root: str, sharing: Collection[str]
 ) -> tuple[MutableAmounts, str]:
     """Return what an instance holds of the dead host, and the root of its new one.
 
@@ -78,7 +79,7 @@ def _ends_of_evacuation(
     return source_amounts, _only_root(placement, destination) if source_amounts else ""
 
 
-def _only_root(placement: Placement, uuids: Collection[str]) -> str:
+def _only_root(placement: PlacementClient, uuids: Collection[str]) -> str:
     """Return the root of all these providers; empty without any and for several trees."""
     roots = set(placement.provider_roots(sorted(uuids)).values())
     return roots.pop() if len(roots) == 1 else ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.placement import Holding, Placement
+from compute_agent.scheduler.holdings import Holding
+from compute_agent.scheduler.placement_client import PlacementClient
 
 
-def root_of(placement: Placement, instance: str, holding: Holding) -> str:
+def root_of(placement: PlacementClient, instance: str, holding: Holding) -> str:
     """Return the root provider of the host that an instance is on.
 
     :raises MoveRefused: it is on no host, or on several.
@@ -21,7 +22,7 @@ def root_of(placement: Placement, instance: str, holding: Holding) -> str:
     return next(iter(found_roots))
 
 
-def host_roots(placement: Placement, holding: Holding) -> frozenset[str]:
+def host_roots(placement: PlacementClient, holding: Holding) -> frozenset[str]:
     """Return the root providers of the hosts of which something is held."""
     roots = placement.provider_roots(tuple(holding.allocations))
     if len(set(roots.values())) < 2:

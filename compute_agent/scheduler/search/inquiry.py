@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from compute_agent.errors import PlacementTooOld
+from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.flavor import PciAlias
@@ -16,7 +17,7 @@ from compute_agent.scheduler import device_affinity, host_state
 from compute_agent.scheduler.candidates import AllocationCandidates
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import PINNED, Fleet, Layouts
-from compute_agent.scheduler.placement import Microversion, Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search import layout_queries, split
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
 from compute_agent.scheduler.search.queries import CandidateQueries
@@ -34,7 +35,7 @@ class Inquiry:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         pci_aliases: Mapping[str, PciAlias],
         fleet: Fleet,
         layouts: Layouts | None,

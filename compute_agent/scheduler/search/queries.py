@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from compute_agent.placement.transports.transport import Microversion
 from compute_agent.scheduler import candidates as answers
 from compute_agent.scheduler.candidates import AllocationCandidates
 from compute_agent.scheduler.causes import QueryCause
-from compute_agent.scheduler.placement import Microversion, Placement, UnknownName
+from compute_agent.scheduler.errors import UnknownName
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
 class CandidateQueries:
     """The queries of one search, and what became of them."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: PlacementClient) -> None:
         self._placement = placement
         self.causes: list[QueryCause] = []
         self.notes: list[str] = []

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
@@ -20,9 +21,10 @@ from compute_agent.scheduler.fleet.aggregate_source import AggregateSource, Fixe
 from compute_agent.scheduler.fleet.aggregates import Aggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
+from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.placement import Holding, Microversion, Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search import layout_queries, prefilters
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
@@ -99,7 +101,7 @@ class HostSearch:
 
     def __init__(
         self,
-        placement: Placement,
+        placement: PlacementClient,
         options: HostSearchOptions,
         announcements: Announcements | None = None,
         fleet: Fleet | None = None,

@@ -18,7 +18,7 @@ from compute_agent.scheduler.filters.server_group import (
     anti_affinity,
 )
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.current_host import host_roots
 
 LOOKED_AT: Final = 8
@@ -34,7 +34,7 @@ class GroupMembers:
     :param is_enforced: whether a host must not have too many.
     """
 
-    def __init__(self, placement: Placement, spec: RequestSpec, *, is_enforced: bool) -> None:
+    def __init__(self, placement: PlacementClient, spec: RequestSpec, *, is_enforced: bool) -> None:
         self._placement = placement
         self._members, self._most = anti_affinity(spec) if is_enforced else (frozenset(), 1)
         self._named_hosts = spec.instance_group.hosts if spec.instance_group else frozenset()
@@ -135,7 +135,7 @@ class GroupMembers:
 
 
 def with_hosts(
-    placement: Placement, spec: RequestSpec, instances: Collection[str] = ()
+    placement: PlacementClient, spec: RequestSpec, instances: Collection[str] = ()
 ) -> RequestSpec:
     """Return a specification whose group names a host where it shall gather, if it is anywhere.
 
@@ -154,7 +154,7 @@ def with_hosts(
     return spec
 
 
-def roots_of_named(placement: Placement, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
+def roots_of_named(placement: PlacementClient, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
     """Return where the instances live that hints name, by instance."""
     named_instances = {*spec.hint("same_host"), *spec.hint("different_host")}
     return {

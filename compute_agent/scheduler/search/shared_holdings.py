@@ -14,7 +14,7 @@ from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.candidates import AllocationCandidates, Candidate, ProviderSummary
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class SharedHoldings:
     aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, placement: Placement, amounts: Amounts) -> SharedHoldings:
+    def of(cls, placement: PlacementClient, amounts: Amounts) -> SharedHoldings:
         """Return what of these amounts is on shared providers."""
         pools = placement.sharing(tuple(amounts))
         return cls(

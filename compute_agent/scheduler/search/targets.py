@@ -10,7 +10,7 @@ from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 
 _GATHERING = ("affinity", "soft-affinity")
 
@@ -32,7 +32,7 @@ class Target:
 
 
 def target_of(
-    spec: RequestSpec, placement: Placement, announcements: Announcements | None
+    spec: RequestSpec, placement: PlacementClient, announcements: Announcements | None
 ) -> Target:
     """Return where `spec` must go.
 
@@ -55,7 +55,7 @@ def sees_all_hosts(spec: RequestSpec, target: Target) -> bool:
 
 
 def _roots(
-    name: str, placement: Placement, announcements: Announcements | None, is_node: bool
+    name: str, placement: PlacementClient, announcements: Announcements | None, is_node: bool
 ) -> Collection[str]:
     of_service = announcements.roots_of(name) if announcements and not is_node else ()
     if len(of_service) > 1:

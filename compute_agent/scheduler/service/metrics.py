@@ -21,7 +21,7 @@ from compute_agent.request.errors import InvalidRequest
 from compute_agent.scheduler.causes import FilterCause
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.observer import ClaimOutcome, MoveState
+from compute_agent.scheduler.observer import MoveState, Outcome
 from compute_agent.scheduler.service.calls import Calls
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class CountedCalls(Calls):
         for cause in causes:
             self._rejected_hosts.labels(cause.name).inc(cause.hosts_before - cause.hosts_left)
 
-    def on_claim(self, outcome: ClaimOutcome, *, again: bool) -> None:
+    def on_claim(self, outcome: Outcome, *, again: bool) -> None:
         """See `Observer`."""
         self._claims.labels(str(outcome)).inc()
         if again:

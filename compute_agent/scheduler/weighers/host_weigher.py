@@ -25,7 +25,7 @@ class HostWeigher:
         )
 
 
-class _FreeAfterClaim(HostWeigher):
+class _FreeResource(HostWeigher):
     """What is left of some classes, after the claim, on the providers that it takes them from.
 
     On a host with NUMA cells that is the room on the cell, and not a sum over cells that no single
@@ -48,21 +48,21 @@ class _FreeAfterClaim(HostWeigher):
         return float(free_amount if takes_any else sum(host.free(name) for name in self.classes))
 
 
-class RAMWeigher(_FreeAfterClaim):
+class RAMWeigher(_FreeResource):
     """Free memory."""
 
     option = "ram"
     classes = ("MEMORY_MB",)
 
 
-class CPUWeigher(_FreeAfterClaim):
+class CPUWeigher(_FreeResource):
     """Free CPUs, shared and pinned."""
 
     option = "cpu"
     classes = ("VCPU", "PCPU")
 
 
-class DiskWeigher(_FreeAfterClaim):
+class DiskWeigher(_FreeResource):
     """Free disk."""
 
     option = "disk"

@@ -24,7 +24,7 @@ from placement_server.candidates.what_if.changes import (
     ImpossibleChange,
     Release,
     RemoveTree,
-    SupposedClaim,
+    SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
     UnknownInChange,
@@ -103,7 +103,7 @@ def _set_inventory(body: Mapping[str, Any]) -> Change:
 
 
 def _claim(body: Mapping[str, Any]) -> Change:
-    return SupposedClaim(
+    return SupposedAllocation(
         {
             provider: {name: int(amount) for name, amount in entry["resources"].items()}
             for provider, entry in body["allocations"].items()

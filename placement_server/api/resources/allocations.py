@@ -168,7 +168,7 @@ def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: 
         raise errors.BadRequest(
             f"{unknown_class}No such resource class {error.names[0]}."
         ) from error
-    except (store_errors.ClaimRefused, store_errors.Stale) as error:
+    except (store_errors.AllocationRefused, store_errors.Stale) as error:
         raise claim_conflict(error) from error
 
 
@@ -181,7 +181,7 @@ def counted_claim() -> Iterator[None]:
         yield
         result = "written"
         metrics.CLAIMS.labels(result).inc()
-    except (store_errors.ClaimRefused, store_errors.Stale) as error:
+    except (store_errors.AllocationRefused, store_errors.Stale) as error:
         result = "lost" if isinstance(error, store_errors.Stale) else "refused"
         metrics.CLAIMS.labels(result).inc()
         metrics.CLAIMS_REJECTED.labels(_cause(error)).inc()
@@ -193,15 +193,13 @@ def counted_claim() -> Iterator[None]:
         metrics.CLAIM_SECONDS.labels(result).observe(time.perf_counter() - began)
 
 
-def _cause(error: store_errors.ClaimRefused | store_errors.Stale) -> str:
+def _cause(error: store_errors.AllocationRefused | store_errors.Stale) -> str:
     match error:
         case store_errors.CapacityExceeded():
             return "capacity"
         case store_errors.ConstraintViolated():
             return "units"
-        case store_errors.NoCandidateLeft():
-            return "candidates"
-        case store_errors.ClaimRefused():
+        case store_errors.AllocationRefused():
             return "inventory"
         case store_errors.ConsumerGenerationConflict():
             return "consumer_generation"
@@ -217,14 +215,14 @@ def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> e
 
 
 def claim_conflict(
-    error: store_errors.ClaimRefused | store_errors.Stale,
+    error: store_errors.AllocationRefused | store_errors.Stale,
 ) -> errors.Conflict:
     """Return the 409 of allocations that do not fit, or whose writer lost a race.
 
     Clients get the wording that they know. The log has what was asked and what is free.
     """
     LOG.log(
-        logging.WARNING if isinstance(error, store_errors.ClaimRefused) else logging.INFO,
+        logging.WARNING if isinstance(error, store_errors.AllocationRefused) else logging.INFO,
         "Allocations were not written: %s",
         error,
     )

@@ -27,7 +27,7 @@ from placement_server.candidates.what_if.changes import (
     InvalidChange,
     Release,
     RemoveTree,
-    SupposedClaim,
+    SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
     UnknownInChange,
@@ -39,7 +39,7 @@ from placement_server.store.allocations.claim_check import (
     Requested,
 )
 from placement_server.store.changes.snapshot import InventoryRow, ProviderRow, TreeRows
-from placement_server.store.errors import CapacityExceeded, ClaimRefused, ConstraintViolated
+from placement_server.store.errors import AllocationRefused, CapacityExceeded, ConstraintViolated
 from placement_server.store.providers.capacity import reserved_is_valid, usable
 
 Holding = tuple[int, int, int]
@@ -220,7 +220,7 @@ class ChangedTrees:
                 self._use(row, {class_id: -amount})
 
     @_make.register
-    def _claim(self, change: SupposedClaim) -> None:
+    def _claim(self, change: SupposedAllocation) -> None:
         class_ids = self._index.names.class_ids
         rows: dict[str, ProviderRow] = {}
         parts: list[ProviderRequest] = []
@@ -245,7 +245,7 @@ class ChangedTrees:
         except (ConstraintViolated, CapacityExceeded) as error:
             at = ("allocations", error.uuid, "resources", error.resource_class)
             raise ImpossibleChange(str(error), at) from error
-        except ClaimRefused as error:
+        except AllocationRefused as error:
             raise ImpossibleChange(str(error), ("allocations",)) from error
         for provider, resources in change.allocations.items():
             self._use(rows[provider], {class_ids[name]: n for name, n in resources.items()})

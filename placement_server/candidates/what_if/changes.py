@@ -55,13 +55,13 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class SupposedClaim:
+class SupposedAllocation:
     """Another consumer holds this: amounts by provider and class."""
 
     allocations: Mapping[str, Mapping[str, int]]
 
 
-Change = SupposedInventory | SupposedTraits | RemoveTree | AddTree | Release | SupposedClaim
+Change = SupposedInventory | SupposedTraits | RemoveTree | AddTree | Release | SupposedAllocation
 
 
 class ChangeError(CandidatesError):

@@ -57,7 +57,7 @@ def apply(
     :raises ConsumerGenerationConflict: a consumer's generation is not the expected one.
     :raises ProviderNotFound: a provider of the allocations does not exist.
     :raises ResourceClassNotFound: classes do not exist.
-    :raises ClaimRefused: an allocation is not possible.
+    :raises AllocationRefused: an allocation is not possible.
     :raises InventoryInUse: inventories to remove would be in use.
     """
     consumers.lock(tx, writes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -66,12 +66,6 @@ def read_context(
     for some_consumers, some_providers in parts:
         _read_into(context, tx, some_consumers, some_providers, in_use=providers)
     return context
-
-
-def read_more(tx: ReadTransaction, context: WriteContext, provider_uuids: Iterable[str]) -> None:
-    """Add those of these providers that exist to the context."""
-    for uuids in chunks(sorted(set(provider_uuids) - context.provider_ids.keys())):
-        _read_into(context, tx, (), uuids, in_use=False)
 
 
 def _read_into(

@@ -57,14 +57,9 @@ def class_ids(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
 
     :raises ResourceClassNotFound: some do not exist; it has all of these.
     """
-    ids = known_class_ids(tx, names)
+    ids = _class_ids(tx, names, _CLASSES)
     ids.require(names)
     return ids
-
-
-def known_class_ids(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
-    """Return the ids of those of the resource classes that exist, as this transaction sees them."""
-    return _class_ids(tx, names, _CLASSES)
 
 
 def hold_classes(tx: ReadTransaction, names: Collection[str]) -> ClassIds:

@@ -100,7 +100,6 @@ OPERATIONS: Final = (
     # the extensions
     Operation("GET", "/candidate_explanation", "placement:allocation_candidates:list"),
     Operation("GET", "/changes", "placement:changes:list"),
-    Operation("POST", "/claims", "placement:claims:create"),
     Operation("GET", "/provider_trees/{uuid}", "placement:provider_trees:show"),
     Operation("PUT", "/provider_trees/{uuid}", "placement:provider_trees:update", Who.SERVICES),
     Operation("POST", "/what_if", "placement:what_if"),

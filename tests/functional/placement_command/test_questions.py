@@ -16,7 +16,6 @@ from tests.functional.placement_command.conftest import Ended, Run
 
 EXTENDED = [
     ["explain", "--resources", "VCPU=1"],
-    ["claim", "--resources", "VCPU=1", "--project", "p", "--user", "u"],
     ["capacity", "--resources", "VCPU=1"],
     ["fragmentation", "VCPU=1"],
     ["what-if", "--resources", "VCPU=1"],

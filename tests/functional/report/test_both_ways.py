@@ -15,7 +15,6 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from compute_agent import errors
-from compute_agent.placement.allocations.allocations import Claimed
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity
@@ -116,12 +115,12 @@ class Way:
             if also_elsewhere:
                 allocations[ELSEWHERE] = resources
             try:
-                claimed = plain.placement.allocations.claim_resources(
+                shortage = plain.placement.allocations.claim_resources(
                     consumer, {"allocations": allocations}, "p", "u", "1.39"
                 )
             except errors.PlacementError:
                 continue
-            if isinstance(claimed, Claimed):
+            if shortage is None:
                 event("a claim")
         plain.close()
 

@@ -3,7 +3,6 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.allocations.allocations import AlreadyClaimed, Claimed
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, lost_after
 from tests.functional.report.layouts import large, small
@@ -66,7 +65,7 @@ class TestLostAnswers:
             consumer, request, "p", "u", "1.39"
         )
         assert lost
-        assert result == Claimed(consumer)
+        assert result is None
         record = other.placement.allocations.get_allocs_for_consumer(consumer)
         assert record["allocations"][host.root]["resources"] == {"VCPU": 2}
         assert record["consumer_generation"] == 1
@@ -101,8 +100,8 @@ def test_a_second_different_claim_for_a_consumer_is_told_apart_from_a_lost_answe
     host.report(small(host.name))
     consumer = claim(other, host.root, {"VCPU": 1})
     request = {"allocations": {host.root: {"resources": {"VCPU": 2}}}}
-    result = host.client.placement.allocations.claim_resources(
-        consumer, request, "project", "user", "1.39"
-    )
-    assert isinstance(result, AlreadyClaimed)
-    assert result.record["allocations"][host.root]["resources"] == {"VCPU": 1}
+    with pytest.raises(errors.HoldsAnother) as caught:
+        host.client.placement.allocations.claim_resources(
+            consumer, request, "project", "user", "1.39"
+        )
+    assert caught.value.record["allocations"][host.root]["resources"] == {"VCPU": 1}

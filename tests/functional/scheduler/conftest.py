@@ -118,7 +118,7 @@ def config(tmp_path: Path, placement_url: str) -> Path:
 
 @pytest.fixture(params=["auto", "never"])
 def extensions(request: pytest.FixtureRequest, config: Path) -> str:
-    """Both ways to claim: with alternatives where placement takes them, and one by one."""
+    """With the extensions of placement where it has them, and by the plain API alone."""
     with config.open("a") as file:
         file.write(f"[compute_agent]\nuse_placement_extensions = {request.param}\n")
     return str(request.param)

@@ -15,7 +15,7 @@ from compute_agent.placement.transports.transport import Request, Response, Tran
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
@@ -134,7 +134,7 @@ class World:
         scheduler = Scheduler(
             client,
             HostSearch(client, HostSearchOptions(filters=filters)),
-            ClaimOptions(),
+            SelectionOptions(),
             GiveBack(client, journal),
             random.Random(1),
         )

@@ -23,11 +23,9 @@ def scheduler(config: Path, before: Before | None = None) -> tuple[Scheduler, Re
     return assembly.scheduler_of(conf, transport)[0], transport
 
 
-def candidates_of(method: str, path: str, body: Any) -> list[dict[str, Any]]:
-    """Return the allocations that a request claims, or one of which it does; none of others."""
-    if (method, path) == ("POST", "/claims"):
-        return [candidate["allocations"] for candidate in body["candidates"]]
-    return [body["allocations"]] if method == "PUT" and "/allocations/" in path else []
+def claimed_by(method: str, path: str, body: Any) -> dict[str, Any]:
+    """Return the allocations that a request claims; none of other requests."""
+    return body["allocations"] if method == "PUT" and "/allocations/" in path else {}
 
 
 def new_uuid() -> str:

@@ -17,7 +17,7 @@ from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.filters import server_group
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers.host_weigher import (
@@ -111,7 +111,7 @@ class Group:
             ServerGroupSoftAntiAffinityWeigher(),
         )
         give_back = GiveBack(client, Journal(self.world.journal))
-        options = ClaimOptions(weighers=weighers)
+        options = SelectionOptions(weighers=weighers)
         explainer = Explainer(client, search)
         scheduler = Scheduler(
             client, search, options, give_back, random.Random(1), explainer=explainer

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from compute_agent.daemon.metrics_server import MetricsServer
 from compute_agent.scheduler.causes import FilterCause
-from compute_agent.scheduler.observer import ClaimOutcome
 from compute_agent.scheduler.service.metrics import CountedCalls
 from tests.fixtures.placement import free_port
 from tests.fixtures.terminal import Terminal
@@ -82,7 +81,7 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
             calls.on_upkeep(placement_up=True, oldest_announcement=7.0)
             with calls.answering("select_destinations"):
                 for _ in range(50):
-                    calls.on_claim(ClaimOutcome.WON, again=False)
+                    calls.on_claim("won", again=False)
                 calls.on_filtering([FilterCause("ComputeFilter", 30, 10, ())])
             for text in ("placement answers", "oldest announcement 7 s", "p95 ", "ComputeFilter"):
                 eventually(lambda text=text: text in terminal.shown, text)

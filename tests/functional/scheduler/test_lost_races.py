@@ -18,7 +18,7 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.moves.move import MoveKind
 from tests.functional.scheduler.moving import Failing, World
-from tests.functional.scheduler.schedulers import candidates_of
+from tests.functional.scheduler.schedulers import claimed_by
 from tests.unit.scheduler.specs import spec
 
 RACE = (
@@ -53,11 +53,9 @@ class Raced(Failing):
     refused: list[str] = field(default_factory=list)
 
     def before(self, method: str, path: str, body: Any) -> Response | None:
-        if method not in ("PUT", "POST") or not path.startswith(("/allocations", "/claims")):
+        if method not in ("PUT", "POST") or not path.startswith("/allocations"):
             return None
-        # of alternatives the first fits, and is the one whose race is lost
-        claimed = candidates_of(method, path, body)[:1] if path == "/claims" else body
-        hit = [provider for provider in self.providers if provider in json.dumps(claimed)]
+        hit = [provider for provider in self.providers if provider in json.dumps(body)]
         self.refused += hit
         return refusal(self.detail) if hit else None
 
@@ -68,9 +66,8 @@ class Raced(Failing):
 class Hosts:
     """Hosts of one test; the larger one is the first choice."""
 
-    def __init__(self, world: World, *, use_extensions: bool) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
-        self.use_extensions = use_extensions
         self.mark = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
         self.first = self.host("first", 8)
         self.second = self.host("second", 4)
@@ -104,14 +101,14 @@ class Hosts:
     def claim(self, raced: Raced) -> set[str]:
         """The providers of a claim, by short name."""
         consumer = str(uuid.uuid4())
-        mover, _ = self.world.mover(raced, use_extensions=self.use_extensions)
+        mover, _ = self.world.mover(raced)
         mover._scheduler.select_destinations(self.asked(), [consumer])
         return set(self.world.held(consumer))
 
 
-@pytest.fixture(params=[True, False], ids=["alternatives", "one-by-one"])
-def hosts(world: World, request: pytest.FixtureRequest) -> Hosts:
-    return Hosts(world, use_extensions=request.param)
+@pytest.fixture
+def hosts(world: World) -> Hosts:
+    return Hosts(world)
 
 
 def test_after_a_claim_that_loses_every_race_the_next_candidate_of_the_host_is_tried(
@@ -119,12 +116,13 @@ def test_after_a_claim_that_loses_every_race_the_next_candidate_of_the_host_is_t
 ) -> None:
     class FirstTwo(Raced):
         def before(self, method: str, path: str, body: Any) -> Response | None:
-            for first in candidates_of(method, path, body)[:1]:
-                [card] = [uuid for uuid in first if "card" in hosts.world.names[uuid]]
-                if len(self.providers) < 2:
-                    self.providers = {*self.providers, card}
-                return refusal(RACE) if self.refuse(card) else None
-            return None
+            claimed = claimed_by(method, path, body)
+            if not claimed:
+                return None
+            [card] = [uuid for uuid in claimed if "card" in hosts.world.names[uuid]]
+            if len(self.providers) < 2:
+                self.providers = {*self.providers, card}
+            return refusal(RACE) if self.refuse(card) else None
 
         def refuse(self, card: str) -> bool:
             self.refused += [card] * (card in self.providers)
@@ -157,8 +155,7 @@ def test_no_host_is_valid_once_all_candidates_lost_their_races_and_the_causes_na
     assert len(lost) == 8 + 4
     assert {claim["host"].partition("-")[0] for claim in lost} == {"first", "second"}
     assert all("Another thread" in claim["detail"] for claim in lost)
-    if not hosts.use_extensions:
-        assert len(raced.refused) == len(lost) * CONFLICT_TRIES
+    assert len(raced.refused) == len(lost) * CONFLICT_TRIES
 
 
 def test_a_consumer_that_somebody_else_changes_ends_the_request_at_once(hosts: Hosts) -> None:
@@ -175,9 +172,9 @@ def test_a_host_that_is_deleted_between_the_question_and_the_claim_costs_its_can
 
     class Deleted(Raced):
         def before(self, method: str, path: str, body: Any) -> Response | None:
-            candidates = candidates_of(method, path, body)
-            if candidates and not removed:
-                [root] = {hosts.first, hosts.second} & candidates[0].keys()
+            claimed = claimed_by(method, path, body)
+            if claimed and not removed:
+                [root] = {hosts.first, hosts.second} & claimed.keys()
                 removed.append(hosts.world.names[root])
                 own = [u for u, name in hosts.world.names.items() if name.startswith(removed[0])]
                 for provider in sorted(own, key=lambda uuid: uuid == root):
@@ -209,35 +206,15 @@ def test_a_move_whose_destination_loses_every_race_goes_to_the_next(hosts: Hosts
     assert set(hosts.world.held(instance)) == held
 
 
-@dataclass
-class RolledBack(Raced):
-    """From the first claim with alternatives on, a placement that knows no extension answers."""
-
-    older: bool = False
-
-    def before(self, method: str, path: str, body: Any) -> Response | None:
-        self.older = self.older or path == "/claims"
-        answer = of_older(path) if self.older else None
-        return answer or super().before(method, path, body)
-
-
 def of_older(path: str) -> Response | None:
     """What a placement without extensions says where its answer differs."""
-    if path.startswith(("/claims", "/provider_trees")):
+    if path.startswith("/provider_trees"):
         error = {"status": 404, "title": "Not Found", "detail": "No such path."}
         return Response(404, {}, {"errors": [error]}, json.dumps({"errors": [error]}))
     if path == "/":
         version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
         return Response(200, {}, {"versions": [version]}, json.dumps({"versions": [version]}))
     return None
-
-
-def test_a_claim_goes_on_one_by_one_when_placement_is_rolled_back_meanwhile(world: World) -> None:
-    hosts = Hosts(world, use_extensions=True)
-    rolled_back = RolledBack(providers=[hosts.first])
-    claimed = hosts.claim(rolled_back)
-    assert rolled_back.older
-    assert "second" in claimed
 
 
 @dataclass
@@ -249,9 +226,9 @@ class MemberFirst(Raced):
     taken: str = ""
 
     def before(self, method: str, path: str, body: Any) -> Response | None:
-        if path == "/claims" and not self.taken:
-            first = candidates_of(method, path, body)[0]
-            [self.taken] = {self.hosts.world.names[uuid] for uuid in first} & {"first", "second"}
+        claimed = claimed_by(method, path, body)
+        if claimed and not self.taken:
+            [self.taken] = {self.hosts.world.names[uuid] for uuid in claimed} & {"first", "second"}
             self.hosts.claim_on(self.taken, self.member)
             return None
         return of_older(path) if self.taken else None
@@ -260,7 +237,7 @@ class MemberFirst(Raced):
 def test_members_of_a_group_are_looked_up_when_placement_is_rolled_back_meanwhile(
     world: World,
 ) -> None:
-    hosts = Hosts(world, use_extensions=True)
+    hosts = Hosts(world)
     member, consumer = str(uuid.uuid4()), str(uuid.uuid4())
     raced = MemberFirst(hosts=hosts, member=member)
     mover, _ = world.mover(raced, filters=(ServerGroupAntiAffinityFilter(),))

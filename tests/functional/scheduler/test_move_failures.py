@@ -11,7 +11,7 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Begun, Mover
-from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
 from tests.functional.scheduler.moving import Failing, World
 
@@ -179,6 +179,6 @@ def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
     )
 
 
-def parts_with(world: World, journal: Journal) -> tuple[Placement, Scheduler, Journal]:
+def parts_with(world: World, journal: Journal) -> tuple[PlacementClient, Scheduler, Journal]:
     mover = world.mover()[0]
     return mover._placement, mover._scheduler, journal

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
+from compute_agent.cmd.scheduler.request_options import RequestWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -25,11 +25,11 @@ from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.scheduler.conftest import Cloud
-from tests.functional.scheduler.schedulers import candidates_of, new_uuid, scheduler
+from tests.functional.scheduler.schedulers import claimed_by, new_uuid, scheduler
 
 
 def one_slot(cloud: Cloud) -> RequestSpec:
-    return spec_of(ClaimWords(resources=[f"{cloud.mark}=1"], project="project", user="user"))
+    return spec_of(RequestWords(resources=[f"{cloud.mark}=1"], project="project", user="user"))
 
 
 def in_placements_order(config: Path) -> None:
@@ -52,10 +52,10 @@ def test_schedulers_that_choose_at_the_same_time_choose_different_hosts_unless_t
     first_choices: list[str] = []
 
     def before(method: str, path: str, body: Any) -> None:
-        candidates = candidates_of(method, path, body)
-        if candidates and not getattr(first_claim, "made", False):
+        claimed = claimed_by(method, path, body)
+        if claimed and not getattr(first_claim, "made", False):
             first_claim.made = True
-            first_choices.extend(candidates[0])
+            first_choices.extend(claimed)
             all_have_chosen.wait()
 
     def claim() -> str:
@@ -70,7 +70,7 @@ def test_schedulers_that_choose_at_the_same_time_choose_different_hosts_unless_t
 
 
 def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
-    cloud: Cloud, config: Path, extensions: str
+    cloud: Cloud, config: Path
 ) -> None:
     in_placements_order(config)
     hosts = {cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)}
@@ -78,7 +78,7 @@ def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
     first_claim = threading.local()
 
     def before(method: str, path: str, body: Any) -> None:
-        if candidates_of(method, path, body) and not getattr(first_claim, "made", False):
+        if claimed_by(method, path, body) and not getattr(first_claim, "made", False):
             first_claim.made = True
             both_have_chosen.wait()
 
@@ -90,8 +90,7 @@ def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
     with ThreadPoolExecutor(2) as pool:
         results = [future.result() for future in [pool.submit(claim) for _ in range(2)]]
     assert {host for host, _ in results} == hosts
-    one_by_one = extensions == "never"
-    assert sorted(len(writes) for _, writes in results) == [1, 1 + one_by_one]
+    assert sorted(len(writes) for _, writes in results) == [1, 2]
 
 
 @pytest.mark.usefixtures("extensions")
@@ -106,7 +105,7 @@ def test_members_of_an_anti_affinity_group_that_are_claimed_at_the_same_time_par
     first_claim = threading.local()
 
     def after(method: str, path: str, body: Any, answer: Response) -> Response:
-        if candidates_of(method, path, body) and not getattr(first_claim, "made", False):
+        if claimed_by(method, path, body) and not getattr(first_claim, "made", False):
             first_claim.made = True
             both_are_claimed.wait()
         return answer
@@ -126,7 +125,6 @@ def test_members_of_an_anti_affinity_group_that_are_claimed_at_the_same_time_par
     assert set(claimed) < hosts
 
 
-@pytest.mark.usefixtures("extensions")
 def test_a_claim_is_one_request(cloud: Cloud, config: Path) -> None:
     cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
     chooser, transport = scheduler(config)
@@ -171,14 +169,13 @@ def test_what_placement_failed_to_take_back_is_given_back_later(cloud: Cloud, co
     assert cloud.held(last) == {host: {cloud.mark: 1}}
 
 
-@pytest.mark.usefixtures("extensions")
 def test_a_claim_whose_answer_is_lost_is_not_made_twice(cloud: Cloud, config: Path) -> None:
     hosts = [cloud.provider({cloud.mark: 2}, "COMPUTE_NODE") for _ in range(2)]
     conf = agent_conf.new_config([f"--config-file={config}"])
     lost: list[str] = []
 
     def after(method: str, path: str, body: Any, answer: Response) -> Response:
-        if candidates_of(method, path, body) and not lost:
+        if claimed_by(method, path, body) and not lost:
             lost.append(path)
             raise PlacementAPIConnectFailure("the answer was lost")
         return answer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
+from compute_agent.claims.legacy_allocation import Allocated, LegacyAllocator
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.errors import ComputeResourcesUnavailable
 from compute_agent.placement.transports.in_process import InProcessTransport
@@ -27,7 +27,7 @@ def test_a_flavor_is_allocated_on_the_root_once_and_not_beyond_what_there_is(wor
     tree = ProviderTree()
     tree.new_root("a", root)
     tree.update_inventory(root, {"VCPU": {"total": 4}})
-    claims = SelfClaim(ReportClient(world.transport))
+    claims = LegacyAllocator(ReportClient(world.transport))
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
 
     def needing(instance: str) -> ClaimRequest:
@@ -57,5 +57,5 @@ def test_what_a_scheduler_claimed_meanwhile_counts(world: World) -> None:
     }
     world.call("PUT", f"/allocations/{instance}", body)
     request = ClaimRequest(instance, {root: {"VCPU": 2}}, project="p", user="u")
-    held = SelfClaim(ReportClient(world.transport)).allocate(request, tree, root)
+    held = LegacyAllocator(ReportClient(world.transport)).allocate(request, tree, root)
     assert held == Allocated({root: {"VCPU": 1}}, by_host=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -61,15 +61,6 @@ class Write:
             (consumer,) = self.placed
             return "PUT", f"/allocations/{consumer}", self.entry(consumer)
         return "POST", "/allocations", {consumer: self.entry(consumer) for consumer in self.placed}
-
-
-def _claim_of(consumer: str, writes: Sequence[Write]) -> dict[str, Any]:
-    return {
-        "consumer_uuid": consumer,
-        "consumer_generation": None,
-        **PROJECT,
-        "candidates": [{"allocations": write.entry(consumer)["allocations"]} for write in writes],
-    }
 
 
 class Accounts:
@@ -155,59 +146,6 @@ class Accounts:
                 self.check(account, after=f"{answer.status} {answer.error}")
         self.forget_empty()
         return answer
-
-    def claim_first(self, consumer: str, alternatives: Sequence[Placed]) -> None:
-        """Claim one of several placements, on different hosts, for a new consumer."""
-        account = self.open.setdefault(consumer, Account(consumer))
-        writes = [Write({consumer: placed}, {consumer: None}) for placed in alternatives]
-        for _ in range(_TRIES):
-            try:
-                answer = self.connection.send("POST", "/claims", _claim_of(consumer, writes))
-            except Unanswered as error:
-                self.note_unanswered(error, "POST /claims")
-            else:
-                if self._claimed(account, writes, answer):
-                    break
-            if self._found_claimed(account, writes):
-                break
-            # one on its way may still come, also when the consumer is gone again
-            account.ghosts = [self.grouped(placed) for placed in alternatives]
-            for write in writes:
-                self.ledger.perhaps.update(write.raises)
-        else:
-            self.ledger.counts["given up"] += 1
-            self.close(account)
-        self.forget_empty()
-
-    def _claimed(self, account: Account, writes: Sequence[Write], answer: Answer) -> bool:
-        """Whether the answer settles the claim; without an earlier one that got none it does."""
-        if answer.status == 200:
-            chosen = answer.json["chosen"]
-            self._happened(writes[chosen], [account])
-            self.ledger.counts["acknowledged"] += 1
-            self.ledger.counts["claimed with alternatives"] += 1
-            self.ledger.counts["lost candidates"] += len(answer.json["lost"])
-            if [lost["candidate"] for lost in answer.json["lost"]] != list(range(chosen)):
-                self.violated(f"candidate {chosen} was chosen: {answer.json['lost']}")
-            return True
-        self._count_refusal(answer)
-        if not account.ghosts or not answer.is_lost_race:
-            self.check(account, after=f"{answer.status} {answer.error}")
-            return True
-        return False
-
-    def _found_claimed(self, account: Account, writes: Sequence[Write]) -> bool:
-        placed, generation = self.read(account.uuid)
-        now = self.grouped(placed)
-        for write in writes:
-            if now == self.grouped(write.placed[account.uuid]):
-                self._happened(write, [account])
-                account.generation = generation
-                self.ledger.counts["found done"] += 1
-                return True
-        if now:
-            self.violated(f"{account.uuid} has {now}, which is no candidate of its claim")
-        return False
 
     def forget_empty(self) -> None:
         for empty in [account for account in self.open.values() if not account.holding]:

@@ -41,8 +41,7 @@ class Teller:
 
     def work(self) -> None:
         deals: dict[Callable[[], None], int] = {
-            self.claim: 20,
-            self.claim_first: 12,
+            self.claim: 32,
             self.resize: 15,
             self.move: 12,
             self.release: 16,
@@ -56,7 +55,7 @@ class Teller:
             self.reshape_at_once: 6,
         }
         if "extensions" not in self.connection.insist("GET", "/").json:
-            del deals[self.claim_first], deals[self.reshape_at_once]
+            del deals[self.reshape_at_once]
         for provider in self.world.rushes:
             self.rush(provider)
         while not self.stopping:
@@ -128,14 +127,6 @@ class Teller:
             self.put(None, self.placement())
         else:
             self.release()
-
-    def claim_first(self) -> None:
-        """Claim whichever host has room, of several in an order."""
-        if len(self.accounts.open) >= _MOST_ACCOUNTS:
-            self.release()
-            return
-        hosts = self.random.sample(self.hosts(), self.random.randint(2, 4))
-        self.accounts.claim_first(self.new_uuid(), [self.placement(host) for host in hosts])
 
     def resize(self) -> None:
         account = self.some_account()

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, reshape
-from placement_server.store.errors import ClaimRefused, InventoryInUse, Stale
+from placement_server.store.errors import AllocationRefused, InventoryInUse, Stale
 from placement_server.store.providers import inventories, providers
 from placement_server.store.records import ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
@@ -63,7 +63,7 @@ class Client:
     def write(self, *writes: ConsumerWrite) -> bool:
         try:
             self.store.write(allocations.write, writes)
-        except ClaimRefused as error:
+        except AllocationRefused as error:
             self.refused[type(error).__name__] += 1
             return False
         for write in writes:
@@ -125,7 +125,7 @@ class Client:
                 {host: (generation_of(self.store, host), {"VCPU": InventoryRecord(CAPACITY)})},
                 [set_of(consumer, sets, generation)],
             )
-        except (Stale, ClaimRefused, InventoryInUse) as error:
+        except (Stale, AllocationRefused, InventoryInUse) as error:
             self.refused[type(error).__name__] += 1
         else:
             self.held[consumer] = ((generation or 0) + 1, sets)
@@ -183,7 +183,7 @@ def test_claims_fill_a_provider_to_the_last_unit_without_a_needless_conflict(
             amounts = {host: {"VCPU": 1}} | ({pool: {"DISK_GB": 1}} if shared else {})
             try:
                 store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
-            except ClaimRefused:
+            except AllocationRefused:
                 refused += 1
             else:
                 granted += 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from placement_server.store.allocations import allocations, alternatives, reshape, usages
+from placement_server.store.allocations import allocations, reshape, usages
 from placement_server.store.providers import aggregates, inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
@@ -63,23 +63,6 @@ def test_a_claim_costs_few_statements_however_much_it_claims(store: Store) -> No
             amounts = {host: dict.fromkeys(CLASSES, 1) for host in claimed}
             store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
         assert len(statements) <= claim_costs(store), "\n".join(statements)
-
-
-def test_a_claim_with_alternatives_reads_few_candidates_at_first_and_then_many(
-    store: Store,
-) -> None:
-    host = new_provider(store, {"VCPU": 100})
-    meet_the_owners(store, host)
-    gone = [{new_uuid(): {"VCPU": 1}} for _ in range(999)]
-    for lost, more_reads in ((0, 0), (3, 0), (4, 1), (35, 1), (999, 3)):
-        consumer = new_uuid()
-        claimed = [*gone[:lost], {host: {"VCPU": 1}}, *gone[lost:]]
-        with counted(store) as statements:
-            chosen = store.write(
-                alternatives.claim, [set_of(consumer, amounts, None) for amounts in claimed]
-            )
-        assert chosen.position == lost
-        assert len(statements) == claim_costs(store) + more_reads, "\n".join(statements)
 
 
 def test_a_claim_of_fifty_consumers_costs_no_more_than_that_of_one(store: Store) -> None:

@@ -15,7 +15,7 @@ from placement_server.candidates.what_if.changes import (
     AddTree,
     Change,
     RemoveTree,
-    SupposedClaim,
+    SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
 )
@@ -46,7 +46,7 @@ def supposed(index: Index, changes: Sequence[Change], account: Account) -> Index
 CHANGES: dict[str, list[Change]] = {
     "one host": [SupposedInventory(HOSTS[7], "VCPU", InventoryRecord(total=1))],
     "all hosts": [SupposedTraits(host, ()) for host in HOSTS],
-    "claims on all hosts": [SupposedClaim({host: {"VCPU": 1}}) for host in HOSTS],
+    "claims on all hosts": [SupposedAllocation({host: {"VCPU": 1}}) for host in HOSTS],
     "many new hosts": [AddTree(HOSTS[0], 9000)],
     "hosts gone": [RemoveTree(host) for host in HOSTS[::2]],
 }

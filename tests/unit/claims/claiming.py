@@ -11,10 +11,10 @@ from typing import Any
 from compute_agent import conf as agent_conf
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.cell_choice import CellPolicy
-from compute_agent.claims.legacy_allocation import SelfClaim
+from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages
-from compute_agent.placement.allocations.allocations import Claimed, NoCapacity
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger
@@ -53,7 +53,7 @@ class Report:
             return NoCapacity(ROOT, self.lacking, f"there is too little {self.lacking}")
         wanted = allocation_request["allocations"]
         self.held[consumer] = {uuid: dict(entry["resources"]) for uuid, entry in wanted.items()}
-        return Claimed(consumer)
+        return None
 
     def delete_allocation(self, consumer: str) -> bool:
         self.asked.append(f"delete {consumer}")
@@ -128,7 +128,7 @@ class Host:
             self.report,
             self.driver,
             self.ledger,
-            self_claim=SelfClaim(self.report),
+            self_claim=LegacyAllocator(self.report),
             clock=lambda: 1000.0,
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
+from compute_agent.cmd.scheduler.request_options import RequestWords, spec_of
 from compute_agent.request import spec_reader
 from compute_agent.request.errors import InvalidRequest
 from tests.unit.scheduler.specs import query_of
@@ -16,7 +16,7 @@ INSTANCE = "22222222-2222-2222-2222-222222222222"
 
 
 def query(**words: Any) -> str:
-    return query_of(spec_of(ClaimWords(**words)))
+    return query_of(spec_of(RequestWords(**words)))
 
 
 def test_options_become_the_groups_they_name() -> None:
@@ -68,7 +68,7 @@ def test_bad_input_names_option_value_and_what_was_expected(
     words: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        spec_of(ClaimWords(**words))
+        spec_of(RequestWords(**words))
     assert message in str(caught.value)
 
 

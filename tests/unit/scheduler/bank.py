@@ -6,34 +6,37 @@ can be looked at; claims are checked against the capacity for real.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl, unquote
 
-from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.placement.allocations.amounts import as_request
-from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
-from compute_agent.scheduler.placement import (
-    ClaimAnswer,
-    ClaimRefusal,
-    Holding,
-    Microversion,
-    UnknownName,
-    WantedHolding,
-)
+from compute_agent.errors import PlacementAPIConnectFailure
+from compute_agent.placement.retries import Retries
+from compute_agent.placement.transports.transport import Request, Response
+from compute_agent.scheduler.placement_client import PlacementClient
 from tests.unit.scheduler.trees import body
+
+GENERATION = {"resource_provider_generation": 0}
+CONFLICT = "consumer generation conflict"
+
+
+class Sleepless:
+    """A clock on which waits take no time."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        pass
 
 
 class Bank:
-    """Implements the scheduler's interface of placement.
-
-    :cvar alternatives: whether it takes claims with alternatives.
+    """A transport that answers as placement does, and the scheduler's client over it.
 
     :param candidates: offered to every question, in this order.
     :param summaries: the providers.
     """
-
-    alternatives = False
 
     def __init__(
         self, candidates: list[dict[str, Any]], summaries: dict[str, dict[str, Any]]
@@ -45,41 +48,50 @@ class Bank:
         self.queries: list[dict[str, str]] = []
         self.names: dict[str, str] = {}
         self.down = False
-        self.extended = False
         self.before_claim: Callable[[str], None] = lambda _consumer: None
         self.after_claim: Callable[[str], None] = lambda _consumer: None
         self.unknown_name = ""
+        self.client = PlacementClient(self, retries=Retries(Sleepless()))
 
-    @contextmanager
-    def errand(self, request_id: str = "") -> Iterator[str]:
-        yield request_id or "req-new"
-
-    def understands_extensions(self) -> bool:
+    def send(self, request: Request) -> Response:
+        """Answer a request of the client."""
         self._reached()
-        return self.extended
+        path, _, query = request.path.partition("?")
+        match [request.method, *(unquote(part) for part in path.strip("/").split("/"))]:
+            case ["GET", ""]:
+                version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
+                return answer(200, {"versions": [version]})
+            case ["GET", "allocation_candidates"] if self.unknown_name:
+                return answer(400, error(f"No such {self.unknown_name}.", ""))
+            case ["GET", "allocation_candidates"]:
+                return answer(200, self.offer(parse_qsl(query)))
+            case ["GET", "traits"]:
+                prefix = dict(parse_qsl(query))["name"].partition(":")[2]
+                traits = {trait for s in self.summaries.values() for trait in s["traits"]}
+                return answer(200, {"traits": sorted(t for t in traits if t.startswith(prefix))})
+            case ["GET", "allocations", consumer]:
+                return answer(200, self._record(consumer))
+            case ["GET", "resource_providers"]:
+                found = self._listed(dict(parse_qsl(query)))
+                return answer(200, {"resource_providers": [self._provider(u) for u in found]})
+            case ["GET", "resource_providers", uuid, *aspect]:
+                return answer(200, self._aspect(uuid, *aspect))
+            case ["PUT", "allocations", consumer]:
+                return self._write({consumer: request.json})
+            case ["POST", "allocations"]:
+                return self._write(request.json)
+        raise NotImplementedError(f"{request} is tested with a real placement")
 
-    def allocation_candidates(
-        self,
-        parameters: Sequence[tuple[str, str]],
-        minimum: Microversion,
-        *,
-        is_extended: bool = False,
-    ) -> tuple[Mapping[str, Any], Microversion]:
-        self._reached()
+    def offer(self, parameters: list[tuple[str, str]]) -> dict[str, Any]:
+        """The candidates for a question, and the summaries with what is held counted as used."""
         self.queries.append(dict(parameters))
-        if self.unknown_name:
-            raise UnknownName(self.unknown_name)
         nested = any("NUMA0" in suffix for suffix, _ in parameters)
         offered = [
             candidate
             for candidate in self.candidates
             if ("_NUMA0" in candidate["mappings"]) == nested
         ]
-        return body(offered, self._sums()), max(minimum, (1, 39))
-
-    def _sums(self) -> dict[str, dict[str, Any]]:
-        """The summaries, with what is held counted as used."""
-        return {
+        summaries = {
             uuid: {
                 **summary,
                 "resources": {
@@ -92,67 +104,19 @@ class Bank:
             }
             for uuid, summary in self.summaries.items()
         }
+        return body(offered, summaries)
 
-    def explanation(self, parameters: Sequence[tuple[str, str]]) -> None:
-        self._reached()
-
-    def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-        raise NotImplementedError("explanations are tested with a real placement")
-
-    def claim(
-        self,
-        consumer: str,
-        allocation_request: Mapping[str, Any],
-        *,
-        project_id: str,
-        user_id: str,
-        microversion: Microversion,
-        consumer_type: str,
-    ) -> ClaimRefusal | None:
-        self._reached()
-        self.before_claim(consumer)
-        refusal = self.take(consumer, allocation_request)
-        if refusal is None:
-            self.after_claim(consumer)
-            self._reached()
-        return refusal
-
-    def takes_alternatives(self) -> bool:
-        self._reached()
-        return self.alternatives
-
-    def claim_first(
-        self,
-        consumer: str,
-        allocation_requests: Sequence[Mapping[str, Any]],
-        *,
-        project_id: str,
-        user_id: str,
-        consumer_type: str,
-    ) -> ClaimAnswer:
-        self._reached()
-        self.before_claim(consumer)
-        refusals = {}
-        for position, allocation_request in enumerate(allocation_requests):
-            refusal = self.take(consumer, allocation_request)
-            if refusal is None:
-                self.after_claim(consumer)
-                self._reached()
-                return ClaimAnswer(position, refusals)
-            refusals[position] = refusal
-        return ClaimAnswer(None, refusals)
-
-    def take(self, consumer: str, allocation_request: Mapping[str, Any]) -> ClaimRefusal | None:
-        self._reached()
-        if consumer in self.held:
-            raise AllocationUpdateFailed(f"consumer {consumer} holds something")
-        wanted = {u: dict(a["resources"]) for u, a in allocation_request["allocations"].items()}
+    def shortage(self, consumer: str, wanted: Mapping[str, Mapping[str, int]]) -> str | None:
+        """Why a consumer cannot have what it wants, `None` where it has it now."""
         for provider, amounts in wanted.items():
             for name, amount in amounts.items():
                 if self.left(provider, name) < amount:
                     self.claims.append(f"{consumer} {provider} refused")
-                    return ClaimRefusal(provider, name)
-        self.held[consumer] = wanted
+                    return (
+                        f"Unable to create allocation for '{name}' on resource provider "
+                        f"'{provider}'."
+                    )
+        self.held[consumer] = {uuid: dict(amounts) for uuid, amounts in wanted.items()}
         self.claims.append(f"{consumer} {' '.join(wanted)}")
         return None
 
@@ -161,95 +125,82 @@ class Bank:
         held = sum(holding.get(provider, {}).get(name, 0) for holding in self.held.values())
         return int(counted["capacity"] - counted["used"] - held)
 
-    def holding(self, consumer: str) -> Holding:
-        self._reached()
-        return Holding(self.held.get(consumer, {}), {})
-
-    def consumers_on(
-        self, root: str, providers: Collection[str], consumers: Collection[str]
-    ) -> frozenset[str]:
-        self._reached()
-        assert all(self.summaries[uuid]["root_provider_uuid"] == root for uuid in providers)
-        return frozenset(
-            consumer
-            for consumer in consumers
-            if root in self.provider_roots(tuple(self.held.get(consumer, {}))).values()
-        )
-
-    def release(self, consumer: str) -> bool:
-        self._reached()
-        return self.held.pop(consumer, None) is not None
-
-    def release_exactly(self, consumer: str, holding: Holding) -> None:
-        self._reached()
-        assert self.held[consumer] == holding.allocations
-        del self.held[consumer]
-
-    def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
-        self._reached()
-        return {uuid: self.names.get(uuid, f"host-{uuid}") for uuid in uuids}
-
-    def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
-        self._reached()
-        return {uuid: self.summaries[uuid]["root_provider_uuid"] for uuid in uuids}
-
-    def root_named(self, name: str) -> str | None:
-        self._reached()
-        return next((u for u in self.summaries if self.names.get(u, f"host-{u}") == name), None)
-
-    def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
-        self._reached()
-        roots = {summary["root_provider_uuid"]: summary for summary in self.summaries.values()}
-        nested = {r for r, root in roots.items() if "HW_NUMA_ROOT" in root["traits"]}
-        return frozenset(roots), frozenset(nested)
-
-    def exchange(self, wanted: Mapping[str, WantedHolding]) -> ClaimRefusal | None:
-        """Claims of consumers that hold nothing; moves are tested with a real placement."""
-        assert all(not wish.holding.allocations for wish in wanted.values())
-        self._reached()
-        if not self.held.keys().isdisjoint(wanted):
-            raise AllocationMoveFailed("one of the consumers holds something")
-        for consumer in wanted:
+    def _write(self, records: Any) -> Response:
+        wanted = {
+            consumer: {u: own["resources"] for u, own in record["allocations"].items()}
+            for consumer, record in records.items()
+        }
+        claiming = [consumer for consumer, record in records.items() if record["allocations"]]
+        for consumer in claiming:
             self.before_claim(consumer)
         self._reached()
+        for consumer, record in records.items():
+            if (record["consumer_generation"] is None) == (consumer in self.held):
+                return answer(409, error(CONFLICT, "placement.concurrent_update"))
         before = dict(self.held)
-        for consumer, wish in wanted.items():
-            refusal = self.take(consumer, {"allocations": as_request(wish.allocations)})
+        for consumer, amounts in wanted.items():
+            self.held.pop(consumer, None)
+            refusal = self.shortage(consumer, amounts) if amounts else None
             if refusal is not None:
                 self.held = before
-                return refusal
-        for consumer in wanted:
+                return answer(409, error(refusal, "placement.undefined_code"))
+        for consumer in claiming:
             self.after_claim(consumer)
         self._reached()
-        return None
+        return Response(204, {}, None, "")
 
-    def sharing(self, uuids: Collection[str]) -> frozenset[str]:
-        self._reached()
-        return frozenset(
-            u for u in uuids if MISC_SHARES_VIA_AGGREGATE in self.summaries[u]["traits"]
-        )
-
-    def aggregates(self, uuid: str) -> frozenset[str]:
-        self._reached()
-        return frozenset(self.summaries[uuid].get("aggregates", ()))
-
-    def tree(self, root: str) -> Mapping[str, frozenset[str]]:
-        self._reached()
+    def _record(self, consumer: str) -> dict[str, Any]:
+        held = self.held.get(consumer, {})
+        owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
         return {
-            uuid: frozenset(summary["traits"])
-            for uuid, summary in self.summaries.items()
-            if summary["root_provider_uuid"] == root
+            "allocations": {uuid: {"resources": dict(own)} for uuid, own in held.items()},
+            **({**owner, "consumer_generation": 1} if held else {}),
         }
 
-    def traits_beginning(self, prefix: str) -> frozenset[str]:
-        self._reached()
-        return frozenset(
-            name
-            for summary in self.summaries.values()
-            for name in summary["traits"]
-            if name.startswith(prefix)
-        )
+    def _provider(self, uuid: str) -> dict[str, Any]:
+        summary = self.summaries[uuid]
+        return {
+            "uuid": uuid,
+            "name": self.names.get(uuid, f"host-{uuid}"),
+            "generation": 0,
+            "parent_provider_uuid": summary["parent_provider_uuid"],
+            "root_provider_uuid": summary["root_provider_uuid"],
+        }
+
+    def _listed(self, query: Mapping[str, str]) -> list[str]:
+        def fits(uuid: str) -> bool:
+            provider, traits = self._provider(uuid), self.summaries[uuid]["traits"]
+            return (
+                query.get("name") in (None, provider["name"])
+                and query.get("in_tree") in (None, provider["root_provider_uuid"])
+                and query.get("required") in (None, *traits)
+            )
+
+        return [uuid for uuid in self.summaries if fits(uuid)]
+
+    def _aspect(self, uuid: str, aspect: str = "") -> dict[str, Any]:
+        match aspect:
+            case "traits":
+                return {"traits": self.summaries[uuid]["traits"], **GENERATION}
+            case "aggregates":
+                return {"aggregates": self.summaries[uuid].get("aggregates", []), **GENERATION}
+            case "allocations":
+                holders = {
+                    consumer: {"resources": holding[uuid], "consumer_generation": 1}
+                    for consumer, holding in self.held.items()
+                    if uuid in holding
+                }
+                return {"allocations": holders, **GENERATION}
+        return self._provider(uuid)
 
     def _reached(self) -> None:
         if self.down:
-            raise PlacementUnavailable("no answer from placement")
+            raise PlacementAPIConnectFailure("no answer from placement")
+
+
+def answer(status: int, document: dict[str, Any]) -> Response:
+    return Response(status, {}, document, json.dumps(document))
+
+
+def error(detail: str, code: str) -> dict[str, Any]:
+    return {"errors": [{"status": 409, "title": "Conflict", "detail": detail, "code": code}]}

@@ -13,7 +13,7 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters import registry as filters
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.observer import MoveState
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
@@ -38,10 +38,10 @@ class Counted:
         )
         options = HostSearchOptions(filters=filters.make(["ComputeFilter", "IsolatedHostsFilter"]))
         self.scheduler = Scheduler(
-            self.bank,
-            HostSearch(self.bank, options, observer=self.calls),
-            ClaimOptions(weighers=order.make([order.ALL_WEIGHERS])),
-            GiveBack(self.bank, Journal(journal)),
+            self.bank.client,
+            HostSearch(self.bank.client, options, observer=self.calls),
+            SelectionOptions(weighers=order.make([order.ALL_WEIGHERS])),
+            GiveBack(self.bank.client, Journal(journal)),
             observer=self.calls,
         )
 

@@ -12,7 +12,7 @@ import pytest
 from compute_agent.cmd.scheduler.upgrade_view import print_status
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
-from compute_agent.scheduler.claiming.claims import ClaimsOnceAllAgentsExpectThem, NewClaims
+from compute_agent.scheduler.claiming.claims import NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
@@ -27,7 +27,7 @@ from compute_agent.scheduler.fleet.rolling_upgrade import (
     Fleet,
     Layouts,
 )
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.search import prefilters
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
@@ -144,9 +144,7 @@ class Hosts(Bank):
         }
         super().__init__([], summaries)
 
-    def allocation_candidates(
-        self, parameters: Any, minimum: Any, *, is_extended: bool = False
-    ) -> Any:
+    def offer(self, parameters: Any) -> Any:
         asked = dict(parameters).get("resources", "")
         wanted = {c: int(n) for c, n in (item.split(":") for item in asked.split(",") if item)}
         self.candidates = [
@@ -159,7 +157,7 @@ class Hosts(Bank):
             )
             and dict(parameters).get("in_tree") in (None, name)
         ]
-        return super().allocation_candidates(parameters, minimum, is_extended=is_extended)
+        return super().offer(parameters)
 
 
 PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_gb=0)
@@ -168,15 +166,13 @@ PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_g
 def scheduler(
     bank: Bank, journal: Path, announcements: Announcements | None, **options: Any
 ) -> Scheduler:
-    observed_fleet = Fleet(announcements, bank.provider_names, clock=Clock())
+    observed_fleet = Fleet(announcements, bank.client.provider_names, clock=Clock())
     search = HostSearch(
-        bank, HostSearchOptions(**options), announcements, observed_fleet, layouts=None
+        bank.client, HostSearchOptions(**options), announcements, observed_fleet, layouts=None
     )
-    give_back = GiveBack(bank, Journal(journal))
-    claims = ClaimsOnceAllAgentsExpectThem(
-        NewClaims(bank, give_back), lambda: observed_fleet.may_lack(CLAIMS)
-    )
-    return Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1), claims)
+    give_back = GiveBack(bank.client, Journal(journal))
+    claims = NewClaims(bank.client, give_back, lambda: observed_fleet.may_lack(CLAIMS))
+    return Scheduler(bank.client, search, SelectionOptions(), give_back, random.Random(1), claims)
 
 
 @pytest.fixture
@@ -197,11 +193,11 @@ def test_while_an_agent_claims_by_itself_a_selection_is_not_claimed(journal: Pat
 
 
 def claimed_on(bank: Bank, journal: Path, *args: Any, **options: Any) -> dict[str, Any]:
-    give_back = GiveBack(bank, Journal(journal))
+    give_back = GiveBack(bank.client, Journal(journal))
     announcements = args[0]
-    observed_fleet = Fleet(announcements, bank.provider_names, clock=Clock())
-    search = HostSearch(bank, HostSearchOptions(**options), announcements, observed_fleet)
-    found = Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1))
+    observed_fleet = Fleet(announcements, bank.client.provider_names, clock=Clock())
+    search = HostSearch(bank.client, HostSearchOptions(**options), announcements, observed_fleet)
+    found = Scheduler(bank.client, search, SelectionOptions(), give_back, random.Random(1))
     found.select_destinations(PINNED_GUEST, ["i1"])
     return bank.held["i1"]
 
@@ -276,7 +272,7 @@ def test_only_the_layout_that_all_hosts_have_is_asked_for_unless_that_finds_noth
 ) -> None:
     bank = Hosts(a={"VCPU": 4})
     layouts = Layouts(lambda: (frozenset("a"), frozenset()), Clock())
-    search = HostSearch(bank, HostSearchOptions(), layouts=layouts)
+    search = HostSearch(bank.client, HostSearchOptions(), layouts=layouts)
     found = search.find(spec(vcpus=2, memory_mb=0, root_gb=0))
     assert [query.shape for query in found.causes.queries] == ["flat"]
     missed = search.find(spec(vcpus=9, memory_mb=0, root_gb=0))
@@ -293,7 +289,7 @@ def service_with_nodes() -> Announcements:
 
 def test_a_service_with_several_nodes_is_filtered_afterwards_and_without_a_limit() -> None:
     bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
-    search = HostSearch(bank, HostSearchOptions(), service_with_nodes())
+    search = HostSearch(bank.client, HostSearchOptions(), service_with_nodes())
     asked = spec(vcpus=2, memory_mb=0, root_gb=0, destination=Destination(host="ironic"))
     assert {host.uuid for host in search.find(asked).hosts} == {"n1", "n2"}
     assert "in_tree" not in bank.queries[0]
@@ -307,14 +303,14 @@ def test_a_service_with_several_nodes_is_filtered_afterwards_and_without_a_limit
 
 def test_a_service_to_ignore_is_ignored_with_all_its_nodes() -> None:
     bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
-    search = HostSearch(bank, HostSearchOptions(), service_with_nodes())
+    search = HostSearch(bank.client, HostSearchOptions(), service_with_nodes())
     asked = spec(vcpus=2, memory_mb=0, root_gb=0, ignore_hosts=frozenset({"ironic"}))
     assert {host.uuid for host in search.find(asked).hosts} == {"n3"}
 
 
 def test_a_group_that_gathers_must_see_all_hosts() -> None:
     bank = Hosts(a={"VCPU": 4})
-    search = HostSearch(bank, HostSearchOptions())
+    search = HostSearch(bank.client, HostSearchOptions())
     for policy, limited in (("affinity", False), ("soft-affinity", False), ("anti-affinity", True)):
         group = InstanceGroup(policy=policy, hosts=frozenset({"host-a"}))
         search.find(spec(vcpus=2, memory_mb=0, root_gb=0, instance_group=group))

@@ -17,8 +17,8 @@ from placement_server.store.allocations.claim_check import (
     changes,
 )
 from placement_server.store.errors import (
+    AllocationRefused,
     CapacityExceeded,
-    ClaimRefused,
     ConstraintViolated,
     InvalidInventoryForAllocation,
 )
@@ -144,7 +144,7 @@ def test_a_granted_request_never_leaves_more_use_than_capacity_or_than_before(
     asked = [ask(amount, *key, consumer=str(who)) for key, amount, who in wanted]
     try:
         taken = check(asked, stock, held)
-    except ClaimRefused:
+    except AllocationRefused:
         return
     for key, inventory in stock.items():
         after = inventory.used - held.get(key, 0) + (taken[key].total if key in taken else 0)

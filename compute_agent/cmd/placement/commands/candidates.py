@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.exit_status import Exit, Missing
+from compute_agent.cmd.placement.exit_status import Exit, Missing, RequestRefused
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.errors import AllocationUpdateFailed
+from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.connection import NEWEST
 from compute_agent.programs.whole_numbers import positive
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
@@ -116,28 +119,49 @@ def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) 
 
 def _claim(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
-    client.require_extensions("placement claim")
     consumer = namespace.consumer or str(uuid.uuid4())
     path = f"/allocation_candidates?{query_of(namespace, client)}&limit={namespace.limit}"
     requests = client.get(path, "Asking for candidates")["allocation_requests"]
     if not requests:
         raise Missing("There is no candidate; placement explain shows why.")
-    body = {
-        "consumer_uuid": consumer,
-        "consumer_generation": None,
-        "consumer_type": namespace.type,
-        "project_id": namespace.project,
-        "user_id": namespace.user,
-        "candidates": requests,
-    }
-    answer = client.ask("POST", "/claims", f"Claiming for consumer {consumer}", body)
-    document = {"consumer": consumer, **answer}
+    claimed_allocations = _claim_first(namespace, client, consumer, requests)
     rows = [
-        (consumer, provider, entry["resources"])
-        for provider, entry in answer["allocations"].items()
+        (consumer, provider, entry["resources"]) for provider, entry in claimed_allocations.items()
     ]
+    document = {"consumer": consumer, "allocations": claimed_allocations}
     show_rows(namespace, ("consumer", "provider", "resources"), rows, document)
     return Exit.DONE
+
+
+def _claim_first(
+    namespace: argparse.Namespace,
+    client: Client,
+    consumer: str,
+    requests: Sequence[Mapping[str, Any]],
+) -> Mapping[str, Any]:
+    """Claim one candidate after the other until one holds; return its allocations."""
+    version = client.connection.newest(NEWEST)
+    detail = ""
+    for request in requests:
+        try:
+            shortage = PlacementApi(client.connection).allocations.claim_resources(
+                consumer,
+                request,
+                namespace.project,
+                namespace.user,
+                version,
+                consumer_type=namespace.type,
+            )
+        except AllocationUpdateFailed as error:
+            raise RequestRefused(str(error)) from error
+        if shortage is None:
+            allocations: Mapping[str, Any] = request["allocations"]
+            return allocations
+        detail = shortage.detail
+    raise RequestRefused(
+        f"None of the {len(requests)} candidates can be claimed any more, because others claimed "
+        f"at the same time; of the last, placement answered: {detail} Repeat the command."
+    )
 
 
 def _explain(namespace: argparse.Namespace) -> int:

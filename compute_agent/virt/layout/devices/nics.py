@@ -23,7 +23,7 @@ from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.devices.parents import DeviceParents
-from compute_agent.virt.layout.devices.pci import MANAGED, TRUSTED, PciClaim
+from compute_agent.virt.layout.devices.pci import MANAGED, TRUSTED, GuestDevice
 from compute_agent.virt.layout.options import NicOptions
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 
@@ -78,7 +78,7 @@ def lay_out_nics(
     parents: DeviceParents,
     *,
     is_nested: bool,
-    claims: Mapping[PciAddress, PciClaim],
+    claims: Mapping[PciAddress, GuestDevice],
     network_functions: Mapping[PciAddress, DeviceSpec],
 ) -> Iterator[WantedProvider]:
     """Lay out every card that has a port with SR-IOV, the card before its ports.
@@ -139,7 +139,7 @@ def _port(
     port: NicPort,
     vfs: Sequence[NicVf],
     options: NicOptions,
-    whole: PciClaim | None,
+    whole: GuestDevice | None,
     network_functions: Mapping[PciAddress, DeviceSpec],
 ) -> WantedProvider:
     traits = {"HW_NIC_SRIOV": port.is_pf, INFINIBAND: port.is_infiniband}

@@ -24,7 +24,7 @@ ONE_TIME_USE = "HW_PCI_ONE_TIME_USE"
 TRUSTED = "HW_NIC_SRIOV_TRUSTED"
 
 
-class PciClaim(NamedTuple):
+class GuestDevice(NamedTuple):
     """A device that some specification gives to guests."""
 
     device: PciDevice
@@ -55,7 +55,7 @@ class PciLayout(NamedTuple):
     errors: tuple[str, ...]
 
 
-def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddress, PciClaim]:
+def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddress, GuestDevice]:
     """Return the devices that placement shall count, by address.
 
     The first specification that matches decides. Devices with a physical network (they belong to
@@ -66,7 +66,7 @@ def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddr
     claims = {}
     for device, spec in _matches(topology, options.device_specs):
         if spec.physical_network is None and not spec.remote_managed:
-            claims[device.address] = PciClaim(device, spec)
+            claims[device.address] = GuestDevice(device, spec)
     return claims
 
 
@@ -87,13 +87,13 @@ def has_remote_managed(topology: HostTopology, options: PciOptions) -> bool:
 def lay_out_pci(
     root_name: str,
     topology: HostTopology,
-    claims: Mapping[PciAddress, PciClaim],
+    claims: Mapping[PciAddress, GuestDevice],
     parents: DeviceParents,
     overrides: Mapping[PciAddress, int],
 ) -> PciLayout:
     """Lay out the devices claimed, by address of the provider's device."""
     by_address = {device.address: device for device in topology.pci_devices}
-    claims_by_function: dict[PciAddress, list[PciClaim]] = {}
+    claims_by_function: dict[PciAddress, list[GuestDevice]] = {}
     for address in sorted(claims):
         claim = claims[address]
         claims_by_function.setdefault(claim.device.physfn or address, []).append(claim)
@@ -157,7 +157,7 @@ def _matches(
                 break
 
 
-def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None:
+def _contradiction(address: PciAddress, group: Sequence[GuestDevice]) -> str | None:
     kinds = {claim.device.is_vf for claim in group}
     if len(kinds) > 1:
         vfs = ", ".join(claim.device.address for claim in group if claim.device.is_vf)
@@ -182,7 +182,7 @@ def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None
     return None
 
 
-def _type_trait(group: Sequence[PciClaim]) -> str:
+def _type_trait(group: Sequence[GuestDevice]) -> str:
     """Return the trait of a provider's type, which an alias may ask for as ``device_type``."""
     device = group[0].device
     if all(claim.device.vdpa is not None for claim in group):
@@ -194,7 +194,7 @@ def _type_trait(group: Sequence[PciClaim]) -> str:
 
 
 def _provider(
-    name: str, address: PciAddress, group: Sequence[PciClaim], parent: str
+    name: str, address: PciAddress, group: Sequence[GuestDevice], parent: str
 ) -> WantedProvider:
     first = group[0]
     flags = {MANAGED: True, **first.flags}

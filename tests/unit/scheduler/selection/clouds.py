@@ -11,7 +11,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.filters import registry
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers import order
 from tests.unit.scheduler.bank import Bank
@@ -55,10 +55,10 @@ def scheduler_on(bank: Bank, journal: Path, **options: Any) -> Scheduler:
         track_instances=options.pop("track_instances", True),
     )
     return Scheduler(
-        bank,
-        HostSearch(bank, search_options, options.pop("announcements", None)),
-        ClaimOptions(weighers=order.make([order.ALL_WEIGHERS]), **options),
-        GiveBack(bank, Journal(journal)),
+        bank.client,
+        HostSearch(bank.client, search_options, options.pop("announcements", None)),
+        SelectionOptions(weighers=order.make([order.ALL_WEIGHERS]), **options),
+        GiveBack(bank.client, Journal(journal)),
         random.Random(1),
     )
 

@@ -1,4 +1,4 @@
-"""Claims with and without alternatives, and the journal."""
+"""The journal of a scheduler, which does not wait."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from pathlib import Path
 import pytest
 
 from compute_agent.scheduler.claiming import crowding
-from tests.unit.scheduler.bank import Bank
-
-
-@pytest.fixture(autouse=True, params=[True, False], ids=["alternatives", "plain"])
-def alternatives(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether placement takes claims with alternatives: what is chosen is the same."""
-    monkeypatch.setattr(Bank, "alternatives", request.param)
 
 
 @pytest.fixture(autouse=True)

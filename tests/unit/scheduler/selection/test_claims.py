@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.claim_order import HostOrder
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.placement import ClaimRefusal
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import spec
 from tests.unit.scheduler.trees import candidate, summary
@@ -59,14 +59,11 @@ def test_candidates_that_need_what_was_short_are_skipped() -> None:
         Candidate("host", {"host": {"VCPU": 1}, "card1": {"VGPU": 1}}, {}),
     ]
     tries = HostOrder(offered, 8)
-    assert tries.ahead() == offered
-    assert tries.record_refusal(offered[0], ClaimRefusal("host", "VCPU"))
-    assert tries.ahead() == [offered[2]]
-    assert not tries.record_refusal(offered[1], ClaimRefusal("host", "VCPU")), (
-        "it was known to be short"
-    )
-    assert tries.record_refusal(offered[2], ClaimRefusal())
-    assert not tries.ahead()
+    assert tries.next() is offered[0]
+    tries.record_refusal(offered[0], NoCapacity("host", "VCPU"))
+    assert tries.next() is offered[2]
+    tries.record_refusal(offered[2], NoCapacity())
+    assert tries.next() is None
 
 
 def test_no_more_candidates_per_host_are_tried_than_allowed(journal: Path) -> None:
@@ -85,24 +82,11 @@ def test_after_the_candidates_of_one_host_the_next_host_is_tried(journal: Path) 
     assert chosen(scheduler_on(bank, journal), ONE) == ["host-b"]
 
 
-def test_claims_with_alternatives_grow_until_a_host_is_found_and_ask_few_times(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Bank, "alternatives", True)
-    bank = flat_hosts(**{f"h{n}": 4 for n in range(60)})
-    for name in list(bank.summaries)[:-1]:
-        bank.held[f"on-{name}"] = {name: {"VCPU": 4}}
-    requests: list[str] = []
-    bank.before_claim = requests.append
-    assert chosen(scheduler_on(bank, journal), ONE) == ["host-h59"]
-    assert 1 <= len(requests) <= 3, "8, 32 and 128 candidates"
-
-
 def test_a_consumer_claimed_anew_is_not_undone_by_the_journal(journal: Path) -> None:
     bank = flat_hosts(a=4, b=2)
     Journal(journal).open({"op": "give_back", "consumer": "i1", "allocations": {"a": {"VCPU": 2}}})
     bank.held["i1"] = {"b": {"VCPU": 2}}
-    GiveBack(bank, Journal(journal)).process_journal()
+    GiveBack(bank.client, Journal(journal)).process_journal()
     assert bank.held == {"i1": {"b": {"VCPU": 2}}}
     assert Journal(journal).entries() == {}
 
@@ -135,14 +119,12 @@ def test_a_large_guest_is_split_when_no_cell_can_hold_it(journal: Path) -> None:
     }
 
     class Cells(Bank):
-        def allocation_candidates(
-            self, parameters: Any, minimum: Any, *, is_extended: bool = False
-        ) -> Any:
+        def offer(self, parameters: Any) -> Any:
             asked = dict(parameters).get("resources_NUMA0", "")
             self.candidates = (
                 [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"])] if asked == "VCPU:1" else []
             )
-            return super().allocation_candidates(parameters, minimum, is_extended=is_extended)
+            return super().offer(parameters)
 
     bank = Cells([], {"host": summary("host"), **cells})
     chosen(scheduler_on(bank, journal), spec(vcpus=6, memory_mb=0, root_gb=0))
@@ -157,9 +139,8 @@ def test_a_large_guest_is_split_when_no_cell_can_hold_it(journal: Path) -> None:
 
 def test_a_shortage_without_a_name_costs_one_candidate(journal: Path) -> None:
     class Silent(Bank):
-        def take(self, *args: Any, **kwargs: Any) -> ClaimRefusal | None:
-            found = super().take(*args, **kwargs)
-            return ClaimRefusal() if found else None
+        def shortage(self, *args: Any, **kwargs: Any) -> str | None:
+            return super().shortage(*args, **kwargs) and "There is too little."
 
     bank = Silent(cards(1, 1).candidates, cards(1, 1).summaries)
     bank.held["neighbour"] = {"card0": {"VGPU": 1}}

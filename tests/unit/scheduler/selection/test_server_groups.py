@@ -11,8 +11,8 @@ import pytest
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.claiming.crowding import crowded_hosts
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.operations.replacement import ReplacingClaims
-from compute_agent.scheduler.placement import Holding
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.search.server_groups import GroupMembers
 from tests.unit.scheduler.bank import Bank
@@ -93,7 +93,7 @@ def test_members_that_a_host_may_have_together_stay(journal: Path) -> None:
 
 def gives_way_when_looked_for(bank: Bank, *rivals: str) -> None:
     """Let others that saw those who look for them take back what they hold, one look later."""
-    look, looks = bank.consumers_on, list[str]()
+    look, looks = bank.client.consumers_on, list[str]()
 
     def look_and_give_way(
         root: str, providers: Collection[str], consumers: Collection[str]
@@ -104,7 +104,7 @@ def gives_way_when_looked_for(bank: Bank, *rivals: str) -> None:
             bank.held.pop(rival, None)
         return there
 
-    bank.consumers_on = look_and_give_way  # type: ignore[method-assign]
+    bank.client.consumers_on = look_and_give_way  # type: ignore[method-assign]
 
 
 def test_of_two_members_that_race_for_the_last_place_beside_another_one_gets_it(
@@ -162,7 +162,7 @@ def test_a_claim_that_waits_for_another_gives_way_at_once_to_a_smaller_one_that_
     group = InstanceGroup("anti-affinity", members=frozenset({"i1", "i2", "i3"}))
     asked = replace(ONE, instance_group=group)
     on_a: dict[str, dict[str, int]] = {"a": {"VCPU": 1}}
-    [host] = HostSearch(bank, HostSearchOptions()).find(asked).hosts
+    [host] = HostSearch(bank.client, HostSearchOptions()).find(asked).hosts
     bank.held |= {"i2": on_a, "i3": on_a}
     waits = []
 
@@ -170,7 +170,7 @@ def test_a_claim_that_waits_for_another_gives_way_at_once_to_a_smaller_one_that_
         waits.append(seconds)
         bank.held["i1"] = on_a
 
-    members = GroupMembers(bank, asked, is_enforced=True)
+    members = GroupMembers(bank.client, asked, is_enforced=True)
     [crowded] = crowded_hosts(members, {"i2": host}, wait)
     assert crowded.others == {"i1", "i3"}
     # it waits for this one to be gone, but not for longer than this one would wait
@@ -179,7 +179,7 @@ def test_a_claim_that_waits_for_another_gives_way_at_once_to_a_smaller_one_that_
 
 def test_a_replaced_claim_is_not_looked_at_again_as_it_cannot_be_taken_back(journal: Path) -> None:
     bank = flat_hosts(a=9, b=4)
-    look, looks = bank.consumers_on, list[str]()
+    look, looks = bank.client.consumers_on, list[str]()
 
     def be_looked_at(
         root: str, providers: Collection[str], consumers: Collection[str]
@@ -187,10 +187,10 @@ def test_a_replaced_claim_is_not_looked_at_again_as_it_cannot_be_taken_back(jour
         looks.append(root)
         return look(root, providers, consumers)
 
-    bank.consumers_on = be_looked_at  # type: ignore[method-assign]
+    bank.client.consumers_on = be_looked_at  # type: ignore[method-assign]
     group = racing_group(bank)
     bank.after_claim = lambda _: looks.clear()
-    replacing = ReplacingClaims(bank, Holding({}, {}))
+    replacing = ReplacingClaims(bank.client, Holding({}, {}))
     [[selection]] = scheduler_on(bank, journal).select_destinations(group, ["i1"], claims=replacing)
     assert (selection.compute_node_uuid, looks) == ("a", [])
 

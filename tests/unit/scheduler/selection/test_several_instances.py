@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.placement import ClaimRefusal
 
 from .clouds import ONE, chosen, flat_hosts, scheduler_on
 
@@ -47,12 +47,12 @@ def test_several_instances_are_not_claimed_for_ever_where_every_claim_is_lost(
 ) -> None:
     bank, tries = flat_hosts(a=8), list[int]()
 
-    def short_elsewhere(_wanted: object) -> ClaimRefusal:
+    def short_elsewhere(_wanted: object) -> NoCapacity:
         tries.append(1)
         assert len(tries) < 1000
-        return ClaimRefusal("a provider that no host has", "VCPU")
+        return NoCapacity("a provider that no host has", "VCPU")
 
-    bank.exchange = short_elsewhere  # type: ignore[method-assign]
+    bank.client.exchange = short_elsewhere  # type: ignore[method-assign]
     with pytest.raises(NoValidHost) as caught:
         chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
     assert len(caught.value.causes.claims_lost) == len(tries)
@@ -126,11 +126,11 @@ def test_a_claim_whose_answer_was_lost_is_given_back_too(journal: Path) -> None:
         chosen(scheduler_on(bank, journal), ONE)
     assert set(bank.held) == {"i1"}
     bank.down, bank.after_claim = False, lambda _consumer: None
-    GiveBack(bank, Journal(journal)).process_journal()
+    GiveBack(bank.client, Journal(journal)).process_journal()
     assert bank.held == {}
 
 
-def test_a_claim_whose_answer_was_lost_is_given_back_whichever_candidate_it_got(
+def test_a_claim_whose_answer_was_lost_is_given_back_on_whichever_host_it_is(
     journal: Path,
 ) -> None:
     bank = flat_hosts(a=4, b=3, c=3)
@@ -140,6 +140,6 @@ def test_a_claim_whose_answer_was_lost_is_given_back_whichever_candidate_it_got(
         chosen(scheduler_on(bank, journal), ONE)
     assert bank.held["i1"] in ({"b": {"VCPU": 2}}, {"c": {"VCPU": 2}})
     bank.down, bank.after_claim = False, lambda _consumer: None
-    GiveBack(bank, Journal(journal)).process_journal()
+    GiveBack(bank.client, Journal(journal)).process_journal()
     assert set(bank.held) == {"neighbour"}
     assert Journal(journal).entries() == {}

@@ -1,0 +1,32 @@
+"""Holdings of consumers: as they were read, and as they shall be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compute_agent.placement.allocations.amounts import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a consumer holds: provider to class to amount; and the record as placement wrote it."""
+
+    allocations: Amounts
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedHolding:
+    """What a consumer shall hold, instead of what it was read to hold.
+
+    ``project_id`` and ``user_id`` are for a consumer that holds nothing yet.
+    """
+
+    holding: Holding
+    allocations: Amounts
+    consumer_type: str
+    project_id: str = ""
+    user_id: str = ""
+    mappings: Mapping[str, Sequence[str]] | None = None
