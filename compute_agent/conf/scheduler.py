@@ -297,21 +297,6 @@ management network.
 ]
 
 
-workaround_opts = [
-    cfg.BoolOpt(
-        "disable_fallback_pcpu_query",
-        default=False,
-        help="""
-Never request VCPU instead of PCPU for pinned CPUs, from hosts whose agents are too old to report
-PCPU.
-
-If false, the scheduler does so until all agents on the message bus announce a version that
-reports PCPU. Without a message bus it never does.
-""",
-    ),
-]
-
-
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the groups of the scheduler on `conf`."""
     for group in GROUPS:
@@ -326,5 +311,4 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
         (SCHEDULER.name, scheduler_opts),
         (FILTER_SCHEDULER.name, filter_opts),
         (COMPUTE_SCHEDULER.name, compute_scheduler_opts),
-        ("workarounds", workaround_opts),
     ]

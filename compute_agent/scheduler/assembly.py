@@ -25,7 +25,7 @@ from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregate_source import source_of
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, PINNED, Fleet, Layouts
+from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, Fleet, Layouts
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.moves.mover import Mover
@@ -106,11 +106,7 @@ def parts_of(
     agents_may_claim = conf.compute_agent.legacy_self_claim == "auto"
     options = search_options(conf)
     lasting = announcements if serving else None
-    behaviours = [
-        *([CLAIMS] if agents_may_claim else []),
-        OWNERS,
-        *([PINNED] if options.unpinned_fallback else []),
-    ]
+    behaviours = [CLAIMS, OWNERS] if agents_may_claim else [OWNERS]
     fleet = Fleet(lasting, client.provider_names, behaviours)
     layouts = Layouts(client.roots_by_layout) if lasting is not None else None
     search = HostSearch(client, options, announcements, fleet, layouts, observer)
@@ -182,7 +178,6 @@ def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
         aggregates=source_of(conf),
         service_down_time=conf.service_down_time,
         track_instances=filtering.track_instance_changes,
-        unpinned_fallback=not conf.workarounds.disable_fallback_pcpu_query,
     )
 
 

@@ -57,6 +57,14 @@ FILTER_SCHEDULER_OPTS: list[cfg.Opt] = [
     cfg.FloatOpt("metrics_weight_multiplier", default=1.0, help=_ANNOUNCED_BY_NO_AGENT),
 ]
 
+WORKAROUND_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "disable_fallback_pcpu_query",
+        default=False,
+        help="Without effect: CPUs of a guest's own are looked for as PCPU only.",
+    ),
+]
+
 METRICS_OPTS: list[cfg.Opt] = [
     cfg.FloatOpt("weight_multiplier", default=1.0, help=_ANNOUNCED_BY_NO_AGENT),
     cfg.ListOpt("weight_setting", default=[], help=_ANNOUNCED_BY_NO_AGENT),
@@ -70,6 +78,7 @@ BY_GROUP: dict[str, list[cfg.Opt]] = {
     "libvirt": LIBVIRT_OPTS,
     "metrics": METRICS_OPTS,
     "scheduler": SCHEDULER_OPTS,
+    "workarounds": WORKAROUND_OPTS,
 }
 
 

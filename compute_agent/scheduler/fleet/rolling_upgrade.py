@@ -29,8 +29,7 @@ class Behaviour:
 
 CLAIMS = Behaviour("claims", 1, "the scheduler claims (only with legacy_self_claim = auto)")
 OWNERS = Behaviour("owners", 1, "hosts and PCI devices must carry the trait OWNER_NOVA")
-PINNED = Behaviour("pinned", 1, "pinned CPUs are not looked for among VCPU any more")
-BEHAVIOURS = (CLAIMS, OWNERS, PINNED)
+BEHAVIOURS = (CLAIMS, OWNERS)
 
 
 class Fleet:

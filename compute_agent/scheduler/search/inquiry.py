@@ -15,8 +15,7 @@ from compute_agent.request.guest_numa import GuestNuma, guest_numa
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity, host_state
 from compute_agent.scheduler.candidates import AllocationCandidates
-from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.fleet.rolling_upgrade import PINNED, Fleet, Layouts
+from compute_agent.scheduler.fleet.rolling_upgrade import Layouts
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search import layout_queries, split
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
@@ -29,26 +28,17 @@ class Inquiry:
     """What placement is asked for a request; its answers are merged into one.
 
     :param layouts: which layouts there are; `None` when every request is asked for all of them.
-    :param unpinned_fallback: whether agents too old to pin CPUs are asked for guests with CPUs of
-        their own.
     """
 
     def __init__(
         self,
         placement: PlacementClient,
         pci_aliases: Mapping[str, PciAlias],
-        fleet: Fleet,
         layouts: Layouts | None,
-        announcements: Announcements | None,
-        *,
-        unpinned_fallback: bool,
     ) -> None:
         self._placement = placement
         self._pci_aliases = pci_aliases
-        self._fleet = fleet
         self._layouts = layouts
-        self._announcements = announcements
-        self._unpinned_fallback = unpinned_fallback
 
     def ask(
         self, spec: RequestSpec, request: CandidateRequest
@@ -76,7 +66,6 @@ class Inquiry:
         queries = CandidateQueries(self._placement)
         shapes = layout_queries.shapes(request, numa, policy_of)
         found_answers = self._ask_layouts(queries, shapes)
-        found_answers += self._ask_unpinned(queries, request)
         if not any(answer.candidates for answer in found_answers):
             probe = layout_queries.split_shape(request, numa, policy_of)
             if probe is not None:
@@ -101,22 +90,6 @@ class Inquiry:
             # a host may have changed its layout since it was looked at
             found_answers += [queries.ask(shape) for shape in asked_shapes if shape not in likely]
         return found_answers
-
-    def _ask_unpinned(
-        self, queries: CandidateQueries, request: CandidateRequest
-    ) -> list[AllocationCandidates]:
-        shape = layout_queries.unpinned_shape(request)
-        if shape is None or not self._unpinned_fallback or not self._fleet.may_lack(PINNED):
-            return []
-        answer = queries.ask(shape)
-        kept_candidates = tuple(
-            candidate for candidate in answer.candidates if not self._can_pin(candidate.root)
-        )
-        return [replace(answer, candidates=kept_candidates)]
-
-    def _can_pin(self, root: str) -> bool:
-        announcement = self._announcements.of(root) if self._announcements else None
-        return announcement is not None and announcement.service_version >= PINNED.needs
 
     def guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
         """Return the NUMA nodes of the guest."""

@@ -7,7 +7,6 @@ CPUs from one cell and the memory from another, or from huge pages.
     flat     the request as it is, for trees without NUMA cells
     nested   one group per NUMA node of the guest, each on one cell
     split    one CPU and one MiB in place of the real amounts; `split` then composes the rest
-    unpinned pinned CPUs as VCPU, for flat hosts of agents that do not distinguish the two yet
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from types import MappingProxyType
 
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
-    HW_CPU_HYPERTHREADING,
     HW_NUMA_ROOT,
     STORAGE_PREFIX,
 )
@@ -37,7 +35,6 @@ from compute_agent.scheduler.candidates import AllocationCandidates, Candidate
 from compute_agent.scheduler.device_affinity import NO_POLICIES, REQUIRED, Binding
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
-UNPINNED = "unpinned"
 CELL_GROUP = "_NUMA0"
 """Group of the guest's first NUMA node, the only one of a guest that names no nodes."""
 HOST_GROUP = "_HOST"
@@ -63,9 +60,7 @@ class LayoutQuery:
         if not all(_is_apart(candidate, answer, pair) for pair in self.request.apart):
             return False
         tree = answer.tree(candidate.root)
-        if self.name == UNPINNED and any("PCPU" in provider.capacity for provider in tree):
-            return False
-        if self.name in ("flat", UNPINNED):
+        if self.name == "flat":
             return not any(HW_NUMA_ROOT in provider.traits for provider in tree)
         cells = [
             uuid
@@ -134,25 +129,6 @@ def split_shape(
     if any(CELL_GROUP in suffixes for suffixes in relations):
         return None
     return LayoutQuery("split", probe)
-
-
-def unpinned_shape(request: CandidateRequest) -> LayoutQuery | None:
-    """Return the question for hosts that report pinned CPUs as VCPU; None if it asks for none.
-
-    Such a host has no trait for its hardware threads either, so these are not asked for.
-    """
-    group = request.group(UNSUFFIXED)
-    pinned_count = group.resources.get("PCPU", 0)
-    if not pinned_count:
-        return None
-    rest = {name: amount for name, amount in group.resources.items() if name != "PCPU"}
-    group = replace(
-        group.with_resources(rest).adding({"VCPU": pinned_count}),
-        required=group.required - {frozenset((HW_CPU_HYPERTHREADING,))},
-        forbidden=group.forbidden - {HW_CPU_HYPERTHREADING} | {HW_NUMA_ROOT},
-    )
-    flat = _without_guest_nodes(request, strict=False)
-    return LayoutQuery(UNPINNED, flat.with_group(UNSUFFIXED, group))
 
 
 def nested_request(

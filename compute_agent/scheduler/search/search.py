@@ -52,7 +52,6 @@ class HostSearchOptions:
     aggregates: AggregateSource = field(default_factory=FixedAggregates)
     service_down_time: float = 60.0
     track_instances: bool = True
-    unpinned_fallback: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +112,7 @@ class HostSearch:
         self._options = options
         self._announcements = announcements
         self._fleet = fleet or Fleet(None, placement.provider_names)
-        self._inquiry = Inquiry(
-            placement,
-            options.request.pci_aliases or {},
-            self._fleet,
-            layouts,
-            announcements,
-            unpinned_fallback=options.unpinned_fallback,
-        )
+        self._inquiry = Inquiry(placement, options.request.pci_aliases or {}, layouts)
 
     def find(
         self, spec: RequestSpec, shared_holdings: SharedHoldings | None = None

@@ -15,7 +15,6 @@ from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
 from compute_agent.scheduler.claiming.claims import NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
-from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import (
     BEHAVIOURS,
@@ -110,7 +109,7 @@ def test_the_status_names_the_hosts_that_hold_a_behaviour_back() -> None:
         behaviour["name"]: (behaviour["in_force"], behaviour["held_back_by"])
         for behaviour in status["behaviours"]
     }
-    assert by == {name: (False, ["host-a"]) for name in ("claims", "owners", "pinned")}
+    assert by == {name: (False, ["host-a"]) for name in ("claims", "owners")}
     out = io.StringIO()
     print_status(status, out)
     assert "held back  owners: hosts and PCI devices must carry" in out.getvalue()
@@ -160,16 +159,9 @@ class Hosts(Bank):
         return super().offer(parameters)
 
 
-PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_gb=0)
-
-
-def scheduler(
-    bank: Bank, journal: Path, announcements: Announcements | None, **options: Any
-) -> Scheduler:
+def scheduler(bank: Bank, journal: Path, announcements: Announcements) -> Scheduler:
     observed_fleet = Fleet(announcements, bank.client.provider_names, clock=Clock())
-    search = HostSearch(
-        bank.client, HostSearchOptions(**options), announcements, observed_fleet, layouts=None
-    )
+    search = HostSearch(bank.client, HostSearchOptions(), announcements, observed_fleet)
     give_back = GiveBack(bank.client, Journal(journal))
     claims = NewClaims(bank.client, give_back, lambda: observed_fleet.may_lack(CLAIMS))
     return Scheduler(bank.client, search, SelectionOptions(), give_back, random.Random(1), claims)
@@ -190,52 +182,6 @@ def test_while_an_agent_claims_by_itself_a_selection_is_not_claimed(journal: Pat
     announce(announcements, "a", 1)
     scheduler(bank, journal, announcements).select_destinations(guest, ["i1"])
     assert bank.held == {"i1": {"a": {"VCPU": 2}}}
-
-
-def claimed_on(bank: Bank, journal: Path, *args: Any, **options: Any) -> dict[str, Any]:
-    give_back = GiveBack(bank.client, Journal(journal))
-    announcements = args[0]
-    observed_fleet = Fleet(announcements, bank.client.provider_names, clock=Clock())
-    search = HostSearch(bank.client, HostSearchOptions(**options), announcements, observed_fleet)
-    found = Scheduler(bank.client, search, SelectionOptions(), give_back, random.Random(1))
-    found.select_destinations(PINNED_GUEST, ["i1"])
-    return bank.held["i1"]
-
-
-def test_pinned_cpus_are_found_among_vcpu_only_of_hosts_that_do_not_tell_them_apart(
-    journal: Path,
-) -> None:
-    old = {"old": {"VCPU": 2}}
-    mixed = {"new": {"VCPU": 8, "PCPU": 1}, "shared": {"VCPU": 8}, **old}
-    announcements = announced(old=0, new=1, shared=1)
-    assert claimed_on(Hosts(**mixed), journal, announcements) == {"old": {"VCPU": 2}}
-    asked = Hosts(new={"PCPU": 4}, **old)
-    assert set(claimed_on(asked, journal, announced(old=0, new=1))) <= {"old", "new"}
-    assert [query.get("resources") for query in asked.queries] == ["PCPU:2", None, "VCPU:2"]
-
-
-@pytest.mark.parametrize(
-    ("announcements", "fallback"),
-    [(announced(old=1), True), (None, True), (announced(old=0), False)],
-)
-def test_pinned_cpus_are_not_asked_for_as_vcpu_when_all_are_new_or_it_is_switched_off(
-    journal: Path, announcements: Announcements | None, fallback: bool
-) -> None:
-    bank = Hosts(old={"VCPU": 8})
-    with pytest.raises(NoValidHost):
-        claimed_on(bank, journal, announcements, unpinned_fallback=fallback)
-    assert not any("VCPU" in query.get("resources", "") for query in bank.queries)
-
-
-def test_the_fallback_does_not_ask_old_hosts_for_their_threads() -> None:
-    from compute_agent.scheduler.search import layout_queries
-
-    asked = request_of(spec({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "require"}))
-    shape = layout_queries.unpinned_shape(asked)
-    assert shape is not None
-    assert "HYPERTHREADING" not in shape.request.query()
-    assert shape.request.total("VCPU") == 2
-    assert shape.request.total("PCPU") == 0
 
 
 def test_layouts_are_looked_at_once_a_minute() -> None:
