@@ -22,6 +22,7 @@ from compute_agent.bounded_http import json_document
 from compute_agent.bounded_http.answer_reader import BoundedAnswer
 from compute_agent.bounded_http.bounds import ANSWER_BYTES, REDIRECTS, OutOfBounds
 from compute_agent.bounded_http.retry_after import seconds_of
+from compute_agent.programs.lasting_conditions import LastingConditions
 
 LOG = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class BoundedSession(requests.Session):
     def __init__(self, longest_pause: Callable[[], float] = lambda: LONGEST_PAUSE) -> None:
         super().__init__()
         self._longest_pause = longest_pause
-        self._pause_logged = False
+        self._conditions = LastingConditions()
         for scheme in list(self.adapters):
             self.mount(scheme, BoundedAdapter())
 
@@ -167,14 +168,13 @@ class BoundedSession(requests.Session):
         """
         value = answer.headers.get("retry-after")
         if value is None:
-            self._pause_logged = False
+            self._conditions.is_over("pause")
             return
         seconds, longest = seconds_of(value), self._longest_pause()
         if seconds is None:
             del answer.headers["retry-after"]
             return
-        if seconds > longest and not self._pause_logged:
-            self._pause_logged = True
+        if seconds > longest and self._conditions.is_new("pause"):
             LOG.warning(
                 "%s asks to wait %.0f s (Retry-After: %s). The next request is sent after "
                 "%.0f s, the longest wait. Check the limits of the service.",

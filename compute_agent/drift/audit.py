@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.report.usage import holders_in_tree
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class Auditor:
         """Called with node, root and what an audit found, in the thread of the pass."""
         self._started_at = clock()
         self._audits: dict[str, DriftAudit] = {}
-        self._troubles: dict[str, str] = {}
+        self._conditions = LastingConditions()
 
     def after_pass(self, name: str, uuid: str) -> None:
         """Audit the node if it is time; a failure is logged, and it is tried again next pass."""
@@ -254,7 +255,7 @@ class Auditor:
         except Exception as error:  # noqa: BLE001 - only an operator waits for a comparison
             self._log_failure(name, error)
             return
-        self._troubles.pop(name, None)
+        self._conditions.is_over(name)
         with self._lock:
             drift = audit.run(
                 self._clock(),
@@ -286,9 +287,7 @@ class Auditor:
 
     def _log_failure(self, name: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
-        trouble = type(error).__name__
-        if self._troubles.get(name) != trouble:
-            self._troubles[name] = trouble
+        if self._conditions.is_new(name, type(error).__name__):
             LOG.warning(
                 "Node %s: instances and allocations were not compared: %s",
                 name,

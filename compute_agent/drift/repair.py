@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from compute_agent import errors
+from compute_agent.programs.lasting_conditions import LastingConditions
 
 if TYPE_CHECKING:
     from compute_agent.drift.audit import Drift
@@ -91,7 +92,7 @@ class DriftHealing:
         self._condition = threading.Condition()
         self._waiting_work: dict[str, _Work] = {}
         self._thread: threading.Thread | None = None
-        self._logged_texts: dict[tuple[str, str], str] = {}
+        self._conditions = LastingConditions()
 
     def take_over(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
@@ -123,7 +124,7 @@ class DriftHealing:
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
             self._log_failure("What audits found", error)
         else:
-            self._say("What audits found", "", "")
+            self._conditions.is_over("What audits found")
         finally:
             with self._condition:
                 self._waiting_work.clear()
@@ -167,29 +168,22 @@ class DriftHealing:
         except Exception as error:  # noqa: BLE001 - the other kind is treated anyway
             self._log_failure(f"Node {node}: {what}", error)
         else:
-            self._say(f"Node {node}: {what}", "", "")
+            self._conditions.is_over(f"Node {node}: {what}")
         return healed_consumers
 
     def _tell(self, node: str, treatment: Treated) -> None:
         if treatment.end is End.HEALED:
-            self._logged_texts.pop((node, treatment.consumer), None)
-        elif not self._say(node, treatment.consumer, treatment.detail):
+            self._conditions.is_over((node, treatment.consumer))
+        elif not self._conditions.is_new((node, treatment.consumer), treatment.detail):
             return
         LOG.log(treatment.end.value, "Node %s: %s %s", node, treatment.consumer, treatment.detail)
 
     def _log_failure(self, what: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
-        if self._say(what, "", type(error).__name__):
+        if self._conditions.is_new(what, type(error).__name__):
             LOG.warning(
                 "%s cannot be healed now; this is tried again at the next audit: %s",
                 what,
                 error,
                 exc_info=not isinstance(error, errors.ComputeAgentError),
             )
-
-    def _say(self, where: str, about: str, text: str) -> bool:
-        """Whether this was not said last; a trouble that lasts is logged once."""
-        before = self._logged_texts.pop((where, about), "")
-        if text:
-            self._logged_texts[where, about] = text
-        return text != before

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from compute_agent import errors
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord, complete_record, equal_records
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE
@@ -132,8 +133,7 @@ class LoggedStates:
     """Logs a state once, not in every pass, and again after it was otherwise."""
 
     def __init__(self) -> None:
-        self._absent: frozenset[str] = frozenset()
-        self._kept_sentences: frozenset[str] = frozenset()
+        self._conditions = LastingConditions()
 
     def announce(self, absent: Iterable[str], kept_sentences: Iterable[str]) -> None:
         """Log what is new.
@@ -141,16 +141,14 @@ class LoggedStates:
         :param absent: providers that are in none of the agent's trees.
         :param kept_sentences: as in `MergeResult`.
         """
-        absent, kept_sentences = frozenset(absent), frozenset(kept_sentences)
-        for identity in sorted(absent - self._absent):
+        for identity in self._conditions.new_among("absent", absent):
             LOG.warning(
                 "A provider config file names the provider with %s, which is not in any tree of "
                 "this agent: its additions wait until it is. Correct the entry if it is misspelt.",
                 identity,
             )
-        for sentence in sorted(kept_sentences - self._kept_sentences):
+        for sentence in self._conditions.new_among("kept", kept_sentences):
             LOG.error("%s.", sentence)
-        self._absent, self._kept_sentences = absent, kept_sentences
 
 
 def _assign(

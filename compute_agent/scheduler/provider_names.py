@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from compute_agent.placement.providers import Providers
+from compute_agent.programs.kept_values import KeptValues
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE
 
 _KEPT_SECONDS: Final = 300.0
@@ -22,16 +22,14 @@ class ProviderNames:
 
     def __init__(self, providers: Providers, clock: Callable[[], float]) -> None:
         self._providers = providers
-        self._clock = clock
-        self._names: dict[str, tuple[float, str]] = {}
-        self._lock = threading.Lock()
+        self._names: KeptValues[str, str] = KeptValues(_KEPT_SECONDS, clock)
 
     def of(self, uuids: Collection[str]) -> Mapping[str, str]:
         """Return the names by uuid, without providers that do not exist.
 
         :raises PlacementError: placement cannot be read.
         """
-        names = self._kept_names(uuids)
+        names = {uuid: name for uuid in uuids if (name := self._names.get(uuid)) is not None}
         unknown_uuids = [uuid for uuid in uuids if uuid not in names]
         if len(unknown_uuids) > _ASKED_ONE_BY_ONE:
             hosts = self._providers.find(f"required={COMPUTE_NODE}", "Reading the names of hosts")
@@ -44,14 +42,7 @@ class ProviderNames:
         return {uuid: names[uuid] for uuid in uuids if uuid in names}
 
     def _keep(self, providers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        now = self._clock()
-        names = {provider["uuid"]: provider["name"] for provider in providers}
-        with self._lock:
-            self._names.update((uuid, (now, name)) for uuid, name in names.items())
-        return names
-
-    def _kept_names(self, uuids: Collection[str]) -> dict[str, str]:
-        oldest = self._clock() - _KEPT_SECONDS
-        with self._lock:
-            kept_names = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
-        return {uuid: name for uuid, (since, name) in kept_names.items() if since > oldest}
+        return {
+            provider["uuid"]: self._names.keep(provider["uuid"], provider["name"])
+            for provider in providers
+        }

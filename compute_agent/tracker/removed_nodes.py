@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.provider import ProviderData
 from compute_agent.tracker.passes import agent_traits
@@ -49,7 +50,7 @@ class Departures:
         self._ledger = ledger
         self._interval = interval
         self._clock = clock
-        self._logged_sentences: dict[str, str] = {}
+        self._conditions = LastingConditions()
         self._told_at: dict[str, float] = {}
         self.on_holders: Callable[[str, str, frozenset[str]], None] = _nothing
         """Called with name and root of a node that is gone for good, and who holds some of it."""
@@ -100,7 +101,7 @@ class Departures:
             self._say(uuid, f"Node {name} is gone; its providers stay: {obstacle}.")
             return for_good
         LOG.info("Node %s is gone, and its providers are deleted.", name)
-        self._logged_sentences.pop(uuid, None)
+        self._conditions.is_over(uuid)
         return True
 
     def _remove(self, name: str, uuid: str) -> tuple[str, bool]:
@@ -146,8 +147,7 @@ class Departures:
 
     def _say(self, uuid: str, sentence: str) -> None:
         """Log what lasts once."""
-        if self._logged_sentences.get(uuid) != sentence:
-            self._logged_sentences[uuid] = sentence
+        if self._conditions.is_new(uuid, sentence):
             LOG.info("%s", sentence)
 
 

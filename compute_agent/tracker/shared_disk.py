@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree.inventory import InventoryRecord, complete_record
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 
@@ -80,7 +81,7 @@ class SharedDisk:
         self._is_planned = False
         self._seen_record: tuple[int, int | None] = (-1, None)
         """Generation and total of the provider when it was looked at last."""
-        self._troubles: dict[str, str] = {}
+        self._conditions = LastingConditions()
 
     def record_size(self, node: str, facts: Mapping[str, Any]) -> None:
         """Take in what the driver reports of a node."""
@@ -173,12 +174,11 @@ class SharedDisk:
 
     def _trouble(self, topic: str, about: str, text: str, *, defect: bool = False) -> None:
         """Log a condition when it begins; what it is about distinguishes it from another."""
-        before, self._troubles[topic] = self._troubles.get(topic), about
-        if before != about:
+        if self._conditions.is_new(topic, about):
             LOG.error("%s", text, exc_info=defect)
 
     def _over(self, topic: str) -> None:
-        if self._troubles.pop(topic, None) is not None:
+        if self._conditions.is_over(topic):
             LOG.info("The disk that provider %s shares is kept up to date again.", self._uuid)
 
 

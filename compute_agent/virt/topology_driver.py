@@ -14,6 +14,7 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.discovery.bounded_calls import BoundedCalls, HungCall
 from compute_agent.discovery.facts import HostTopology, PciAddress
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
 from compute_agent.virt.capabilities import REMOTE_MANAGED_PORTS
@@ -52,7 +53,7 @@ class TopologyDriver(ComputeDriver):
         self.options = layout_options(conf)
         self._sources: list[BoundedCalls] = []
         self._pass = ReadingsOfPass()
-        self._logged_problems: dict[str, frozenset[str]] = {}
+        self._conditions = LastingConditions()
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
         self._before_reshape: dict[str, ProviderTree] = {}
@@ -353,11 +354,8 @@ class TopologyDriver(ComputeDriver):
     def _log_once(self, nodename: str, **topics: frozenset[str]) -> None:
         """Log sentences that were not true in the pass before."""
         for topic, sentences in topics.items():
-            key = f"{nodename}/{topic}"
-            before = self._logged_problems.get(key, frozenset())
-            self._logged_problems[key] = sentences
             log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
-            for sentence in sorted(sentences - before):
+            for sentence in self._conditions.new_among((nodename, topic), sentences):
                 log_it("%s", sentence)
 
 

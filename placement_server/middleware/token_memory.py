@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from keystoneauth1 import access
 
+from compute_agent.programs.lasting_conditions import LastingConditions
 from placement_server.conf import InvalidConfiguration
 
 LOG = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class TokenMemory:
     def __init__(self, cache: Any, *, is_shared: bool) -> None:
         self._cache = cache
         self._is_shared = is_shared
-        self._trouble = ""
+        self._conditions = LastingConditions()
         # by the first requests, each thread would make connections of its own, and find out by
         # itself that memcached hangs
         is_hidden = "eventlet" not in sys.modules
@@ -78,14 +79,13 @@ class TokenMemory:
             self._record(f"it takes no token ({type(error).__name__}: {error})")
 
     def _record(self, trouble: str) -> None:
-        before, self._trouble = self._trouble, trouble
-        if trouble and not before:
+        if trouble and self._conditions.is_new("memcached"):
             LOG.warning(
                 "memcached (%s): %s. Requests go on; Keystone is asked about tokens that memcached "
                 "does not return.",
                 *(_OPTION, trouble),
             )
-        elif before and not trouble:
+        elif not trouble and self._conditions.is_over("memcached"):
             LOG.info("memcached (%s) is used again.", _OPTION)
 
     def _servers_away(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from oslo_config import cfg
 from oslo_policy import policy
 
+from compute_agent.programs.lasting_conditions import LastingConditions
 from placement_server import errors
 from placement_server.conf import InvalidConfiguration, new_config
 from placement_server.policies import checks, operations, roles
@@ -129,7 +130,7 @@ class Enforcer:
         self._enforcer = _loaded_enforcer(conf)
         # oslo.policy replaces rules file by file when one changes; no rule is evaluated meanwhile.
         self._turn = threading.Lock()
-        self._logged_reason = ""
+        self._conditions = LastingConditions()
         # The same few services send the same requests all day, and a rule is slow to evaluate.
         self._decisions: dict[tuple[object, ...], bool] = {}
         self._next_search = 0.0
@@ -187,16 +188,15 @@ class Enforcer:
         except _UNUSABLE_FILE as error:
             enforcer.rules, enforcer.file_rules = rules, file_rules
             reason = _line(error)
-            if reason != self._logged_reason:
+            if self._conditions.is_new("file", reason):
                 LOG.error(
                     "The policy file %s cannot be used any more: %s. The rules loaded before stay "
                     "in force until it is corrected.",
                     enforcer.policy_path,
                     reason,
                 )
-            self._logged_reason = reason
         else:
-            self._logged_reason = ""
+            self._conditions.is_over("file")
         finally:
             # or the evaluation would check the files once more
             enforcer.use_conf = False

@@ -27,6 +27,7 @@ from compute_agent.discovery.nvml.binding import (
 )
 from compute_agent.discovery.nvml.events import XidWatch
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
+from compute_agent.programs.lasting_conditions import LastingConditions
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class NvmlSource:
         self._load = binding
         self._nvml: Nvml | None = None
         self._warnings: list[str] = []
-        self._logged_reason: str | None = None
+        self._conditions = LastingConditions()
         self._lasting: dict[str, _Lasting] = {}
         """By uuid, or by address where there is none."""
         self._address_of_index: dict[int, PciAddress] = {}
@@ -71,9 +72,10 @@ class NvmlSource:
         try:
             gpus = self._read_restarting()
         except NvmlUnavailable as reason:
-            self._log_once(str(reason))
+            if self._conditions.is_new("NVML", str(reason)):
+                LOG.info("No facts about GPUs from NVML: %s. Looking again on every pass.", reason)
             return NvmlReading(lost_gpus=tuple(sorted(self._lost_gpus)))
-        self._logged_reason = None
+        self._conditions.is_over("NVML")
         return NvmlReading(
             gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
             warnings=tuple(dict.fromkeys(self._warnings)),
@@ -90,11 +92,6 @@ class NvmlSource:
     def forget(self, address: PciAddress) -> None:
         """Forget the Xid that a GPU reported, because the GPU works again."""
         self._broken_gpus.pop(address, None)
-
-    def _log_once(self, reason: str) -> None:
-        if reason != self._logged_reason:
-            LOG.info("No facts about GPUs from NVML: %s. Looking again on every pass.", reason)
-        self._logged_reason = reason
 
     def _read_restarting(self) -> list[NvmlGpu]:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compute_agent.openstack.service import Service, ServiceUnusable
+from compute_agent.programs.kept_values import KeptValues
 from compute_agent.scheduler.fleet import aggregates
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 
@@ -55,28 +56,26 @@ class NovaAggregates:
         self._service = service
         self._service.headers["OpenStack-API-Version"] = f"compute {_SHOWS_UUID}"
         self._service.headers["X-OpenStack-Nova-API-Version"] = _SHOWS_UUID
-        self._clock = clock
         self._lock = threading.Lock()
-        self._kept_aggregates: tuple[float, Aggregates] | None = None
+        self._aggregates: KeptValues[None, Aggregates] = KeptValues(KEPT_SECONDS, clock)
 
     def current(self) -> Aggregates:
         """See `AggregateSource`; what was read before stays in force while they cannot be read."""
         with self._lock:
-            now = self._clock()
-            if self._kept_aggregates is not None and now - self._kept_aggregates[0] < KEPT_SECONDS:
-                return self._kept_aggregates[1]
+            aggregates = self._aggregates.get(None)
+            if aggregates is not None:
+                return aggregates
             try:
                 aggregates = self._read()
             except ServiceUnusable as error:
-                if self._kept_aggregates is None:
+                aggregates = self._aggregates.old(None)
+                if aggregates is None:
                     raise
                 LOG.warning(
                     "The aggregates could not be read again; those read before stay in force: %s",
                     error,
                 )
-                aggregates = self._kept_aggregates[1]
-            self._kept_aggregates = (now, aggregates)
-            return aggregates
+            return self._aggregates.keep(None, aggregates)
 
     def _read(self) -> Aggregates:
         doing = "Listing the host aggregates"

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
+from compute_agent.programs.kept_values import KeptValues
+
 ASKED_AGAIN_SECONDS: Final = 10.0
 
 
@@ -117,14 +119,13 @@ class AskedAnnouncements(Announcements):
     ) -> None:
         super().__init__(clock)
         self._ask = ask
-        self._asked_at = float("-inf")
+        self._answers: KeptValues[None, bool] = KeptValues(ASKED_AGAIN_SECONDS, clock)
 
     def refresh(self) -> None:
         """Ask, unless that was done lately."""
-        now = self._clock()
-        if now - self._asked_at >= ASKED_AGAIN_SECONDS:
+        if self._answers.get(None) is None:
             self.restore(self._ask())
-            self._asked_at = now
+            self._answers.keep(None, True)
 
     def of(self, root: str) -> Announcement | None:
         """See `Announcements`."""

@@ -6,12 +6,12 @@ version of all agents, by itself: no operator has to switch it.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compute_agent.programs.kept_values import KeptValues
 from compute_agent.scheduler.fleet.announcements import Announcements
 
 KEPT_SECONDS = 60.0
@@ -52,9 +52,7 @@ class Fleet:
         self._behaviours = behaviours
         self._announcements = announcements
         self._existing_roots_of = existing_roots_of
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._kept_minimum: tuple[float, int] | None = None
+        self._minimum: KeptValues[None, int] = KeptValues(KEPT_SECONDS, clock)
 
     def minimum(self) -> int | None:
         """Return the lowest version, 0 when no agent was heard of, None without a bus.
@@ -63,14 +61,10 @@ class Fleet:
         """
         if self._announcements is None:
             return None
-        now = self._clock()
-        with self._lock:
-            if self._kept_minimum is not None and now - self._kept_minimum[0] < KEPT_SECONDS:
-                return self._kept_minimum[1]
-        lowest = min((version for _, version in self._versions()), default=0)
-        with self._lock:
-            self._kept_minimum = (now, lowest)
-        return lowest
+        lowest = self._minimum.get(None)
+        if lowest is not None:
+            return lowest
+        return self._minimum.keep(None, min((v for _, v in self._versions()), default=0))
 
     def supports(self, behaviour: Behaviour) -> bool:
         """Whether every agent is known to be new enough."""
@@ -103,8 +97,7 @@ class Fleet:
 
     def forget(self) -> None:
         """Look again with the next question."""
-        with self._lock:
-            self._kept_minimum = None
+        self._minimum.forget()
 
     def _versions(self) -> list[tuple[str, int]]:
         if self._announcements is None:
@@ -130,30 +123,24 @@ class Layouts:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._roots = roots
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._kept_layouts: tuple[float, frozenset[str]] | None = None
+        self._layouts: KeptValues[None, frozenset[str]] = KeptValues(KEPT_SECONDS, clock)
 
     def present(self) -> frozenset[str]:
         """Return `FLAT`, `NESTED` or both; both, too, before the first host.
 
         :raises PlacementUnavailable: placement does not answer.
         """
-        now = self._clock()
-        with self._lock:
-            if self._kept_layouts is not None and now - self._kept_layouts[0] < KEPT_SECONDS:
-                return self._kept_layouts[1]
+        kept_layouts = self._layouts.get(None)
+        if kept_layouts is not None:
+            return kept_layouts
         hosts, nested_roots = self._roots()
         present_layouts = frozenset(
             name
             for name, some in ((FLAT, hosts - nested_roots), (NESTED, nested_roots))
             if some or not hosts
         )
-        with self._lock:
-            self._kept_layouts = (now, present_layouts)
-        return present_layouts
+        return self._layouts.keep(None, present_layouts)
 
     def forget(self) -> None:
         """Look again with the next question."""
-        with self._lock:
-            self._kept_layouts = None
+        self._layouts.forget()
