@@ -36,9 +36,9 @@ class _Row:
 
 
 _ROWS: Final = (
-    _Row("flat", 10_000, FLAT, 50),
-    _Row("nested", 1_000, f"{NESTED}&resources=DISK_GB:10", 200),
-    _Row("nested", 1_000, _ISOLATED, 200),
+    _Row("flat", 10_000, FLAT, 100),
+    _Row("nested", 1_000, f"{NESTED}&resources=DISK_GB:10", 400),
+    _Row("nested", 1_000, _ISOLATED, 400),
     _Row("gpu", 100, gpus(8), 50),
 )
 

@@ -55,8 +55,8 @@ CAPACITY: Final[Microversion] = (1, 1)
 class Capacity(NamedTuple):
     """An answer of ``GET /capacity``: how many further claims of one query would succeed.
 
-    :ivar at_least: whatever candidates are chosen.
-    :ivar at_most: with the best choices; ``exact`` when both are equal.
+    :ivar at_least: as many were claimed on a copy of the fleet.
+    :ivar at_most: no choice of candidates makes more succeed; ``exact`` when both are equal.
     :ivar trees: ``root``, ``name``, ``at_least`` and ``at_most`` of each, the most first.
     :ivar limited_by: how many trees run out of each class first.
     """

@@ -1,15 +1,16 @@
 """Evaluation of queries on one state of the index, within the bounds of one request."""
 
 import random
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import Capacity, capacity
 from placement_server.candidates.capacity.fragmentation import (
     Amounts,
-    Fragmentation,
+    ClassFragmentation,
     fragmentation,
 )
 from placement_server.candidates.explain import Explanation, explain
@@ -19,6 +20,9 @@ from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Search, SearchLimits
+
+# By class, and by shape.
+Fragmentation = tuple[dict[str, ClassFragmentation], list[Capacity]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +81,16 @@ class QueryEvaluator:
         )
 
     def fragmentation(self, shapes: Sequence[Amounts], members: RequestGroup) -> Fragmentation:
-        """Return what is free, and how many claims of some shapes fit."""
-        return fragmentation(
-            shapes,
-            members,
-            self.index,
-            seconds=self.seconds,
-            account=self.account,
-            effort=self.effort,
-        )
+        """Return what is free of each class, and how many claims of some shapes fit."""
+        ends_at = time.monotonic() + self.seconds
+        counts = []
+        for amounts in shapes:
+            query = CandidateQuery((replace(members, resources=tuple(amounts.items())),))
+            # What one count held has been dropped when the next begins.
+            held_bytes = self.account.held_bytes
+            counts.append(replace(self, seconds=ends_at - time.monotonic()).capacity(query))
+            self.account.settle(held_bytes)
+        return fragmentation(shapes, members, self.index, self.account), counts
 
     def explanation(
         self, query: CandidateQuery, microversion: Microversion, sets: int = 0

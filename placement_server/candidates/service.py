@@ -9,11 +9,11 @@ from typing import TypeVar
 from placement_server.candidates.bounds.heavy import HeavySearches, SearchEffort
 from placement_server.candidates.bounds.memory import Account, SearchMemory
 from placement_server.candidates.capacity.capacity import Capacity
-from placement_server.candidates.capacity.fragmentation import Amounts, Fragmentation
+from placement_server.candidates.capacity.fragmentation import Amounts
 from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
-from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
+from placement_server.candidates.evaluator import Fragmentation, QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index

@@ -6,6 +6,9 @@ Extensions. Both are bounded as a search for allocation candidates is: ``search_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from placement_server import limits
@@ -13,7 +16,7 @@ from placement_server.api.request import Request, check_query
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.capacity.capacity import Capacity
-from placement_server.candidates.capacity.fragmentation import ClassFragmentation, ShapeFit
+from placement_server.candidates.capacity.fragmentation import Amounts, ClassFragmentation
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.query.filters import (
     FilterSize,
@@ -84,31 +87,28 @@ def show_fragmentation(request: Request) -> Response:
             ]
         )
         members = RequestGroup("", member_of=terms, forbidden_aggregates=forbidden_aggregates)
-        report = request.services.candidates.fragmentation(shapes, members, request.give_turn_back)
+        classes, counts = request.services.candidates.fragmentation(
+            shapes, members, request.give_turn_back
+        )
     return json_response(
         {
-            "resource_classes": {name: _class(use) for name, use in report.classes.items()},
-            "shapes": [_shape(shape) for shape in report.shapes],
+            "resource_classes": {name: asdict(use) for name, use in classes.items()},
+            "shapes": list(map(partial(_shape, classes), shapes, counts)),
         },
         *cache_headers(request.version),
     )
 
 
-def _class(use: ClassFragmentation) -> dict[str, int]:
+def _shape(
+    classes: Mapping[str, ClassFragmentation], amounts: Amounts, count: Capacity
+) -> dict[str, Any]:
+    together = min(
+        classes[name].free // amount if name in classes else 0 for name, amount in amounts.items()
+    )
     return {
-        "capacity": use.capacity,
-        "used": use.used,
-        "free": use.free,
-        "largest_free": use.largest_free,
-        "stranded": use.stranded,
-    }
-
-
-def _shape(shape: ShapeFit) -> dict[str, Any]:
-    return {
-        "resources": shape.amounts,
-        "at_least": shape.at_least,
-        "at_most": shape.at_most,
-        "together": shape.together,
-        "ratio": shape.ratio,
+        "resources": amounts,
+        "at_least": count.at_least,
+        "at_most": count.at_most,
+        "together": together,
+        "ratio": count.at_least / together if together else None,
     }

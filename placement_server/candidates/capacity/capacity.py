@@ -1,39 +1,30 @@
 """Capacity: how many further claims of one shape would succeed, one after the other.
 
-At least so many whatever candidates are chosen, at most so many with the best choices:
-
-1. The rows: which provider serves which item of the request, how many times (:mod:`rows`).
-2. The items are split into parts that take nothing of each other (:mod:`parts`); same_subtree is
-   counted by zones (:mod:`zones`). A tree takes as many claims as the least of the parts.
-3. Trees without pools are added; those with pools are counted by clusters (:mod:`pools`).
-4. Where this leaves open whether a tree takes any, it is searched for a candidate.
-
-All but the last are array operations over all trees at once.
+``at_least`` are claimed on a copy of the index, trees that are alike at once (:mod:`trees`); those
+with more placements than that are searched again. ``at_most`` is what providers have room for in
+sum, wherever it lies; trees that use the same sharing providers, *pools*, are a *cluster*, in which
+each pool counts once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.capacity.bounds import Bounds
-from placement_server.candidates.capacity.parts import Part, by_pattern, competitors, parts
-from placement_server.candidates.capacity.pools import Clusters, pooled_rows
-from placement_server.candidates.capacity.rows import MOST, Groups, Rows, counts_of
-from placement_server.candidates.capacity.terms import narrow_to_terms
-from placement_server.candidates.capacity.zones import count_part
-from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.capacity.trees import AlikeTrees, FreeAmounts, free_amounts
+from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.placements import ClassPlacements
 from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.candidates.search.tree_classes import TreeView
-
-_NO_TREES = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +33,26 @@ class Capacity:
 
     :ivar index: the state that was counted.
     :ivar limit: how many trees the query wants listed; None for all.
-    :ivar at_least: as many succeed whatever candidates are chosen.
-    :ivar at_most: as many succeed with the best choices.
+    :ivar at_least: as many were claimed on a copy.
+    :ivar at_most: no more than these succeed, whatever candidates are chosen.
     :ivar roots: the slots of the roots of the trees that take any, the most first.
-    :ivar low: by such tree, the fewest claims that it takes when no other tree takes any.
-    :ivar high: the most.
-    :ivar limited_by: how many of these trees run out of each class first, by name.
+    :ivar low: by such tree, the claims that it took when no other tree took any.
+    :ivar high: by such tree, the most that it takes.
+    :ivar limited_by: how many of these trees ran out of each class first, by name.
     """
 
     index: Index
     limit: int | None
     at_least: int
     at_most: int
-    roots: IntArray = field(default_factory=_NO_TREES.copy)
-    low: IntArray = field(default_factory=_NO_TREES.copy)
-    high: IntArray = field(default_factory=_NO_TREES.copy)
-    limited_by: dict[str, int] = field(default_factory=dict)
+    roots: IntArray
+    low: IntArray
+    high: IntArray
+    limited_by: dict[str, int]
 
     @property
     def exact(self) -> bool:
-        """Whether any choice of candidates gives the same number."""
+        """Whether this is the most that any choice of candidates makes succeed."""
         return self.at_least == self.at_most
 
 
@@ -82,166 +73,127 @@ def capacity(
     :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
-    search = Search(
-        query,
-        index,
-        SearchLimits(seconds=seconds),
-        clock=clock,
-        account=account or Account(),
-        effort=effort or SearchEffort(),
-    )
-    if not len(search.eligible.roots):
-        return Capacity(index, query.limit, 0, 0)
+    account, effort = account or Account(), effort or SearchEffort()
+    limits = SearchLimits(seconds=seconds)
+    search = Search(query, index, limits, clock=clock, account=account, effort=effort)
     return _Count(search).capacity()
 
 
 class _Count:
     """One count.
 
-    :ivar bounds: what each tree takes when no other takes anything.
+    :param search: what is counted, on the state that it is counted on.
     """
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self.plan = search.plan
-        self.account = search.account
-        self.roots = search.eligible.roots
-        trees = len(self.roots)
-        self.bounds = Bounds(np.zeros(trees, np.int64), np.zeros(trees, np.int64))
-        self.rows = Rows.of(search.index, search.eligible, self.account)
-        self.groups = Groups(self.rows.tree, trees)
-        counts = counts_of(self.rows, self.plan.items, search.eligible, self.account)
-        self.counts, self.unsure = narrow_to_terms(
-            self.plan, search.eligible, self.rows, counts, self.groups
-        )
-        self.has_pool = self.groups.total(pooled_rows(self.rows)) > 0
-        # By tree, the class that its cluster runs out of first; -1 where that is none of pools.
-        self.scarce = np.full(trees, -1, np.int64)
+        size = search.index.size
+        # Both of these, and what is free of each class before and after.
+        search.account.take(8 * size * (2 + 2 * len(search.plan.wants)))
+        self.low = np.zeros(size, np.int64)
+        self.high = np.zeros(size, np.int64)
 
     def capacity(self) -> Capacity:
         """Count, and add up."""
-        pairs = competitors(self.plan, self.counts, self.groups, self.search.tick, self.account)
-        for trees, competing in by_pattern(pairs, np.flatnonzero(~self.has_pool)):
+        index, roots = self.search.index, self.search.eligible.roots
+        groups = _alike_trees(self.search, roots)
+        before = free_amounts(self.search.plan, index)
+        for trees in groups:
             self.search.tick()
-            self._count_trees(trees, parts(self.plan, self.counts, competing))
-        clusters: Clusters | None = None
-        if self.has_pool.any():
-            competing = [pair for pair, having in pairs.items() if having[self.has_pool].any()]
-            clusters = self._count_clusters(parts(self.plan, self.counts, competing))
-        self._search_unsure()
-        low, high = self.bounds.low, self.bounds.high
-        at_least, at_most = int(low[~self.has_pool].sum()), int(high[~self.has_pool].sum())
-        if clusters is not None:
-            any_fits = Groups(clusters.of_tree, clusters.count).total(low[self.has_pool]) > 0
-            at_least += int(np.maximum(clusters.total.low, any_fits).sum())
-            at_most += int(np.where(any_fits, clusters.total.high, 0).sum())
-        order = np.argsort(-low, kind="stable")
-        order = order[high[order] > 0]
+            self.high[trees.roots] = trees.most(trees.read(before))
+            if trees.pools:
+                self.low[trees.roots] = trees.claim(trees.read(before), alone=True)
+        after = {class_id: amounts.copy() for class_id, amounts in before.items()}
+        at_least = self._claim(groups, after)
+        apart = [int(self.high[trees.roots].sum()) for trees in groups if not trees.pools]
+        of_clusters = [self._most(cluster, before) for cluster in _clusters(groups)]
+        listed = roots[np.argsort(-self.low[roots], kind="stable")]
+        listed = listed[self.high[listed] > 0]
+        scarcest: Counter[int] = Counter()
+        for trees in groups:
+            scarcest.update(trees.scarcest(trees.read(after)).tolist())
+        names = index.names.class_names
         return Capacity(
-            self.search.index,
+            index,
             self.search.query.limit,
             at_least,
-            at_most,
-            self.roots[order],
-            low[order],
-            high[order],
-            self._limited_by(),
+            sum(apart) + sum(of_clusters),
+            listed,
+            self.low[listed],
+            self.high[listed],
+            {names[class_id]: number for class_id, number in scarcest.most_common()},
         )
 
-    def _of_trees(self, trees: IntArray) -> tuple[Rows, list[IntArray]]:
-        """Return the rows of some trees, which are numbered by their places there, and counts."""
-        if len(trees) == len(self.roots):
-            return self.rows, self.counts
-        number = np.full(len(self.roots), -1, dtype=np.int64)
-        number[trees] = np.arange(len(trees))
-        chosen_rows = np.flatnonzero(number[self.rows.tree] >= 0)
-        self.account.take(8 * len(chosen_rows) * (4 + len(self.counts)))
-        rows = self.rows.some(chosen_rows)
-        rows.tree = number[rows.tree]
-        counts_by_id = {id(count): count[chosen_rows] for count in self.counts}
-        return rows, [counts_by_id[id(count)] for count in self.counts]
+    def _claim(self, groups: Sequence[AlikeTrees], free: FreeAmounts) -> int:
+        """Claim until nothing fits any more; return how often."""
+        count, account = 0, self.search.account
+        held_bytes = account.held_bytes
+        while groups:
+            for trees in groups:
+                own = trees.read(free)
+                claims = trees.claim(own)
+                trees.write(own, free)
+                count += int(claims.sum())
+                if not trees.pools:
+                    self.low[trees.roots] += claims
+            cut = [np.empty(0, np.int64), *(trees.roots for trees in groups if trees.is_cut)]
+            account.give(account.held_bytes - held_bytes)
+            search = self.search.repeated_on(_with_free(self.search.index, free))
+            is_cut = np.isin(search.eligible.roots, np.concatenate(cut))
+            groups = _alike_trees(search, search.eligible.roots[is_cut])
+        return count
 
-    def _count_trees(self, trees: IntArray, by_part: list[Part]) -> None:
-        rows, counts = self._of_trees(trees)
-        groups = Groups(rows.tree, len(trees))
-        bounds = Bounds.none(len(trees))
-        for part in by_part:
+    def _most(self, cluster: Sequence[AlikeTrees], free: FreeAmounts) -> int:
+        """Return the most claims of trees that use the same pools, each of which counts once."""
+        most = sum(int(self.high[trees.roots].sum()) for trees in cluster)
+        for demands in zip(*[trees.demands(trees.read(free)) for trees in cluster], strict=True):
             self.search.tick()
-            bounds.limit(count_part(self.plan, part, rows, counts, groups, self.account))
-        self.bounds.low[trees] = np.where(self.unsure[trees], 0, bounds.low)
-        self.bounds.high[trees] = bounds.high
+            usable, in_pools = 0, Counter[int]()
+            for trees, (need, units) in zip(cluster, demands, strict=True):
+                outside = units[:, ~trees.is_pooled].sum(axis=1)
+                usable += int(np.minimum(outside, need * self.high[trees.roots]).sum())
+                units_of_pools = units[0, trees.is_pooled].tolist()
+                in_pools |= Counter(dict(zip(trees.pools, units_of_pools, strict=True)))
+            most = min(most, (usable + in_pools.total()) // demands[0][0])
+        return most
 
-    def _count_clusters(self, by_part: list[Part]) -> Clusters:
-        trees = np.flatnonzero(self.has_pool)
-        rows, counts = self._of_trees(trees)
-        self.search.tick()
-        clusters = Clusters(self.plan, by_part, rows, counts, self.unsure[trees], self.account)
-        self.bounds.low[trees] = clusters.alone.low
-        self.bounds.high[trees] = clusters.alone.high
-        self.scarce[trees] = clusters.scarce[clusters.of_tree]
-        return clusters
 
-    def _search_unsure(self) -> None:
-        """Find out which trees take at least one claim, where the bounds leave that open."""
-        low, high = self.bounds.low, self.bounds.high
-        trees = np.flatnonzero((low == 0) & (high > 0))
-        if not len(trees):
-            return
-        number = {int(root): tree for root, tree in zip(self.roots[trees], trees, strict=True)}
-        for view, placement in self.search.first_placements(self.roots[trees]):
-            tree = number[view.root]
-            if placement is None:
-                high[tree] = 0
+def _alike_trees(search: Search, roots: IntArray) -> list[AlikeTrees]:
+    """Sort trees that have a placement by what they have of a query; by itself one with pools."""
+    is_pool = np.zeros(search.index.size, dtype=bool)
+    is_pool[search.eligible.links.share] = True
+    with_pools = set(search.index.root[is_pool].tolist())
+    alike: dict[tuple[object, ...], tuple[ClassPlacements, list[TreeView]]] = {}
+    for view, placements in search.classes_of(roots):
+        key = placements, view.shares, view.root if view.root in with_pools else -1
+        alike.setdefault(key, (placements, []))[1].append(view)
+    return [
+        AlikeTrees(search, views, placements, is_pool)
+        for placements, views in alike.values()
+        if placements.distinct.get(0) is not None
+    ]
+
+
+def _clusters(groups: Sequence[AlikeTrees]) -> list[list[AlikeTrees]]:
+    """Return the trees that are connected by pools."""
+    clusters: list[list[AlikeTrees]] = []
+    for trees in filter(lambda trees: trees.pools, groups):
+        pools, cluster, apart = set(trees.pools), [trees], []
+        for other in clusters:
+            if all(pools.isdisjoint(member.pools) for member in other):
+                apart.append(other)
             else:
-                low[tree] = self._count_repeats(view, placement)
+                cluster += other
+        clusters = [*apart, cluster]
+    return clusters
 
-    def _count_repeats(self, view: TreeView, positions: tuple[int, ...]) -> int:
-        """Return how many claims a tree takes at the least that has some placement.
 
-        That placement fits until the others have taken what it needs, and each takes at most all
-        amounts of a class from one provider.
-        """
-        needs: dict[tuple[int, int], int] = {}
-        for item, position in zip(self.plan.items, positions, strict=True):
-            for class_id, amount in item.amounts:
-                key = view.slot(position), class_id
-                needs[key] = needs.get(key, 0) + amount
-        fewest = MOST
-        for (slot, class_id), amount in needs.items():
-            inventories = self.search.index.classes[class_id]
-            at = int(np.searchsorted(inventories.slot, slot))
-            free = min(int(inventories.capacity[at] - inventories.used[at]), MOST)
-            of_a_claim = sum(self.plan.wants[class_id].values())
-            fewest = min(fewest, (free - amount) // of_a_claim + 1)
-        return fewest
-
-    def _limited_by(self) -> dict[str, int]:
-        """Count the trees by the class of which they have the least, in claims."""
-        classes = list(self.plan.wants)
-        claims = np.stack([self._claims_of(class_id) for class_id in classes])
-        first = np.argmin(claims, axis=0)
-        of_item = np.array(
-            [classes.index(item.amounts[0][0]) if item.amounts else -1 for item in self.plan.items]
-        )
-        # A scarce group may take nothing, and then no class is short of it.
-        scarce = np.where(self.scarce >= 0, of_item[self.scarce], -1)
-        first = np.where(scarce >= 0, scarce, first)
-        trees = np.bincount(first[self.bounds.high > 0], minlength=len(classes))
-        names = self.search.index.names.class_names
-        named_limits = [
-            (names[class_id], int(count))
-            for class_id, count in zip(classes, trees, strict=True)
-            if count
-        ]
-        return dict(sorted(named_limits, key=lambda name_and_trees: -name_and_trees[1]))
-
-    def _claims_of(self, class_id: int) -> IntArray:
-        """Return for how many claims each tree has enough of a class, wherever it is."""
-        wants = self.plan.wants[class_id]
-        if len(wants) == 1:
-            ((item, amount),) = wants.items()
-            serves = self.counts[item] > 0
-            return self.groups.total(np.where(serves, self.rows.amounts(class_id)[0] // amount, 0))
-        some: BoolArray = np.logical_or.reduce([self.counts[item] > 0 for item in wants])
-        free = np.where(some, self.rows.amounts(class_id)[0], 0)
-        return self.groups.total(free) // sum(wants.values())
+def _with_free(index: Index, free: FreeAmounts) -> Index:
+    """Return a copy of an index in which so much of some classes is free, by slot."""
+    claimed = copy(index)
+    claimed.classes = dict(index.classes)
+    for class_id, amounts in free.items():
+        view = index.classes[class_id]
+        fit = np.clip(amounts[view.slot], -1, view.fit).astype(np.int32)
+        claimed.classes[class_id] = replace(view, used=view.capacity - amounts[view.slot], fit=fit)
+    return claimed

@@ -8,7 +8,7 @@ from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.search.distinct_first import distinct_first, may_repeat
 from placement_server.candidates.search.permutations import permutations
-from placement_server.candidates.search.problem import Positions
+from placement_server.candidates.search.problem import Positions, Problem
 from placement_server.candidates.search.solver import Solver
 
 # With a random order, this many independent orders are made for trees of one class.
@@ -63,14 +63,22 @@ class ClassPlacements:
     :ivar permutation_series: the permutations, to be asked for once all distinct placements have
         been found; None where there are none.
     :ivar reason: why there is no placement, where there is none.
+    :ivar problem: what is solved; None where there is a contradiction.
     """
 
-    __slots__ = ("distinct", "permutation_series", "reason")
+    __slots__ = ("distinct", "permutation_series", "problem", "reason")
 
-    def __init__(self, distinct: Series, permutation_series: Series | None, reason: str) -> None:
+    def __init__(
+        self,
+        distinct: Series,
+        permutation_series: Series | None,
+        reason: str,
+        problem: Problem | None = None,
+    ) -> None:
         self.distinct = distinct
         self.permutation_series = permutation_series
         self.reason = reason
+        self.problem = problem
 
     @classmethod
     def none(cls, reason: str, account: Account) -> "ClassPlacements":
@@ -101,7 +109,8 @@ class ClassPlacements:
                 for permutation in chain((positions,), permutations(symmetric_items, positions))
             )
             permutation_series = Series(chain(of_distinct, of_put_off), account, size)
-        return cls(distinct, permutation_series, "no combination of the providers that fit")
+        reason = "no combination of the providers that fit"
+        return cls(distinct, permutation_series, reason, solver.problem)
 
 
 class FirstPlacements(dict[ClassPlacements, Positions | None]):

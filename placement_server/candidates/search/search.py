@@ -178,15 +178,20 @@ class Search:
         finally:
             firsts.clear()
 
-    def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, Positions | None]]:
-        """Yield some trees, each with its first placement; None where it has none.
+    def repeated_on(self, index: Index) -> "Search":
+        """Return the same search on another state, which has what is left of the time."""
+        search = replace(self, index=index)
+        search._ends_at = self._ends_at
+        return search
+
+    def classes_of(self, roots: IntArray) -> Iterator[tuple[TreeView, ClassPlacements]]:
+        """Yield some trees, each with the placements of its class, sharing providers' too.
 
         :param roots: some of those that are eligible.
         """
         self.eligible = replace(self.eligible, roots=roots)
         for views, classes in self._chunks(whole=True):
-            for tree, placements in zip(views, classes, strict=True):
-                yield tree, placements.distinct.get(0)
+            yield from zip(views, classes, strict=True)
 
     def _shuffle(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None

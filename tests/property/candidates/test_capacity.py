@@ -22,11 +22,14 @@ def check(world: list[Provider], query: CandidateQuery) -> tuple[Capacity, tuple
     counted = capacity(query, writer_of(world).index)
     claims = Claims(world, query)
     extremes = claims.extremes()
-    runs = extremes or [claims.run(seed) for seed in range(6)]
-    assert counted.at_least <= min(runs)
-    assert max(runs) <= counted.at_most
+    if extremes is not None:
+        # The claims on the copy are a run like any other.
+        assert extremes[0] <= counted.at_least <= extremes[1] <= counted.at_most
+    assert counted.at_most >= max(claims.run(seed) for seed in range(6))
+    assert counted.at_least <= counted.at_most
     # Whether anything fits is never left open.
-    assert (counted.at_least > 0) == (counted.at_most > 0) == (max(runs) > 0)
+    assert (counted.at_least > 0) == (counted.at_most > 0) == bool(claims.claims)
+    assert all(counted.low > 0)
     assert all(counted.low <= counted.high)
     assert sum(counted.limited_by.values()) == len(counted.roots)
     return counted, extremes

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 
+from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
 from placement_server.candidates.capacity.capacity import Capacity, capacity
 from placement_server.candidates.capacity.fragmentation import fragmentation
 from placement_server.candidates.errors import OutOfTime, TooMuchMemory
+from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
+from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query import query as queries
 
 from .forest import SHARING, Inventory, Provider, writer_of
@@ -70,8 +74,25 @@ def test_isolated_groups_leave_more_the_more_evenly_they_are_spread() -> None:
     two = "resources_1=VGPU:1&resources_2=VGPU:1&group_policy=isolate"
     assert bounds(gpus(1, 1, 1, 1, 1), two) == (2, 2)
     assert bounds(gpus(5, 1), two) == (1, 1)
-    # gpu1 with gpu2 first, and gpu0 has no other any more; or gpu0 with each of them.
-    assert bounds(gpus(2, 1, 1), two) == (1, 2)
+    # gpu0 with each of them; had gpu1 gone with gpu2 first, gpu0 would have no other any more.
+    assert bounds(gpus(2, 1, 1), two) == (2, 2)
+    assert bounds(gpus(2, 2, 2), two) == (3, 3)
+
+
+@pytest.mark.parametrize("resources", ["MEMORY_MB:1", "DISK_GB:1,MEMORY_MB:1"])
+def test_isolated_groups_do_not_fit_on_one_provider_whatever_another_group_takes(
+    resources: str,
+) -> None:
+    world = [host(DISK_GB=12, MEMORY_MB=8)]
+    query = f"resources={resources}&resources_1=DISK_GB:1&resources_2=MEMORY_MB:1&group_policy="
+    assert bounds(world, f"{query}isolate") == (0, 0)
+    assert bounds(world, f"{query}none") == (4, 4)
+
+
+def test_more_placements_than_are_claimed_at_once_are_all_claimed() -> None:
+    # The last of 12,870 ways to choose eight of sixteen GPUs has none in common with the first.
+    eight = "&".join(f"resources_{number}=VGPU:1" for number in range(8))
+    assert bounds(gpus(*[1] * 16), f"{eight}&group_policy=isolate") == (2, 2)
 
 
 def test_a_cell_takes_what_its_own_gpus_allow() -> None:
@@ -97,8 +118,9 @@ def test_a_guest_of_two_cells_takes_a_gpu_beside_each() -> None:
         "&resources_D=VCPU:2&resources_H=VGPU:1&same_subtree=_D,_H"
     )
     assert bounds(world, f"{two}&group_policy=isolate") == (3, 3)
-    # Both may be on one cell, but there are eight GPUs and eight places for VCPU, no more.
-    assert bounds(world, f"{two}&group_policy=none")[1] == 3
+    # Both may be on one cell, and then seven pairs fit; that there are sixteen VCPU and eight GPUs
+    # is all that the sum knows.
+    assert bounds(world, f"{two}&group_policy=none") == (3, 4)
 
 
 def test_trees_that_share_a_pool_take_no_more_than_it_has() -> None:
@@ -122,9 +144,12 @@ def test_a_count_gives_up_at_its_deadline() -> None:
     clock = itertools.count().__next__
     with pytest.raises(OutOfTime):
         capacity(query, index, seconds=0.5, clock=clock)
-    with pytest.raises(OutOfTime):
-        fragmentation([{"VCPU": 1}] * 9, EVERYWHERE, index, seconds=20.5, clock=clock)
-    assert fragmentation([{"VCPU": 1}], EVERYWHERE, index, seconds=20.5, clock=clock)
+    options, effort = SearchOptions(), SearchEffort()
+    shapes = [{"VCPU": 1}] * 2
+    for seconds, gives_up in ((0.0, True), (600.0, False)):
+        evaluator = QueryEvaluator(index, options, SummaryCache(), seconds, Account(), effort)
+        with pytest.raises(OutOfTime) if gives_up else nullcontext():
+            assert len(evaluator.fragmentation(shapes, EVERYWHERE)[1]) == 2
 
 
 def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
@@ -136,13 +161,11 @@ def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
     assert capacity(query, index, account=account).at_least == 200
 
 
-def test_pairs_of_many_groups_are_counted() -> None:
+def test_many_groups_hold_little() -> None:
     groups = tuple(queries.RequestGroup(f"_{number}", (("VCPU", 1),)) for number in range(300))
     index = writer_of([host(VCPU=300)]).index
     query = queries.CandidateQuery(groups, group_policy="none")
-    with pytest.raises(TooMuchMemory):
-        capacity(query, index, account=Account(SearchMemory(4 * MIB, 64 * MIB)))
-    account = Account(SearchMemory(16 * MIB, 64 * MIB))
+    account = Account(SearchMemory(4 * MIB, 64 * MIB))
     assert capacity(query, index, account=account).at_least == 1
 
 
@@ -150,11 +173,11 @@ def test_shapes_of_many_classes_count_what_is_kept_of_each() -> None:
     classes = {f"CUSTOM_{number}": 1 for number in range(200)}
     index = writer_of([host(f"host{at}", **classes) for at in range(20)]).index
     memory = SearchMemory(64 * 1024, MIB)
-    assert fragmentation([{"CUSTOM_1": 1}], EVERYWHERE, index, account=Account(memory))
+    assert fragmentation([{"CUSTOM_1": 1}], EVERYWHERE, index, Account(memory))
     shapes = [{name: 1} for name in classes]
     index = writer_of([host(f"host{at}", **classes) for at in range(200)]).index
     with pytest.raises(TooMuchMemory):
-        fragmentation(shapes, EVERYWHERE, index, account=Account(memory))
+        fragmentation(shapes, EVERYWHERE, index, Account(memory))
 
 
 def test_a_group_that_takes_nothing_is_no_class_to_run_out_of() -> None:

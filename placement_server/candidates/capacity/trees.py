@@ -1,0 +1,211 @@
+"""Trees that are alike for a query: the same of their providers may serve the same groups.
+
+What is free is an array for each class, by tree and provider. A placement is claimed on all the
+trees at once, on each as many times as it fits there: this depends on what is free alone, as the
+other rules do not look at what is used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from math import gcd
+from operator import or_
+
+import numpy as np
+
+from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.placements import ClassPlacements
+from placement_server.candidates.search.problem import Positions, bits
+from placement_server.candidates.search.search import Search
+from placement_server.candidates.search.tree_classes import TreeView
+
+# More than this is counted as this: sums of a million of them are still exact.
+MOST = 2**40
+# Placements that are claimed before the trees are searched again, without what is used up.
+_AT_ONCE = 64
+
+FreeAmounts = dict[int, IntArray]
+
+
+def free_amounts(plan: Plan, index: Index) -> FreeAmounts:
+    """Return what is free of each class that a query wants, by slot."""
+    free = {number: np.zeros(index.size, np.int64) for number in plan.wants}
+    for number in free.keys() & index.classes.keys():
+        view = index.classes[number]
+        free[number][view.slot] = np.minimum(view.capacity - view.used, MOST)
+    return free
+
+
+class AlikeTrees:
+    """Trees that are alike, with the same sharing providers, and a placement for them.
+
+    :param views: the trees.
+    :param placements: of their class, at least one.
+    :param is_pool: over all slots, whether more than one tree may take from a provider.
+    :ivar is_pooled: which of the providers of each tree these are; ``pools``, their slots.
+    :ivar is_cut: whether there may be more placements than those that are claimed.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        views: Sequence[TreeView],
+        placements: ClassPlacements,
+        is_pool: BoolArray,
+    ) -> None:
+        assert placements.problem is not None
+        self._plan = search.plan
+        self._tick = search.tick
+        self._eligible = placements.problem.eligible
+        self._descendants = placements.problem.descendants
+        self._placements = placements.distinct.some(0, _AT_ONCE)
+        self.is_cut = len(self._placements) == _AT_ONCE
+        self._positions = bits(reduce(or_, self._eligible))
+        # The slots, what is free, and as much again while it is counted.
+        arrays = 2 * (1 + len(self._plan.wants))
+        search.account.take(8 * len(views) * len(self._positions) * arrays)
+        self.roots = np.array([view.root for view in views])
+        self._slots = self.roots[:, None] + np.array(self._positions)
+        for place, position in enumerate(self._positions):
+            if position >= views[0].size:
+                self._slots[:, place] = views[0].slot(position)
+        self.is_pooled: BoolArray = is_pool[self._slots[0]]
+        self.pools: list[int] = self._slots[0][self.is_pooled].tolist()
+
+    def read(self, free: FreeAmounts) -> FreeAmounts:
+        """Return what these trees have free, by tree and provider."""
+        return {class_id: amounts[self._slots] for class_id, amounts in free.items()}
+
+    def write(self, own: FreeAmounts, free: FreeAmounts) -> None:
+        """Put back what :meth:`read` returned, less what was claimed."""
+        for class_id, amounts in own.items():
+            free[class_id][self._slots] = amounts
+
+    def claim(self, own: FreeAmounts, *, alone: bool = False) -> IntArray:
+        """Claim the placements until none of them fits any more; return how often, by tree.
+
+        Each is claimed half as often as it fits, again and again: groups that may not share a
+        provider find the more others, the more evenly all are used.
+
+        :param own: what is free, from which the claims are taken.
+        :param alone: whether each tree has the pools to itself.
+        """
+        claims = np.zeros(len(self.roots), np.int64)
+        fitting = list(map(self._needs, self._placements))
+        while fitting:
+            self._tick()
+            is_halved, fitting_before, fitting = len(fitting) > 1, fitting, []
+            for needs in fitting_before:
+                fits = {(c, place): own[c][:, place] // n for (c, place), n in needs.items()}
+                times: IntArray = reduce(np.minimum, fits.values())
+                if is_halved:
+                    times = (times + 1) // 2
+                pooled = [] if alone else [key for key in fits if self.is_pooled[key[1]]]
+                if pooled:
+                    # One tree after the other, until a pool is used up.
+                    most = min(int(fits[key][0]) for key in pooled)
+                    times = np.diff(np.minimum(np.cumsum(times), most), prepend=0)
+                if times.any():
+                    fitting.append(needs)
+                    claims += times
+                    for key, amount in needs.items():
+                        taken = amount * (times.sum() if key in pooled else times)
+                        own[key[0]][:, key[1]] -= taken
+        return claims
+
+    def _needs(self, placement: Positions) -> Counter[tuple[int, int]]:
+        """Return what a placement takes, by class and provider."""
+        needs: Counter[tuple[int, int]] = Counter()
+        for item, position in zip(self._plan.items, placement, strict=True):
+            for class_id, amount in item.amounts:
+                needs[class_id, self._positions.index(position)] += amount
+        return needs
+
+    def most(self, own: FreeAmounts) -> IntArray:
+        """Return how many claims each tree has room for in sum, alone with its pools."""
+        sums = [units.sum(axis=1) // need for need, units in self.demands(own)]
+        sums += [self._below_tops(own, rule.together) for rule in self._plan.subtrees]
+        most: IntArray = reduce(np.minimum, sums)
+        for class_id in self._plan.wants:
+            most = self._spread(own, class_id, most)
+        return most
+
+    def demands(self, own: FreeAmounts) -> Iterator[tuple[int, IntArray]]:
+        """Yield what a claim needs of something, and what each provider has of it.
+
+        For an item so many times as it fits alone; for a class that several items want, amounts.
+        """
+        for number, item in enumerate(self._plan.items):
+            if item.amounts:
+                yield 1, self._units(own, number)
+        for class_id, wants in self._plan.wants.items():
+            if len(wants) > 1:
+                step = reduce(gcd, wants.values())
+                usable = own[class_id] // step * step
+                yield sum(wants.values()), np.where(self._serving(wants), usable, 0)
+
+    def _units(self, own: FreeAmounts, number: int) -> IntArray:
+        """Return how many times each provider takes an item, if it takes nothing else."""
+        self._tick()
+        units = np.full((len(self.roots), len(self._positions)), MOST, np.int64)
+        for class_id, amount in self._plan.items[number].amounts:
+            units = np.minimum(units, own[class_id] // amount)
+        return np.where(self._serving([number]), units, 0)
+
+    def _serving(self, items: Iterable[int]) -> BoolArray:
+        """Return which providers may serve any of some items."""
+        return self._are_in(reduce(or_, [self._eligible[item] for item in items]))
+
+    def _are_in(self, mask: int) -> BoolArray:
+        return np.array([bool(mask >> position & 1) for position in self._positions])
+
+    def _below_tops(self, own: FreeAmounts, items: frozenset[int]) -> IntArray:
+        """Return how many claims fit into the subtrees that a same_subtree rule allows, in sum.
+
+        A claim has its providers below one top, which may serve one of the items and has providers
+        for each of them at or below it; so it lies below one uppermost top.
+        """
+        masks = [self._eligible[item] for item in items]
+        tops, seen = [], 0
+        # Parents come before their children.
+        for top in bits(reduce(or_, masks)):
+            below = self._descendants[top]
+            if not seen >> top & 1 and all(mask & below for mask in masks):
+                tops.append(self._are_in(below))
+                seen |= below
+        fits = np.full((len(tops), len(self.roots)), MOST, np.int64)
+        for item in items:
+            units = self._units(own, item)
+            fits = np.minimum(fits, [units[:, below].sum(axis=1) for below in tops])
+        most: IntArray = fits.sum(axis=0)
+        return most
+
+    def _spread(self, own: FreeAmounts, class_id: int, most: IntArray) -> IntArray:
+        """Lower sums to the claims that can be spread: one item of each on a provider."""
+        items, by_policy = self._plan.items, self._plan.is_isolated
+        wants = {
+            item: amount
+            for item, amount in self._plan.wants[class_id].items()
+            if items[item].is_named or (by_policy and items[item].is_suffixed)
+        }
+        if not wants:
+            return most
+        units = np.where(self._serving(wants), own[class_id] // min(wants.values()), 0)
+        while True:
+            fewer = np.minimum(units, most[:, None]).sum(axis=1) // len(wants)
+            if (fewer >= most).all():
+                return most
+            most = np.minimum(most, fewer)
+
+    def scarcest(self, own: FreeAmounts) -> IntArray:
+        """Return by tree the id of the class of which the fewest claims are left."""
+        claims = []
+        for class_id, wants in self._plan.wants.items():
+            units = np.where(self._serving(wants), own[class_id] // min(wants.values()), 0)
+            claims.append(units.sum(axis=1) // len(wants))
+        scarcest: IntArray = np.array(list(self._plan.wants))[np.argmin(claims, axis=0)]
+        return scarcest
