@@ -76,9 +76,8 @@ class QueryEvaluator:
 
     def capacity(self, query: CandidateQuery) -> Capacity:
         """Return how many further claims would succeed."""
-        return capacity(
-            query, self.index, seconds=self.seconds, account=self.account, effort=self.effort
-        )
+        limits = SearchLimits(seconds=self.seconds)
+        return capacity(Search(query, self.index, limits, account=self.account, effort=self.effort))
 
     def fragmentation(self, shapes: Sequence[Amounts], members: RequestGroup) -> Fragmentation:
         """Return what is free of each class, and how many claims of some shapes fit."""

@@ -8,22 +8,18 @@ each pool counts once.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement_server.candidates.bounds.heavy import SearchEffort
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.trees import AlikeTrees, FreeAmounts, free_amounts
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.placements import ClassPlacements
-from placement_server.candidates.search.search import Search, SearchLimits
+from placement_server.candidates.search.search import Search
 from placement_server.candidates.search.tree_classes import TreeView
 
 
@@ -56,35 +52,15 @@ class Capacity:
         return self.at_least == self.at_most
 
 
-def capacity(
-    query: CandidateQuery,
-    index: Index,
-    *,
-    seconds: float = float("inf"),
-    account: Account | None = None,
-    effort: SearchEffort | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Capacity:
-    """Count the further claims of a query; its limit counts for nothing.
+def capacity(search: Search) -> Capacity:
+    """Count the further claims of a search, which yields nothing; its limit counts for nothing.
 
-    :param seconds: after which the count gives up.
-    :param account: where it counts what it holds.
-    :param effort: where it is heavy after a while.
     :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
-    :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
-    account, effort = account or Account(), effort or SearchEffort()
-    limits = SearchLimits(seconds=seconds)
-    search = Search(query, index, limits, clock=clock, account=account, effort=effort)
     return _Count(search).capacity()
 
 
 class _Count:
-    """One count.
-
-    :param search: what is counted, on the state that it is counted on.
-    """
-
     def __init__(self, search: Search) -> None:
         self.search = search
         size = search.index.size

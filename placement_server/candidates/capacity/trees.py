@@ -88,7 +88,7 @@ class AlikeTrees:
     def claim(self, own: FreeAmounts, *, alone: bool = False) -> IntArray:
         """Claim the placements until none of them fits any more; return how often, by tree.
 
-        Each is claimed half as often as it fits, again and again: groups that may not share a
+        Each is claimed a quarter as often as it fits, again and again: groups that may not share a
         provider find the more others, the more evenly all are used.
 
         :param own: what is free, from which the claims are taken.
@@ -98,12 +98,12 @@ class AlikeTrees:
         fitting = list(map(self._needs, self._placements))
         while fitting:
             self._tick()
-            is_halved, fitting_before, fitting = len(fitting) > 1, fitting, []
+            is_cautious, fitting_before, fitting = len(fitting) > 1, fitting, []
             for needs in fitting_before:
                 fits = {(c, place): own[c][:, place] // n for (c, place), n in needs.items()}
                 times: IntArray = reduce(np.minimum, fits.values())
-                if is_halved:
-                    times = (times + 1) // 2
+                if is_cautious:
+                    times = -(-times // 4)
                 pooled = [] if alone else [key for key in fits if self.is_pooled[key[1]]]
                 if pooled:
                     # One tree after the other, until a pool is used up.
@@ -128,10 +128,15 @@ class AlikeTrees:
     def most(self, own: FreeAmounts) -> IntArray:
         """Return how many claims each tree has room for in sum, alone with its pools."""
         sums = [units.sum(axis=1) // need for need, units in self.demands(own)]
-        sums += [self._below_tops(own, rule.together) for rule in self._plan.subtrees]
         most: IntArray = reduce(np.minimum, sums)
-        for class_id in self._plan.wants:
-            most = self._spread(own, class_id, most)
+        for rule in self._plan.subtrees:
+            most = self._below_tops(own, rule.together, most)
+        for class_id, wants in self._plan.wants.items():
+            isolated = list(filter(self._is_isolated, wants))
+            if isolated:
+                least = min(wants[item] for item in isolated)
+                units = np.where(self._serving(isolated), own[class_id] // least, 0)
+                most = _spread(units, np.int64(1), len(isolated), most)
         return most
 
     def demands(self, own: FreeAmounts) -> Iterator[tuple[int, IntArray]]:
@@ -163,43 +168,42 @@ class AlikeTrees:
     def _are_in(self, mask: int) -> BoolArray:
         return np.array([bool(mask >> position & 1) for position in self._positions])
 
-    def _below_tops(self, own: FreeAmounts, items: frozenset[int]) -> IntArray:
-        """Return how many claims fit into the subtrees that a same_subtree rule allows, in sum.
+    def _is_isolated(self, number: int) -> bool:
+        """Check whether no provider serves an item and another such item."""
+        item = self._plan.items[number]
+        return item.is_named or (self._plan.is_isolated and item.is_suffixed)
+
+    def _kinds(self, items: Iterable[int]) -> list[tuple[object, ...]]:
+        return sorted(
+            (self._eligible[item], self._plan.items[item].amounts, self._is_isolated(item))
+            for item in items
+        )
+
+    def _below_tops(self, own: FreeAmounts, items: frozenset[int], most: IntArray) -> IntArray:
+        """Lower sums to what fits below the tops that a same_subtree rule allows.
 
         A claim has its providers below one top, which may serve one of the items and has providers
-        for each of them at or below it; so it lies below one uppermost top.
+        for each of them at or below it; so it lies below one uppermost top. Other rules may ask for
+        copies of the same items, of which isolated ones need different providers.
         """
+        copied, copies, kinds = items, 1, self._kinds(items)
+        for rule in self._plan.subtrees:
+            if copied.isdisjoint(rule.together) and self._kinds(rule.together) == kinds:
+                copied, copies = copied | rule.together, copies + 1
         masks = [self._eligible[item] for item in items]
-        tops, seen = [], 0
+        fits, at_once, seen = [], [], 0
         # Parents come before their children.
         for top in bits(reduce(or_, masks)):
             below = self._descendants[top]
             if not seen >> top & 1 and all(mask & below for mask in masks):
-                tops.append(self._are_in(below))
                 seen |= below
-        fits = np.full((len(tops), len(self.roots)), MOST, np.int64)
-        for item in items:
-            units = self._units(own, item)
-            fits = np.minimum(fits, [units[:, below].sum(axis=1) for below in tops])
-        most: IntArray = fits.sum(axis=0)
-        return most
-
-    def _spread(self, own: FreeAmounts, class_id: int, most: IntArray) -> IntArray:
-        """Lower sums to the claims that can be spread: one item of each on a provider."""
-        items, by_policy = self._plan.items, self._plan.is_isolated
-        wants = {
-            item: amount
-            for item, amount in self._plan.wants[class_id].items()
-            if items[item].is_named or (by_policy and items[item].is_suffixed)
-        }
-        if not wants:
-            return most
-        units = np.where(self._serving(wants), own[class_id] // min(wants.values()), 0)
-        while True:
-            fewer = np.minimum(units, most[:, None]).sum(axis=1) // len(wants)
-            if (fewer >= most).all():
-                return most
-            most = np.minimum(most, fewer)
+                inside = self._are_in(below)
+                units = [self._units(own, item)[:, inside].sum(axis=1) for item in items]
+                fits.append(reduce(np.minimum, units))
+                isolated = filter(self._is_isolated, items)
+                apart = [(self._eligible[item] & below).bit_count() for item in isolated]
+                at_once.append(min([copies, *apart]))
+        return _spread(np.transpose(fits), np.array(at_once), copies, most)
 
     def scarcest(self, own: FreeAmounts) -> IntArray:
         """Return by tree the id of the class of which the fewest claims are left."""
@@ -209,3 +213,16 @@ class AlikeTrees:
             claims.append(units.sum(axis=1) // len(wants))
         scarcest: IntArray = np.array(list(self._plan.wants))[np.argmin(claims, axis=0)]
         return scarcest
+
+
+def _spread(units: IntArray, at_once: IntArray | np.int64, need: int, most: IntArray) -> IntArray:
+    """Lower sums to the claims that can be spread.
+
+    :param units: by tree and place.
+    :param at_once: how many units of a place one claim takes at the most, of all that it needs.
+    """
+    while True:
+        fewer = np.minimum(units, at_once * most[:, None]).sum(axis=1) // need
+        if (fewer >= most).all():
+            return most
+        most = np.minimum(most, fewer)

@@ -6,6 +6,7 @@ from hypothesis import given
 
 from placement_server.candidates.capacity.capacity import Capacity, capacity
 from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.search import Search
 from tests.property.candidates.claiming import Claims
 from tests.property.candidates.strategies import (
     Problem,
@@ -19,7 +20,7 @@ from tests.unit.candidates.forest import Provider, writer_of
 
 def check(world: list[Provider], query: CandidateQuery) -> tuple[Capacity, tuple[int, int] | None]:
     """Compare a count with the fewest and the most claims, or with some runs."""
-    counted = capacity(query, writer_of(world).index)
+    counted = capacity(Search(query, writer_of(world).index))
     claims = Claims(world, query)
     extremes = claims.extremes()
     if extremes is not None:
