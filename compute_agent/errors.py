@@ -53,11 +53,18 @@ out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
+
+from compute_agent.programs.exit_status import Exit
 
 
 class ComputeAgentError(Exception):
-    """Root of everything raised on purpose."""
+    """Root of everything raised on purpose.
+
+    :cvar exit_status: of a command that fails because of the error.
+    """
+
+    exit_status: ClassVar[Exit] = Exit.USAGE
 
 
 class InvalidConfiguration(ComputeAgentError):
@@ -120,6 +127,8 @@ class PlacementError(ComputeAgentError):
     :param request_id: placement's id of the request, to be found in its log.
     :param retry_after: seconds the answer asked to wait, `None` if it did not.
     """
+
+    exit_status = Exit.PLACEMENT
 
     def __init__(
         self,
@@ -307,6 +316,8 @@ class ConsumerAllocationRetrievalFailed(PlacementError):
 class AllocationUpdateFailed(PlacementError):
     """The allocations of a consumer could not be written."""
 
+    exit_status = Exit.REFUSED
+
 
 class HoldsAnother(AllocationUpdateFailed):
     """A consumer that must hold nothing before a claim holds something else than is claimed.
@@ -326,9 +337,13 @@ class HoldsAnother(AllocationUpdateFailed):
 class AllocationMoveFailed(PlacementError):
     """The allocations of one consumer could not be given to another."""
 
+    exit_status = Exit.REFUSED
+
 
 class AllocationDeleteFailed(PlacementError):
     """The allocations of a consumer could not be removed."""
+
+    exit_status = Exit.REFUSED
 
 
 class ResourceProviderNotFound(PlacementError):

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.programs.exit_status import Exit
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ Command = Callable[..., Any]
 
 class AgentNotRunning(errors.ComputeAgentError):
     """Nobody listens on the socket."""
+
+    exit_status = Exit.NO_AGENT
 
 
 class LocalServer:

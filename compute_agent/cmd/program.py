@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from compute_agent import errors
 from compute_agent.cmd import console
+from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
 CONFIGURATION_FILE: Final = "/etc/compute-agent/compute-agent.conf"
-
-FINE: Final = 0
-BAD_ARGUMENTS: Final = 127
-"""Of programs in which 2, the usual status, means something else."""
-INTERRUPTED: Final = 130
-UNEXPECTED: Final = 255
 
 LONGEST: Final = 8000
 """Characters of an error that are printed."""
@@ -29,11 +24,11 @@ Failed = Callable[[argparse.Namespace, errors.ComputeAgentError], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that ends the program with `BAD_ARGUMENTS`."""
+    """A parser of a program in which 2, the usual status, means something else."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+        self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
 
 
 def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -> cfg.ConfigOpts:
@@ -50,10 +45,15 @@ def configuration(namespace: argparse.Namespace, *, debug: bool | None = None) -
     return agent_conf.new_config(argv)
 
 
+def status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    """Return the exit status of an error."""
+    return error.exit_status
+
+
 def run(
     program: str,
     namespace: argparse.Namespace,
-    failure_status: Failed,
+    failure_status: Failed = status_of,
     *,
     reader_may_leave: bool = False,
 ) -> int:
@@ -68,13 +68,13 @@ def run(
         return int(function(namespace))
     except KeyboardInterrupt:
         print(f"{program} {namespace.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return Exit.INTERRUPTED
     except BrokenPipeError as error:
         if not reader_may_leave:
             return end(program, namespace, failure_status, error)
         # the reader of the output has seen enough; Python would complain again when it flushes
         sys.stdout = None
-        return FINE
+        return Exit.FINE
     except Exception as error:  # noqa: BLE001 - the last line of defence of a command
         return end(program, namespace, failure_status, error)
 
@@ -98,4 +98,4 @@ def end(
         "lines above.",
         file=sys.stderr,
     )
-    return UNEXPECTED
+    return Exit.DEFECT

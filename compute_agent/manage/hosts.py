@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.exit_status import Exit
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
@@ -22,6 +23,8 @@ SHOWN = 10
 
 class CommandRefused(errors.ComputeAgentError):
     """A command would do harm or makes no sense; the message names what was changed."""
+
+    exit_status = Exit.REFUSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from keystoneauth1 import exceptions as ka_exc
 
 from compute_agent import errors
 from compute_agent.placement.transports.keystone import MISREAD, load_adapter, refused_answer
+from compute_agent.programs.exit_status import Exit
 
 TRIES: Final = 4
 TRANSIENT: Final = (429, 500, 502, 503, 504)
@@ -23,6 +24,8 @@ class ServiceUnusable(errors.ComputeAgentError):
 
     :ivar status: of its answer; `None` without one.
     """
+
+    exit_status = Exit.PLACEMENT
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from compute_agent.programs.exit_status import Exit
 from compute_agent.request.errors import SchedulerError
 from compute_agent.scheduler.causes import Causes, causes_of
 
@@ -27,6 +28,8 @@ class NoValidHost(SchedulerError):
     :param reason: one sentence for an operator.
     :param causes: what was asked, what was dropped where, and which claims were lost.
     """
+
+    exit_status = Exit.FAILED
 
     def __init__(self, reason: str, causes: Causes | Mapping[str, Any]) -> None:
         super().__init__(f"No valid host was found. {reason}")
@@ -50,10 +53,16 @@ class UnknownName(Exception):
 class AnswerMalformed(SchedulerError):
     """An answer of placement that contradicts itself or the API."""
 
+    exit_status = Exit.PLACEMENT
+
 
 class MoveRefused(SchedulerError):
     """A move whose consumers hold something else than they must; nothing was changed."""
 
+    exit_status = Exit.REFUSED
+
 
 class NoSchedulerAnswers(SchedulerError):
     """No scheduler on the message bus answered a question about itself."""
+
+    exit_status = Exit.PLACEMENT

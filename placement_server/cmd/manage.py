@@ -21,6 +21,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files, whole_numbers
+from compute_agent.programs.exit_status import Exit
 from placement_server import conf as configuration
 from placement_server.cmd import prune
 from placement_server.cmd.tables import text_table
@@ -40,12 +41,6 @@ PROGRAM: Final = "placement-manage"
 DESCRIPTION: Final = "Maintains the database of placement: its schema and its data."
 BATCH: Final = 50
 
-# Exit statuses of ``audit``; 1 is a failure to run, as for every other command.
-AUDIT_CLEAN: Final = 0
-AUDIT_FAILED: Final = 1
-AUDIT_MENDABLE: Final = 3
-AUDIT_NEEDS_A_PERSON: Final = 4
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
@@ -57,15 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
         if conf.command.name is None:
             conf.print_help()
-            return 1
+            return Exit.FAILED
         log.setup(conf, "placement")
         status: int = conf.command.run(conf)
     except (StoreError, configuration.InvalidConfiguration) as error:
         print(f"placement-manage: {error}", file=sys.stderr)
-        return 1
+        return Exit.FAILED
     except SQLAlchemyError as error:
         print(f"placement-manage: the database failed: {reason_of(error)}", file=sys.stderr)
-        return 1
+        return Exit.FAILED
     return status
 
 
@@ -116,8 +111,8 @@ def _add_commands(subparsers: Any) -> None:
         "audit",
         help="check the data for inconsistencies",
         epilog=(
-            f"Exit status: {AUDIT_CLEAN} no problems (left), {AUDIT_FAILED} the check failed, "
-            f"{AUDIT_MENDABLE} problems that --repair can repair, {AUDIT_NEEDS_A_PERSON} problems "
+            f"Exit status: {Exit.FINE} no problems (left), {Exit.FAILED} the check failed, "
+            f"{Exit.WOULD_CHANGE} problems that --repair can repair, {Exit.UNFINISHED} problems "
             "that need a decision."
         ),
     )
@@ -284,10 +279,10 @@ def _audit(conf: cfg.ConfigOpts) -> int:
             print(f"Repaired {len(before) - len(problems)} of {len(before)} problem(s).")
     if not problems:
         print("Nothing is wrong.")
-        return AUDIT_CLEAN
+        return Exit.FINE
     if all(problem.mendable for problem in problems):
         print(f"{len(problems)} problem(s); run again with --repair to repair them.")
-        return AUDIT_MENDABLE
+        return Exit.WOULD_CHANGE
     people = sum(not problem.mendable for problem in problems)
     print(f"{len(problems)} problems, {people} of which need a decision.")
-    return AUDIT_NEEDS_A_PERSON
+    return Exit.UNFINISHED

@@ -8,22 +8,20 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-_INTERRUPTED = 130
-_CANNOT_START = 1
-_CANNOT_LOOK = 255
-"""Exit status of `placement-status` where it could not look; 1 is a warning there."""
+from compute_agent.programs.exit_status import Exit
 
 
 def placement_server() -> int:
-    return _run("placement-server", "serve", _CANNOT_START)
+    return _run("placement-server", "serve", Exit.FAILED)
 
 
 def placement_manage() -> int:
-    return _run("placement-manage", "manage", _CANNOT_START)
+    return _run("placement-manage", "manage", Exit.FAILED)
 
 
 def placement_status() -> int:
-    return _run("placement-status", "status", _CANNOT_LOOK)
+    # 1 is a warning there
+    return _run("placement-status", "status", Exit.DEFECT)
 
 
 def _run(program: str, module: str, without_extra: int) -> int:
@@ -42,4 +40,4 @@ def _run(program: str, module: str, without_extra: int) -> int:
         return int(command.main())
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return Exit.INTERRUPTED

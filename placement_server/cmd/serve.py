@@ -24,6 +24,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent.programs import configuration_files, whole_numbers
+from compute_agent.programs.exit_status import Exit
 from placement_server import __version__, log_lines
 from placement_server.conf import (
     InvalidConfiguration,
@@ -72,8 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _serve(arguments)
     except (CannotServe, InvalidConfiguration, StoreError) as error:
         print(f"placement-server: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return Exit.FAILED
+    return Exit.FINE
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,6 +22,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files
+from compute_agent.programs.exit_status import Exit
 from placement_server import conf as configuration
 from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
@@ -35,7 +36,6 @@ from placement_server.store.transactions.transaction import ReadTransaction
 
 PROGRAM: Final = "placement-status"
 DESCRIPTION: Final = "Checks whether the database and the configuration suit this version."
-UNEXPECTED: Final = 255
 _REMEDY: Final = 'Run the "placement-manage db online_data_migrations" command.'
 
 
@@ -65,10 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = _check(conf)
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
         print(f"placement-status: {reason_of(error)}", file=sys.stderr)
-        return UNEXPECTED
+        return Exit.DEFECT
     except Exception as error:  # noqa: BLE001 - 1, Python's own status, would be a warning
         traceback.print_exception(error)
-        return UNEXPECTED
+        return Exit.DEFECT
     if conf.command.json:
         print(_as_json(results))
     else:

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from compute_agent.cmd.agent.exit_status import Exit
 from compute_agent.manage.host_diff import (
     PROVIDER,
     HostDifference,
@@ -15,6 +14,7 @@ from compute_agent.manage.host_diff import (
     read_host,
 )
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.programs.exit_status import Exit
 from compute_agent.report.client import ReportClient
 
 if TYPE_CHECKING:

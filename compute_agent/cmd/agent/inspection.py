@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd.agent.exit_status import Exit
 from compute_agent.cmd.console import new_console
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
+from compute_agent.programs.exit_status import Exit
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.report.usage import holders_in_tree, usage_of
 from compute_agent.tracker.remedies import as_one

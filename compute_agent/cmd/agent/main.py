@@ -15,10 +15,6 @@
     capture  copy the machine's description into a directory, for a bug report
     dev      agent, scheduler and placement in one, for trying things out
 
-Exit status: 0 fine · 1 configuration · 2 reshape failed · 3 placement rejected, or cannot be used ·
-4 driver failed · 5 identity · 6 `plan`: something would change · 7 no agent answers · 127 bad
-arguments · 255 unexpected. `diff`: 0 equal · 6 different. `doctor`: 0 fine · 1 warnings · 2 errors.
-
 Each command imports its own needs, so that all stay light.
 """
 
@@ -31,11 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.trees import options as tree_options
 from compute_agent.daemon import garbage_collection
 from compute_agent.programs import configuration_files
+from compute_agent.programs.exit_status import Exit, exit_table
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -45,6 +40,18 @@ PROGRAM = "compute-agent"
 STATUS_TIMEOUT = 10.0
 REPORT_TIMEOUT = 330.0
 ORDER_TIMEOUT = 60.0
+STATUS = {
+    0: "success; run: stopped on request; plan: no changes and no errors; diff: no differences",
+    1: "configuration error, also of plan; doctor: warnings",
+    2: "a reshape failed; doctor: errors",
+    3: "placement rejected a request, or cannot be used",
+    4: "the driver failed, or there is no such node or host",
+    5: "identity: lost, contradictory, or the name belongs to another provider",
+    Exit.WOULD_CHANGE: "plan: changes; diff: differences",
+    Exit.NO_AGENT: "no agent answers",
+    Exit.BAD_ARGUMENTS: "bad arguments",
+}
+"""Those up to 5 are the daemon's, `tracker.decisions.ExitCode`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,14 +68,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _exit_status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
-    return exit_of(error)
+    from compute_agent.tracker.decisions import exit_code_of
+
+    return Exit.NO_AGENT if error.exit_status is Exit.NO_AGENT else exit_code_of(error)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = program.Parser(
         prog=PROGRAM,
         description="Reports this host to placement as a tree of resource providers.",
-        epilog=exit_table(STATUS),
+        epilog=exit_table(statuses=STATUS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)

@@ -3,9 +3,6 @@
 Starts them on loopback, reports this very machine, or one that the package has as a capture, claims
 through the scheduler and releases again, and prints the next commands. Stays up until Ctrl-C; with
 --once it ends there.
-
-Exit status: 0 fine · 1 something did not start, ended by itself or did not fit · 2 bad options ·
-130 interrupted while starting · 255 unexpected.
 """
 
 from __future__ import annotations
@@ -19,17 +16,16 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.cmd.dev.machine import FAKE, SHIPPED
 from compute_agent.daemon import signals
 from compute_agent.programs import whole_numbers
+from compute_agent.programs.exit_status import Exit
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
 PLAIN_WIDTH = 120
 """Columns where the output is not a terminal: lines in a log or a pipe are not broken."""
-FAILED = 1
 MOST_HOSTS = 16
 
 
@@ -37,13 +33,7 @@ def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     namespace = _parser().parse_args(argv)
     namespace.command, namespace.function = "dev", _run
-    return program.run("compute-agent", namespace, _exit_status_of, reader_may_leave=True)
-
-
-def _exit_status_of(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
-    from compute_agent.cmd.dev.errors import DevInterrupted
-
-    return program.INTERRUPTED if isinstance(error, DevInterrupted) else FAILED
+    return program.run("compute-agent", namespace, reader_may_leave=True)
 
 
 def _run(namespace: argparse.Namespace) -> int:
@@ -82,7 +72,7 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     logging.getLogger().addHandler(logging.NullHandler())
     extras.require("dev", "It", "gunicorn", "oslo_messaging", "oslo_service", "sqlalchemy")
     DevRun(options, console, stop).run()
-    return program.FINE
+    return Exit.FINE
 
 
 def _parser() -> argparse.ArgumentParser:

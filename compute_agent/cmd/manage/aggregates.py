@@ -10,10 +10,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     BadArgument,
-    Exit,
     ManageParser,
     add_common,
     configuration,
@@ -21,6 +19,7 @@ from compute_agent.cmd.manage.options import (
 )
 from compute_agent.cmd.progress import ProgressBars, progress_bars
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.exit_status import Exit, exit_table
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -42,7 +41,9 @@ class SyncExit(IntEnum):
 
 
 STATUS = exit_table(
-    {
+    "A problem of one host does not stop the others. After several kinds of problems, the",
+    "exit status is the first of 3, 1, 4, 5, 6.",
+    statuses={
         SyncExit.DONE: "success, also with --dry-run",
         SyncExit.SEVERAL_NODES: "a host has more than one node",
         SyncExit.UNEXPECTED_ANSWER: "placement cannot be used, or gave an unexpected answer",
@@ -52,8 +53,6 @@ STATUS = exit_table(
         SyncExit.NO_PROVIDER: "a node has no resource provider",
         Exit.BAD_ARGUMENTS: "bad arguments or configuration",
     },
-    "A problem of one host does not stop the others. After several kinds of problems, the",
-    "exit status is the first of 3, 1, 4, 5, 6.",
 )
 
 

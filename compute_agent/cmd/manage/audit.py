@@ -8,10 +8,8 @@ import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage import sources
 from compute_agent.cmd.manage.options import (
-    Exit,
     ManageParser,
     add_common,
     configuration,
@@ -21,6 +19,7 @@ from compute_agent.cmd.manage.options import (
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.exit_status import Exit, exit_table
 from compute_agent.programs.whole_numbers import whole
 
 if TYPE_CHECKING:
@@ -39,14 +38,14 @@ class AuditExit(IntEnum):
 
 
 STATUS = exit_table(
-    {
+    statuses={
         AuditExit.NONE: "no orphan",
         AuditExit.ERROR: "error; the output lists what was deleted before",
         AuditExit.FOUND: "orphans found, and not all of them deleted",
         AuditExit.DELETED: "orphans found, and all of them deleted",
         AuditExit.NOT_JUDGED: "no orphan found, but some consumers could not be judged",
         Exit.BAD_ARGUMENTS: "bad arguments",
-    }
+    },
 )
 
 

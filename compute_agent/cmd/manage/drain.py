@@ -16,13 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage import drain_view
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.drain_view import DrainedHost
-from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser, configuration
+from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from compute_agent.manage.fleet import FleetHost
     from compute_agent.placement.api import PlacementApi
 
-STATUS: Final = exit_table(
-    {
-        Exit.DONE: "the host is disabled and empty; with --undo: it is enabled",
-        Exit.CONFIGURATION: "configuration error",
-        Exit.REFUSED: "no such host, its agent refused, or it was enabled meanwhile",
-        Exit.PLACEMENT: "placement cannot be used",
-        Exit.WOULD_CHANGE: "--dry-run, and the host would be disabled, or enabled",
-        Exit.NOT_EMPTY: "disabled; consumers are left, and each fits on another host",
-        Exit.NO_ROOM: "disabled; consumers are left, and not all fit on other hosts",
-        Exit.BAD_ARGUMENTS: "bad arguments",
-    }
-)
 _REASON: Final = "drain"
 """The beginning of the reason that an agent is given, by which `--undo` knows a drained host."""
 
@@ -58,8 +46,8 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "disable a host, and show the consumers that must leave it",
         "Disable a host: through its agent, or only in placement if no agent is heard. Then print\n"
         "its consumers, and for each another host that has room. The command does not move\n"
-        "guests. It can be repeated on a host that is already disabled.",
-        STATUS,
+        "guests. It can be repeated on a host that is already disabled.\n"
+        "It is unfinished while consumers are left, and fails if not all fit on other hosts.",
     )
     parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
     parser.add_argument(
@@ -122,7 +110,7 @@ def _drain(namespace: argparse.Namespace) -> int:
         moves = place(_watch(namespace, placement, drained_host, use))
         if not moves and not namespace.json:
             print(f"{host.name} is empty")
-            return Exit.DONE
+            return Exit.FINE
     if namespace.json:
         print(
             json.dumps(
@@ -134,8 +122,8 @@ def _drain(namespace: argparse.Namespace) -> int:
     if namespace.dry_run and not drained_host.was_disabled:
         return Exit.WOULD_CHANGE
     if any(move.is_stuck for move in moves):
-        return Exit.NO_ROOM
-    return Exit.NOT_EMPTY if moves else Exit.DONE
+        return Exit.FAILED
+    return Exit.UNFINISHED if moves else Exit.FINE
 
 
 def _check(namespace: argparse.Namespace) -> None:
@@ -212,7 +200,7 @@ def _undo(
     else:
         is_now = "would be enabled" if would_change else "is enabled"
         print(f"{host.name} ({host.uuid}) {is_now}")
-    return Exit.WOULD_CHANGE if would_change else Exit.DONE
+    return Exit.WOULD_CHANGE if would_change else Exit.FINE
 
 
 def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) -> dict[str, str]:

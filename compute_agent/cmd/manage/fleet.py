@@ -12,20 +12,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors
 from compute_agent.cmd.console import new_console
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     BadArgument,
-    Exit,
     ManageParser,
     add_common,
     configuration,
     transport,
 )
 from compute_agent.cmd.trees.options import add_view_options, given_view_options, view_of
+from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -38,17 +36,6 @@ if TYPE_CHECKING:
     from compute_agent.placement.api import PlacementApi
 
 LOG = logging.getLogger(__name__)
-
-STATUS: Final = exit_table(
-    {
-        Exit.DONE: "done, or nothing to do",
-        Exit.CONFIGURATION: "configuration error",
-        Exit.REFUSED: "no such host, or its agent refused; the message has the reason",
-        Exit.PLACEMENT: "placement cannot be used",
-        Exit.WOULD_CHANGE: "--dry-run, and something would be done",
-        Exit.BAD_ARGUMENTS: "bad arguments",
-    }
-)
 
 
 def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
@@ -93,29 +80,16 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
     report.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
 
 
-def exit_of(error: errors.ComputeAgentError) -> Exit:
-    """Return the exit status of an error."""
-    from compute_agent.drift.instances.agents import AgentRefused
-    from compute_agent.manage.hosts import CommandRefused
-
-    if isinstance(error, CommandRefused | AgentRefused):
-        return Exit.REFUSED
-    if isinstance(error, errors.PlacementError):
-        return Exit.PLACEMENT
-    return Exit.CONFIGURATION
-
-
 def add_command(
     commands: argparse._SubParsersAction[ManageParser],
     name: str,
     function: Callable[[argparse.Namespace], int],
     text: str,
     description: str,
-    status: str = STATUS,
 ) -> ManageParser:
     """Add a command about hosts to the parser."""
-    parser = commands.add_parser(name, help=text, description=description, epilog=status)
-    add_common(parser, function, exit_of)
+    parser = commands.add_parser(name, help=text, description=description)
+    add_common(parser, function)
     return parser
 
 
@@ -142,12 +116,12 @@ def _show(namespace: argparse.Namespace) -> int:
             "consumers": consumers,
         }
         print(json.dumps(document, indent=2))
-        return Exit.DONE
+        return Exit.FINE
     console = new_console()
     console.print(_summary(host))
     console.print(short_tree(tree, **view_of(namespace)))
     console.print(_consumer_table(consumers, tree))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
@@ -176,7 +150,7 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
         print(f"{name} ({uuid}) is {verb} already, {by}")
     else:
         print(f"{name} ({uuid}) {'would be' if namespace.dry_run else 'is'} {verb} {by}")
-    return Exit.WOULD_CHANGE if namespace.dry_run and changes else Exit.DONE
+    return Exit.WOULD_CHANGE if namespace.dry_run and changes else Exit.FINE
 
 
 def _report(namespace: argparse.Namespace) -> int:
@@ -202,7 +176,7 @@ def _report(namespace: argparse.Namespace) -> int:
         status = agents.ask(node["service"], "report_now", node=node["name"], wait=True)
     if namespace.json:
         print(json.dumps(status, indent=2))
-        return Exit.DONE
+        return Exit.FINE
     for reported_node in status["nodes"]:
         last = reported_node["last_pass"]
         print(
@@ -210,7 +184,7 @@ def _report(namespace: argparse.Namespace) -> int:
             if last
             else f"{reported_node['name']}: no pass yet"
         )
-    return Exit.DONE
+    return Exit.FINE
 
 
 def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> PlacementApi:

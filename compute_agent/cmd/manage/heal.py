@@ -11,11 +11,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage import sources
 from compute_agent.cmd.manage.options import (
     BadArgument,
-    Exit,
     ManageParser,
     add_common,
     configuration,
@@ -24,6 +22,7 @@ from compute_agent.cmd.manage.options import (
 )
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
+from compute_agent.programs.exit_status import Exit, exit_table
 from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
@@ -60,7 +59,9 @@ TROUBLES = (
 )
 """Of several troubles the first of these is the exit status; the names are those of states."""
 STATUS = exit_table(
-    {
+    "A failure of one instance does not stop the others. After several kinds of failure,",
+    "the exit status is the first of 7, 6, 3, 2, 5, 8.",
+    statuses={
         HealExit.HEALED: "instances were healed",
         HealExit.MORE: "--max-count was reached, and there is more to heal",
         HealExit.NO_NODE: "an instance has no compute node",
@@ -73,8 +74,6 @@ STATUS = exit_table(
         HealExit.ACCELERATORS: "an instance needs accelerators, which cannot be healed",
         Exit.BAD_ARGUMENTS: "bad arguments or configuration",
     },
-    "A failure of one instance does not stop the others. After several kinds of failure,",
-    "the exit status is the first of 7, 6, 3, 2, 5, 8.",
 )
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 from compute_agent import errors
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser, configuration
+from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _list(namespace: argparse.Namespace) -> int:
         print(json.dumps([fleet_commands.host_document(host) for host in hosts], indent=2))
     else:
         new_console().print(_table(hosts, namespace.resource_class))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _hosts(
@@ -139,7 +140,7 @@ def _watch(
                 screen.show(lines, look.notices)
             if screen.is_left(namespace.interval or 2):
                 break
-    return Exit.DONE
+    return Exit.FINE
 
 
 class _Watch:

@@ -6,15 +6,14 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     BadArgument,
-    Exit,
     ManageParser,
     add_common,
     configuration,
@@ -23,30 +22,34 @@ from compute_agent.cmd.manage.options import (
     uuid_of,
 )
 from compute_agent.drift.wording import count_of
+from compute_agent.programs.exit_status import Exit, exit_table
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.manage.migrate import NodeResult
 
+
+class MigrateExit(IntEnum):
+    """Exit status of `migrate_compute_inventory`."""
+
+    FINE = 0
+    CONFIGURATION = 1
+    AGENT_RUNNING = 2
+    NOT_MIGRATED = 3
+    PLACEMENT = 4
+    DRIVER_NOT_READY = 5
+    WOULD_CHANGE = 6
+
+
 MIGRATE_STATUS = exit_table(
-    {
-        Exit.DONE: "done, or nothing to do",
-        Exit.CONFIGURATION: "configuration error",
-        Exit.AGENT_RUNNING: "the agent is running",
-        Exit.REFUSED: "a node was not migrated; the others were",
-        Exit.PLACEMENT: "placement or its database cannot be used",
-        Exit.DRIVER_NOT_READY: "the driver is not ready",
-        Exit.WOULD_CHANGE: "--dry-run, and something would be done",
-        Exit.BAD_ARGUMENTS: "bad arguments",
-    }
-)
-STATUS = exit_table(
-    {
-        Exit.DONE: "done",
-        Exit.CONFIGURATION: "configuration error",
-        Exit.REFUSED: "refused; the message has the reason",
-        Exit.PLACEMENT: "placement cannot be used",
-        Exit.WOULD_CHANGE: "--dry-run, and something would be done",
+    statuses={
+        MigrateExit.FINE: "done, or nothing to do",
+        MigrateExit.CONFIGURATION: "configuration error",
+        MigrateExit.AGENT_RUNNING: "the agent is running",
+        MigrateExit.NOT_MIGRATED: "a node was not migrated; the others were",
+        MigrateExit.PLACEMENT: "placement or its database cannot be used",
+        MigrateExit.DRIVER_NOT_READY: "the driver is not ready",
+        MigrateExit.WOULD_CHANGE: "--dry-run, and something would be done",
         Exit.BAD_ARGUMENTS: "bad arguments",
     }
 )
@@ -62,7 +65,7 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "completes a run that was interrupted; otherwise it changes nothing.",
         epilog=MIGRATE_STATUS,
     )
-    add_common(migrate, _migrate, exit_of)
+    add_common(migrate, _migrate, migrate_exit_of)
     migrate.add_argument(
         "--node", action="append", default=[], metavar="NODE", help="only this node (repeatable)"
     )
@@ -73,9 +76,8 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "rename",
         help="rename the tree of a host",
         description="Rename the root provider of a host, and all providers named after it.",
-        epilog=STATUS,
     )
-    add_common(rename, _rename, exit_of)
+    add_common(rename, _rename)
     rename.add_argument("old", metavar="HOST", help="current name of the root provider of the host")
     rename.add_argument("new", metavar="NAME", help="new name")
     delete = commands.add_parser(
@@ -83,9 +85,8 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         help="delete the tree of a host from placement",
         description="Delete all resource providers of a host. The host must have no allocations,\n"
         "and its agent must not run, because it would create the host again.",
-        epilog=STATUS,
     )
-    add_common(delete, _delete_host, exit_of)
+    add_common(delete, _delete_host)
     delete.add_argument("name", metavar="HOST", help="name of the root provider of the host")
     delete.add_argument(
         "--evacuated",
@@ -101,28 +102,24 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "adopt",
         help="use an existing provider as the root provider of this host",
         description="Write the file compute_id, so that the agent of this host reports that tree.",
-        epilog=STATUS,
     )
-    add_common(adopt, _adopt, exit_of)
+    add_common(adopt, _adopt)
     adopt.add_argument(
         "uuid", metavar="UUID", type=uuid_of, help="uuid of the root resource provider"
     )
 
 
-def exit_of(error: errors.ComputeAgentError) -> Exit:
-    """Return the exit status of an error."""
-    from compute_agent.manage.hosts import CommandRefused
+def migrate_exit_of(error: errors.ComputeAgentError) -> MigrateExit:
+    """Return the exit status of an error of `migrate_compute_inventory`."""
     from compute_agent.state.files import AgentRunning
 
     if isinstance(error, AgentRunning):
-        return Exit.AGENT_RUNNING
+        return MigrateExit.AGENT_RUNNING
     if isinstance(error, errors.VirtDriverNotReady | errors.HypervisorUnavailable):
-        return Exit.DRIVER_NOT_READY
-    if isinstance(error, CommandRefused):
-        return Exit.REFUSED
+        return MigrateExit.DRIVER_NOT_READY
     if isinstance(error, errors.PlacementError):
-        return Exit.PLACEMENT
-    return Exit.CONFIGURATION
+        return MigrateExit.PLACEMENT
+    return MigrateExit.CONFIGURATION
 
 
 def _migrate(namespace: argparse.Namespace) -> int:
@@ -152,10 +149,10 @@ def _migrate(namespace: argparse.Namespace) -> int:
         parts.close()
     _print_results(results, namespace)
     if any(result.failure for result in results):
-        return Exit.REFUSED
+        return MigrateExit.NOT_MIGRATED
     if namespace.dry_run and any(result.operations for result in results):
         return Exit.WOULD_CHANGE
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str, str]:
@@ -223,7 +220,7 @@ def _rename(namespace: argparse.Namespace) -> int:
         verb = "would be" if namespace.dry_run else "is"
         for renaming in renamings:
             print(f"{renaming.uuid}: {renaming.old} {verb} {renaming.new}")
-    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
 
 
 def _delete_host(namespace: argparse.Namespace) -> int:
@@ -244,7 +241,7 @@ def _delete_host(namespace: argparse.Namespace) -> int:
         verb = "would be deleted" if namespace.dry_run else "deleted"
         providers = count_of(len(host.providers), "resource provider")
         print(f"{host.name} ({host.uuid}): {providers} {verb}")
-    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE
 
 
 def _adopt(namespace: argparse.Namespace) -> int:
@@ -265,4 +262,4 @@ def _adopt(namespace: argparse.Namespace) -> int:
         print(json.dumps({"dry_run": namespace.dry_run, "uuid": namespace.uuid, "name": name}))
     else:
         print(f"this host {verb} {namespace.uuid} ({name}) from now on")
-    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.FINE

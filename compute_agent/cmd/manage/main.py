@@ -26,8 +26,9 @@ from collections.abc import Sequence
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, host_list, hosts
-from compute_agent.cmd.manage.options import BadArgument, Exit, ManageParser
+from compute_agent.cmd.manage.options import BadArgument, ManageParser
 from compute_agent.programs import configuration_files
+from compute_agent.programs.exit_status import Exit
 
 PROGRAM = "compute-manage"
 

@@ -1,17 +1,18 @@
-"""Exit status, options and the transport to placement shared by commands of `compute-manage`."""
+"""Options, and the transport to placement shared by commands of `compute-manage`."""
 
 from __future__ import annotations
 
 import argparse
 import uuid
 from collections.abc import Callable
-from enum import IntEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.programs import configuration_files
+from compute_agent.programs.exit_status import SHARED, Exit, exit_table
 from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
@@ -21,25 +22,10 @@ if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
 
 
-class Exit(IntEnum):
-    """Exit status of the commands about one host, and of every command from 127 on."""
-
-    DONE = program.FINE
-    CONFIGURATION = 1
-    AGENT_RUNNING = 2
-    REFUSED = 3
-    PLACEMENT = 4
-    DRIVER_NOT_READY = 5
-    WOULD_CHANGE = 6
-    NOT_EMPTY = 7
-    NO_ROOM = 8
-    BAD_ARGUMENTS = program.BAD_ARGUMENTS
-    INTERRUPTED = program.INTERRUPTED
-    UNEXPECTED = program.UNEXPECTED
-
-
 class BadArgument(errors.ComputeAgentError):
     """An argument whose value proved unusable only once the command ran."""
+
+    exit_status = Exit.BAD_ARGUMENTS
 
 
 class ManageParser(program.Parser):
@@ -54,10 +40,13 @@ class ManageParser(program.Parser):
 def add_common(
     parser: argparse.ArgumentParser,
     function: Callable[[argparse.Namespace], int],
-    exit_of: Callable[[errors.ComputeAgentError], int],
+    exit_of: Callable[[errors.ComputeAgentError], int] = attrgetter("exit_status"),
 ) -> None:
     """Give a command the common options, its function, and the exit status of its failures."""
     parser.set_defaults(function=function, exit_of=exit_of)
+    parser.epilog = parser.epilog or exit_table(
+        statuses={**SHARED, Exit.BAD_ARGUMENTS: "bad arguments"}
+    )
     common = parser.add_argument_group("options of every command")
     configuration_files.add_options(
         common, program.CONFIGURATION_FILE, what="the agent's configuration"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from compute_agent.cmd.placement.exit_status import BadInput
+from compute_agent.cmd.placement.errors import BadInput
 from compute_agent.programs.whole_numbers import whole_number
 
 PROVIDER: Final = "uuid or name of a resource provider"

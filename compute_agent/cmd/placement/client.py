@@ -12,12 +12,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from compute_agent import errors, extras
-from compute_agent.cmd.placement.exit_status import (
-    BadInput,
-    Missing,
-    RequestInvalid,
-    RequestRefused,
-)
+from compute_agent.cmd.placement.errors import BadInput, Missing, RequestInvalid, RequestRefused
 from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection

@@ -1,15 +1,11 @@
 """The command `placement`: all that the Placement API and its extensions can do, by hand.
 
-    provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
-    candidates, claim, explain                                              where something fits
-    capacity, fragmentation, what-if, drain                                 how much more fits
-    changes                                                                 what changed
-    export, apply, reshape                                                  files
-    completion                                                              for bash and zsh
-
-Exit status: 0 done · 1 there is no such thing, or nothing fits · 2 bad options, file or
-configuration · 3 placement cannot be used · 4 placement refused · 6 --dry-run, and something
-would be changed · 130 interrupted · 255 unexpected.
+provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
+candidates, claim, explain                                              where something fits
+capacity, fragmentation, what-if, drain                                 how much more fits
+changes                                                                 what changed
+export, apply, reshape                                                  files
+completion                                                              for bash and zsh
 """
 
 from __future__ import annotations
@@ -20,9 +16,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compute_agent import __version__, errors
+from compute_agent import __version__
 from compute_agent.cmd import program
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.placement.commands import (
     allocations,
     candidates,
@@ -35,9 +30,9 @@ from compute_agent.cmd.placement.commands import (
     providers,
     questions,
 )
-from compute_agent.cmd.placement.exit_status import STATUS, exit_of
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs import configuration_files
+from compute_agent.programs.exit_status import exit_table
 
 if TYPE_CHECKING:
     from compute_agent.placement.transports.transport import Transport
@@ -53,12 +48,7 @@ def main(argv: Sequence[str] | None = None, transport: Transport | None = None) 
     files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
     namespace = build_parser().parse_args([*files, *others])
     namespace.transport = transport
-    return program.run(PROGRAM, namespace, _exit_status_of, reader_may_leave=True)
-
-
-def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
-    del namespace
-    return exit_of(error)
+    return program.run(PROGRAM, namespace, reader_may_leave=True)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -66,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Command line of the Placement API and the extensions of placement-server.",
-        epilog=exit_table(STATUS),
+        epilog=exit_table(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from compute_agent.cmd.console import print_paged, printable
-from compute_agent.cmd.placement.exit_status import BadInput
+from compute_agent.cmd.placement.errors import BadInput
 
 FORMATS: Final = ("table", "json", "value")
 

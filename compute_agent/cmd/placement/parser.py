@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.placement import output
-from compute_agent.cmd.placement.exit_status import STATUS
+from compute_agent.programs.exit_status import exit_table
 
 Function = Callable[[argparse.Namespace], int]
 
@@ -44,7 +43,7 @@ class Commands:
             name,
             help=help,
             description=f"{help[:1].upper()}{help[1:]}.",
-            epilog=exit_table(STATUS),
+            epilog=exit_table(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         add_output(parser)

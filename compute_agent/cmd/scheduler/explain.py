@@ -6,7 +6,7 @@ import argparse
 import json
 
 from compute_agent.cmd.scheduler import claim_options
-from compute_agent.cmd.scheduler.exit_status import Exit
+from compute_agent.programs.exit_status import Exit
 
 SHOWN_HOSTS = 10
 
@@ -48,4 +48,4 @@ def _explain(namespace: argparse.Namespace) -> int:
     else:
         print(f"No valid host. {causes.sentence()}")
         print_explanation(causes)
-    return Exit.DONE if hosts else Exit.NOTHING_FITS
+    return Exit.FINE if hosts else Exit.FAILED

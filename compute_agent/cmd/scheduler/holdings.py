@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.cmd import program
-from compute_agent.cmd.scheduler.exit_status import Exit
+from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from compute_agent.scheduler.operations.held import HeldByConsumer
@@ -62,7 +62,7 @@ def _list(namespace: argparse.Namespace) -> int:
             [_HEADINGS, *(row for entry in held_consumers for row in _rows(entry))]
         ):
             print(line)
-    return Exit.DONE if held_consumers else Exit.NOTHING_FITS
+    return Exit.FINE if held_consumers else Exit.FAILED
 
 
 _HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "written")
@@ -95,7 +95,7 @@ def _print_project(usages: Mapping[str, Mapping[str, Any]], *, in_json: bool) ->
         ]
         for line in _columns([("type", "consumers", "held"), *rows]):
             print(line)
-    return Exit.DONE if usages else Exit.NOTHING_FITS
+    return Exit.FINE if usages else Exit.FAILED
 
 
 def _amounts(amounts: Mapping[str, int]) -> str:

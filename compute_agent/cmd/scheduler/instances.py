@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd.scheduler.exit_status import Exit
+from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import MutableAmounts
@@ -117,7 +117,7 @@ def _reschedule(namespace: argparse.Namespace) -> int:
     parts = assemble_parts(namespace, chooses=True)
     claim = LifeCycle(parts).reschedule(spec, instance, namespace.failed)
     print(json.dumps(claim_document(claim, parts.client), indent=2))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _delete(namespace: argparse.Namespace) -> int:
@@ -129,7 +129,7 @@ def _delete(namespace: argparse.Namespace) -> int:
     life_cycle = _life_cycle(namespace, chooses=namespace.local)
     delete = life_cycle.local_delete if namespace.local else life_cycle.delete
     print(json.dumps({"deleted": instance, "released": delete(instance, migrations)}))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _attach(namespace: argparse.Namespace) -> int:
@@ -139,7 +139,7 @@ def _attach(namespace: argparse.Namespace) -> int:
     spec = spec_reader.read_spec(read_json(namespace.file))
     outcome = _life_cycle(namespace).attach(spec, _instance(namespace), _before(namespace))
     print(json.dumps(outcome.as_dict(), indent=2))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _detach(namespace: argparse.Namespace) -> int:
@@ -149,7 +149,7 @@ def _detach(namespace: argparse.Namespace) -> int:
     resources = _amounts("allocations", body.get("allocations", body))
     _life_cycle(namespace).detach(instance, resources, _before(namespace))
     print(json.dumps({"detached": resources, "instance": instance}))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _before(namespace: argparse.Namespace) -> MutableAmounts | None:

@@ -1,20 +1,16 @@
 """The command `compute-scheduler`: claim resources in placement, give them back, serve requests.
 
-    claim    find providers for some resources, claim them, print the consumer and where it landed
-    release  give back what a consumer holds
-    explain  show where a request fits, or why it does not
-    select   read a request specification as JSON, claim, print the selections
-    reschedule, delete, attach, detach
-             go on with an instance that was claimed for
-    move     begin, confirm or revert the move of an instance to another host
-    serve    answer select_destinations on the message bus
-    list     show what consumers, a host or a project hold
-    top      show a running scheduler's work, live
-    status   ask a running scheduler what agents that are too old hold back
-
-Exit status: 0 done · 1 nothing fits, or there was nothing to release · 2 bad options, request or
-configuration · 3 placement cannot be used · 4 the consumer is claimed or changed by another
-writer · 130 interrupted · 255 unexpected.
+claim    find providers for some resources, claim them, print the consumer and where it landed
+release  give back what a consumer holds
+explain  show where a request fits, or why it does not
+select   read a request specification as JSON, claim, print the selections
+reschedule, delete, attach, detach
+go on with an instance that was claimed for
+move     begin, confirm or revert the move of an instance to another host
+serve    answer select_destinations on the message bus
+list     show what consumers, a host or a project hold
+top      show a running scheduler's work, live
+status   ask a running scheduler what agents that are too old hold back
 """
 
 from __future__ import annotations
@@ -28,7 +24,6 @@ from collections.abc import Sequence
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
 from compute_agent.cmd.scheduler.configured import (
     assemble,
@@ -36,9 +31,9 @@ from compute_agent.cmd.scheduler.configured import (
     placement_transport,
     read_json,
 )
-from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
 from compute_agent.programs import configuration_files
+from compute_agent.programs.exit_status import Exit, exit_table
 
 LOG = logging.getLogger(__name__)
 
@@ -70,14 +65,14 @@ def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentErr
             from compute_agent.cmd.scheduler.explanation_view import print_explanation
 
             print_explanation(error.causes, sys.stderr)
-    return exit_of(error)
+    return error.exit_status
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Claims resources in placement before a host is contacted.",
-        epilog=exit_table(STATUS),
+        epilog=exit_table(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
@@ -157,7 +152,7 @@ def _claim(namespace: argparse.Namespace) -> int:
         from compute_agent.cmd.scheduler.claim_view import print_claim
 
         print_claim(document)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _release(namespace: argparse.Namespace) -> int:
@@ -176,8 +171,8 @@ def _release(namespace: argparse.Namespace) -> int:
             "before, or never claimed.",
             file=sys.stderr,
         )
-        return Exit.NOTHING_FITS
-    return Exit.DONE
+        return Exit.FAILED
+    return Exit.FINE
 
 
 def _select(namespace: argparse.Namespace) -> int:
@@ -189,7 +184,7 @@ def _select(namespace: argparse.Namespace) -> int:
     scheduler, _, _ = assemble(namespace, chooses=True)
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
     print(json.dumps([[host.as_dict() for host in hosts] for hosts in selections], indent=2))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _serve(namespace: argparse.Namespace) -> int:
@@ -252,7 +247,7 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
     else:
         print_status(status)
-    return Exit.DONE
+    return Exit.FINE
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from compute_agent.programs.exit_status import Exit
+
 _JSON = "JSON; default: standard input"
 
 
@@ -67,7 +69,6 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _begin(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
-    from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.fields import Fields
@@ -92,12 +93,11 @@ def _begin(namespace: argparse.Namespace) -> int:
         "selections": [selection.as_dict() for selection in begun_move.selections],
     }
     print(json.dumps(document, indent=2))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _finish(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble, read_json
-    from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
@@ -105,12 +105,11 @@ def _finish(namespace: argparse.Namespace) -> int:
     _, _, mover = assemble(namespace)
     mover.finish(move)
     print(json.dumps({"finished": move.instance}))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _revert(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble, read_json
-    from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
@@ -118,12 +117,11 @@ def _revert(namespace: argparse.Namespace) -> int:
     _, _, mover = assemble(namespace)
     mappings = {suffix: list(uuids) for suffix, uuids in mover.revert(move).items()}
     print(json.dumps({"reverted": move.instance, "mappings": mappings}))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _record_returned_source(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble
-    from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.request.extra_specs import uuid_text
 
     instance = uuid_text("INSTANCE", namespace.instance)
@@ -131,4 +129,4 @@ def _record_returned_source(namespace: argparse.Namespace) -> int:
     _, _, mover = assemble(namespace)
     mover.source_returned(instance, source)
     print(json.dumps({"returned": source, "instance": instance}))
-    return Exit.DONE
+    return Exit.FINE

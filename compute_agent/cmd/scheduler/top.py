@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from compute_agent.cmd import program
-from compute_agent.cmd.scheduler.exit_status import Exit
 from compute_agent.programs import whole_numbers
+from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from compute_agent.scheduler.service.readings import ServiceReading
@@ -68,7 +68,7 @@ def _top(namespace: argparse.Namespace) -> int:
             before, shown_count = reading, shown_count + 1
             if namespace.count and shown_count >= namespace.count:
                 break
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _configured_url(namespace: argparse.Namespace) -> str:

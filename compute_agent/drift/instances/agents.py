@@ -15,6 +15,7 @@ from compute_agent import errors
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import BusServer
 from compute_agent.drift.instances.source import Answers
+from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -38,6 +39,8 @@ Nodes = Mapping[str, Mapping[str, Any]]
 
 class AgentRefused(errors.ComputeAgentError):
     """An agent that was asked over the bus said no, or nothing."""
+
+    exit_status = Exit.REFUSED
 
 
 class BusUnavailable(errors.InvalidConfiguration):

@@ -72,7 +72,7 @@ def test_placement_in_process_says_what_to_install(run, config, tmp_path):
 
 def test_dev_says_what_to_install(run, tmp_path):
     done = run("compute-agent", "dev", "--once", "--port=0", f"--state-dir={tmp_path / 'dev'}")
-    assert done.returncode == 1
+    assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert line.startswith("compute-agent dev: ")
     assert "pip install 'compute-agent[dev]'" in line

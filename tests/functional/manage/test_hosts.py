@@ -34,7 +34,7 @@ def test_a_host_in_use_is_refused_and_its_consumers_are_listed(operator: Operato
     root = operator.placement.new_host(operator.name)
     consumer = operator.placement.claim({root: {"VCPU": 1}})
     result = operator.run("delete-host", operator.name)
-    assert result.status == 3
+    assert result.status == 4
     assert consumer in result.err
     assert operator.placement.held(consumer) == {root: {"VCPU": 1}}
     assert operator.placement.providers(operator.name)
@@ -47,7 +47,7 @@ def test_a_consumer_that_runs_elsewhere_gives_up_what_it_held_here(operator: Ope
     consumer = operator.placement.claim(
         {root: {"VCPU": 2}, child: {"VGPU": 1}, elsewhere: {"VCPU": 2}}
     )
-    assert operator.run("delete-host", operator.name).status == 3
+    assert operator.run("delete-host", operator.name).status == 4
     assert operator.run("delete-host", operator.name, "--evacuated", "--dry-run").status == 6
     assert set(operator.placement.held(consumer)) == {root, child, elsewhere}
     assert operator.run("delete-host", operator.name, "--evacuated").status == 0
@@ -61,7 +61,7 @@ def test_a_consumer_that_runs_only_here_was_not_evacuated(operator: Operator) ->
     stays = operator.placement.claim({root: {"VCPU": 1}})
     moved = operator.placement.claim({root: {"VCPU": 1}, elsewhere: {"VCPU": 1}})
     result = operator.run("delete-host", operator.name, "--evacuated")
-    assert result.status == 3
+    assert result.status == 4
     assert stays in result.err
     assert moved not in result.err
     assert set(operator.placement.held(moved)) == {root, elsewhere}
@@ -93,7 +93,7 @@ def test_a_host_whose_agent_announces_itself_would_be_back_and_is_refused(
     before = offline.dump()
     for arguments in ((), ("--dry-run",)):
         result = offline.run("delete-host", offline.name, *arguments)
-        assert result.status == 3
+        assert result.status == 4
         assert "agent another-name announces it" in result.err
         assert "will be back" in result.err
         assert "--force" in result.err
@@ -120,7 +120,7 @@ def test_a_host_whose_agent_answers_on_this_machine_is_refused(offline: Operator
     server.start()
     try:
         result = offline.run("delete-host", offline.name)
-        assert result.status == 3
+        assert result.status == 4
         assert "status.sock" in result.err
         status["nodes"] = [{"uuid": offline.placement.new_host()}]
         assert offline.run("delete-host", offline.name).status == 0
@@ -149,9 +149,9 @@ def test_a_bus_that_cannot_be_reached_leaves_it_unknown(offline: Operator) -> No
 def test_a_name_that_is_no_hosts_is_refused(operator: Operator) -> None:
     root = operator.placement.new_host(operator.name)
     operator.placement.new_provider(f"{operator.name}_child", {"VGPU": 1}, (), root)
-    assert operator.run("delete-host", "no-such-host").status == 3
+    assert operator.run("delete-host", "no-such-host").status == 4
     result = operator.run("delete-host", f"{operator.name}_child")
-    assert result.status == 3
+    assert result.status == 4
     assert root in result.err
     assert len(operator.placement.providers(operator.name)) == 2
 
@@ -224,7 +224,7 @@ def test_a_name_that_belongs_to_another_provider_is_refused_and_nothing_is_renam
     new = f"new-{operator.name}"
     taken = operator.placement.new_provider(f"{new}_0")
     result = operator.run("rename", operator.name, new)
-    assert result.status == 3
+    assert result.status == 4
     assert taken in result.err
     assert set(operator.placement.providers(operator.name)) == {
         operator.name,
@@ -233,10 +233,10 @@ def test_a_name_that_belongs_to_another_provider_is_refused_and_nothing_is_renam
 
 
 def test_a_host_that_is_not_there_or_was_renamed_before_is_refused(operator: Operator) -> None:
-    assert operator.run("rename", "no-such-host", "other").status == 3
+    assert operator.run("rename", "no-such-host", "other").status == 4
     operator.placement.new_host(operator.name)
-    assert operator.run("rename", "no-such-host", operator.name).status == 3
-    assert operator.run("rename", operator.name, operator.name).status == 3
+    assert operator.run("rename", "no-such-host", operator.name).status == 4
+    assert operator.run("rename", operator.name, operator.name).status == 4
 
 
 # -- adopt ---------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_a_host_that_has_an_identity_does_not_get_another(operator: Operator) ->
     mine = reported(operator)
     other = operator.placement.new_host()
     result = operator.run("adopt", other)
-    assert result.status == 3
+    assert result.status == 4
     assert mine in result.err
 
 
@@ -263,7 +263,7 @@ def test_an_identity_beside_the_configuration_file_counts(operator: Operator) ->
     other = operator.placement.new_host()
     (operator.directory / "compute_id").write_text(str(uuid.uuid4()))
     result = operator.run("adopt", other)
-    assert result.status == 3
+    assert result.status == 4
     assert not (operator.state / "compute_id").exists()
 
 
@@ -272,7 +272,7 @@ def test_a_host_that_lost_its_identity_gets_only_its_own_back(operator: Operator
     operator.state.mkdir()
     (operator.state / "registered").write_text(f'{{"uuid": "{mine}", "name": "h"}}')
     refused = operator.run("adopt", other)
-    assert refused.status == 3
+    assert refused.status == 4
     assert mine in refused.err
     assert operator.run("adopt", mine).status == 0
 
@@ -284,7 +284,7 @@ def test_only_the_root_of_a_hosts_tree_is_adopted(operator: Operator) -> None:
         f"pool-{operator.name}", {"DISK_GB": 9}, ("MISC_SHARES_VIA_AGGREGATE",)
     )
     for uuid_ in (child, shared, str(uuid.uuid4())):
-        assert operator.run("adopt", uuid_).status == 3
+        assert operator.run("adopt", uuid_).status == 4
     assert not (operator.state / "compute_id").exists()
 
 
@@ -295,19 +295,19 @@ names = [command[0] for command in COMMANDS]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=names)
-def test_1_for_a_configuration_that_cannot_be_used(
+def test_2_for_a_configuration_that_cannot_be_used(
     offline: Operator, command: tuple[str, ...]
 ) -> None:
     offline.configure(DEFAULT={"update_resources_interval": "often"})
-    assert offline.run(*command).status == 1
+    assert offline.run(*command).status == 2
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=names)
-def test_4_for_a_placement_that_does_not_answer(
+def test_3_for_a_placement_that_does_not_answer(
     offline: Operator, command: tuple[str, ...]
 ) -> None:
     offline.extra = ["--request-timeout=5"]
-    assert offline.run(*command).status == 4
+    assert offline.run(*command).status == 3
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_broker_that_is_away_is_not_waited_for(cloud: Cloud, config: Path) -> 
     )
     asked = ("explain", "--resources", "VCPU=4", "--required", cloud.mark)
     done = programs.run("compute-scheduler", "--config-file", str(config), *asked, timeout=PATIENCE)
-    assert done.returncode == command.Exit.DONE, done.stderr
+    assert done.returncode == command.Exit.FINE, done.stderr
     assert UNKNOWN in done.stderr
     assert "the message bus cannot be used (" in done.stderr
     # one sentence, and no line of the library
@@ -95,11 +95,11 @@ def test_a_claim_takes_neither_silent_nor_disabled_hosts(
     announced(heard, disabled, enabled=False)
     announced(heard, alive)
     asked = ("claim", "--resources", "VCPU=4", "--required", cloud.mark, "--json")
-    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.DONE
+    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FINE
     output = capsys.readouterr()
     assert json.loads(output.out)["root_provider"] == alive
     assert output.err == ""
-    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.NOTHING_FITS
+    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FAILED
     assert "ComputeFilter dropped the last 2 host(s)" in capsys.readouterr().err
 
 
@@ -117,7 +117,7 @@ def test_a_specification_is_not_placed_on_a_silent_host(
     arguments = list(words)
     if "move" in words:
         claim = ["claim", "--resources", "VCPU=1", "--host", f"p-{source}", "--json"]
-        assert command.main(["--config-file", str(on_bus), *claim]) == command.Exit.DONE
+        assert command.main(["--config-file", str(on_bus), *claim]) == command.Exit.FINE
         instance = json.loads(capsys.readouterr().out)["consumer"]
         arguments += [instance, "--migration", str(uuid.uuid4())]
     else:
@@ -125,7 +125,7 @@ def test_a_specification_is_not_placed_on_a_silent_host(
     announced(heard, silent, silent=61.0)
     monkeypatch.setattr("sys.stdin", StringIO(json.dumps(body)))
     status = command.main(["--config-file", str(on_bus), *arguments])
-    assert status == command.Exit.NOTHING_FITS
+    assert status == command.Exit.FAILED
     assert "ComputeFilter dropped the last" in capsys.readouterr().err
 
 
@@ -140,12 +140,12 @@ def test_a_silent_host_that_is_named_is_taken_with_a_warning(
     announced(heard, host, silent=61.0)
     asked = ("claim", "--resources", "VCPU=1", "--host", f"p-{host}", "--json")
     with caplog.at_level(logging.WARNING):
-        assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.DONE
+        assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FINE
     assert json.loads(capsys.readouterr().out)["root_provider"] == host
     assert f"Host p-{host} is used because the request forces it" in caplog.text
     assert "its agent was last heard" in caplog.text
     explained = ("explain", *asked[1:-1])
-    assert command.main(["--config-file", str(on_bus), *explained]) == command.Exit.DONE
+    assert command.main(["--config-file", str(on_bus), *explained]) == command.Exit.FINE
     assert "its agent was last heard" in " ".join(capsys.readouterr().out.split())
 
 
@@ -196,7 +196,7 @@ def test_without_an_answer_from_a_scheduler_a_claim_is_made_too(
     monkeypatch.setattr(running_scheduler, "ANNOUNCEMENTS_TIMEOUT", 0.1)
     host = cloud.flat_host(4)
     asked = ("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
-    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.DONE
+    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.FINE
     output = capsys.readouterr()
     assert json.loads(output.out)["root_provider"] == host
     assert output.err.count(UNKNOWN) == 1

@@ -38,7 +38,7 @@ class Operator:
         ended = manage.main(argv)
         out, err = self._capture.readouterr()
         assert ended == status, out + err
-        return err if status == 3 else out
+        return err if status == 4 else out
 
     def json(self, command: str, *arguments: str, status: int = 0) -> Any:
         return json.loads(self.run(command, "--json", *arguments, status=status))
@@ -156,7 +156,7 @@ def test_hosts_are_seen_while_the_broker_is_away(
     assert len(err.splitlines()) == 1
     assert operator.json("show", silent)["agent"] == "unknown"
     # a change is made by the agent where one runs
-    operator.run("disable", "silent", status=1)
+    operator.run("disable", "silent", status=2)
 
 
 def test_a_host_is_disabled_by_its_agent_where_that_is_heard(
@@ -211,14 +211,14 @@ def test_a_drained_host_is_disabled_by_its_agent_until_the_drain_is_undone(
     operator.run("drain", "node1", "--dry-run", status=6)
     assert operator.json("show", "node1")["is_enabled"]
     # no scheduler knows an agent of the other host that fell silent, so it takes the consumer
-    drained = operator.json("drain", "node1", "--reason", "new fan", status=7)
+    drained = operator.json("drain", "node1", "--reason", "new fan", status=8)
     assert (drained["agent"], drained["was_disabled"], drained["left_out"]) == ("up", False, [])
     assert [(move["consumer"], move["to"]) for move in drained["consumers"]] == [
         (consumer, "silent")
     ]
     host = operator.json("show", "node1")
     assert (host["is_enabled"], host["reason"]) == (False, "drain: new fan")
-    again = operator.json("drain", "node1", status=7)
+    again = operator.json("drain", "node1", status=8)
     assert again["was_disabled"]
     assert operator.json("show", "node1")["reason"] == "drain: new fan"
     release_all(placement, root)
@@ -229,7 +229,7 @@ def test_a_drained_host_is_disabled_by_its_agent_until_the_drain_is_undone(
     assert agent.run("status").stdout.count("disabled") == 0
     # only a drain is undone
     operator.run("disable", "node1", "--reason", "fan")
-    assert "host enable node1" in operator.run("drain", "node1", "--undo", status=3)
+    assert "host enable node1" in operator.run("drain", "node1", "--undo", status=4)
     operator.run("enable", "node1")
 
 
@@ -238,12 +238,12 @@ def test_a_dead_host_is_drained_to_a_host_whose_agent_is_heard(
 ) -> None:
     release_all(placement, silent)
     consumer = claim(placement, silent, {"VCPU": 2})
-    drained = operator.json("drain", "silent", status=7)
+    drained = operator.json("drain", "silent", status=8)
     assert (drained["agent"], drained["left_out"]) == ("silent", [])
     assert [(move["consumer"], move["to"]) for move in drained["consumers"]] == [
         (consumer, "node1")
     ]
-    shown = operator.run("drain", "silent", status=7)
+    shown = operator.run("drain", "silent", status=8)
     assert "is disabled already" in shown
     assert "have to be evacuated" in shown
     release_all(placement, silent)
@@ -259,9 +259,9 @@ def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(
     assert operator.json("report", "node1", "--dry-run", status=6)["service"] == "service1"
     assert "node1: the pass completed" in operator.run("report", "node1")
     assert "The agent of host silent did not announce itself" in operator.run(
-        "report", "silent", status=3
+        "report", "silent", status=4
     )
-    assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=3)
+    assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=4)
 
 
 def test_the_documented_drain_and_look_at_the_fleet(

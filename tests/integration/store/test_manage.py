@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from compute_agent.programs.exit_status import Exit
 from placement_server.cmd import manage, status
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration, revision
@@ -158,7 +159,7 @@ def test_the_schema_goes_forward_and_back(run: Run) -> None:
     assert run("audit") == (0, "Nothing is wrong.\n")
     assert run("db", "downgrade")[0] == 0
     assert run("db", "version") == (0, f"{revision.OPENSTACK_REVISION}\n")
-    assert run("audit")[0] == manage.AUDIT_FAILED
+    assert run("audit")[0] == Exit.FAILED
     assert run("db", "stamp", "head")[0] == 0
     assert run("db", "version") == (0, f"{migration.newest_revision()}\n")
 
@@ -197,9 +198,9 @@ def test_audit_tells_by_its_exit_status_what_is_wrong(run: Run, database_url: st
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE inventories SET used = 7"))
     code, printed = run("audit")
-    assert code == manage.AUDIT_MENDABLE
+    assert code == Exit.WOULD_CHANGE
     assert "7 in use by the inventory, 0 by the sum of its allocations" in printed
-    assert run("audit", "--repair")[0] == manage.AUDIT_CLEAN
+    assert run("audit", "--repair")[0] == Exit.FINE
     with engine.begin() as connection:
         connection.execute(
             sa.text(
@@ -209,7 +210,7 @@ def test_audit_tells_by_its_exit_status_what_is_wrong(run: Run, database_url: st
             {"consumer": new_uuid()},
         )
     engine.dispose()
-    assert run("audit", "--repair")[0] == manage.AUDIT_NEEDS_A_PERSON
+    assert run("audit", "--repair")[0] == Exit.UNFINISHED
 
 
 def test_usage_errors_have_the_exit_status_that_scripts_know(

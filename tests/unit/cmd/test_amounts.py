@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent.cmd.placement.arguments import amounts
-from compute_agent.cmd.placement.exit_status import BadInput
+from compute_agent.cmd.placement.errors import BadInput
 
 
 def test_amounts_are_read_with_either_separator():

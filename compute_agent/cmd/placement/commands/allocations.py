@@ -7,10 +7,11 @@ from typing import Any
 
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
+from compute_agent.cmd.placement.errors import BadInput, Missing
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import CONSUMER_TYPE
+from compute_agent.programs.exit_status import Exit
 
 
 def add_commands(commands: Commands) -> None:
@@ -57,7 +58,7 @@ def _show(namespace: argparse.Namespace) -> int:
         for name, used in sorted(entry["resources"].items())
     ]
     show_rows(namespace, ("provider", "name", "resource_class", "used"), rows, record)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _list(namespace: argparse.Namespace) -> int:
@@ -70,7 +71,7 @@ def _list(namespace: argparse.Namespace) -> int:
         for name, used in sorted(entry["resources"].items())
     ]
     show_rows(namespace, ("consumer", "resource_class", "used"), rows, allocations)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _set(namespace: argparse.Namespace) -> int:
@@ -103,4 +104,4 @@ def _set(namespace: argparse.Namespace) -> int:
 def _delete(namespace: argparse.Namespace) -> int:
     path = f"/allocations/{namespace.consumer}"
     connect(namespace).ask("DELETE", path, f"Taking everything from {namespace.consumer}")
-    return Exit.DONE
+    return Exit.FINE

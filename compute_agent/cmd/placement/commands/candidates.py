@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.exit_status import Exit, Missing, RequestRefused
+from compute_agent.cmd.placement.errors import Missing, RequestRefused
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
-from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST
+from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
@@ -94,7 +94,7 @@ def _candidates(namespace: argparse.Namespace) -> int:
     path = f"/allocation_candidates?{query}&limit={namespace.limit}"
     document = client.get(path, "Asking for candidates")
     show_candidates(namespace, document)
-    return Exit.DONE if document["allocation_requests"] else Exit.NOTHING
+    return Exit.FINE if document["allocation_requests"] else Exit.FAILED
 
 
 def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ def _claim(namespace: argparse.Namespace) -> int:
     ]
     document = {"consumer": consumer, "allocations": claimed_allocations}
     show_rows(namespace, ("consumer", "provider", "resources"), rows, document)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _claim_first(
@@ -143,17 +143,14 @@ def _claim_first(
     version = client.connection.newest(NEWEST)
     detail = ""
     for request in requests:
-        try:
-            shortage = PlacementApi(client.connection).allocations.claim_resources(
-                consumer,
-                request,
-                namespace.project,
-                namespace.user,
-                version,
-                consumer_type=namespace.type,
-            )
-        except AllocationUpdateFailed as error:
-            raise RequestRefused(str(error)) from error
+        shortage = PlacementApi(client.connection).allocations.claim_resources(
+            consumer,
+            request,
+            namespace.project,
+            namespace.user,
+            version,
+            consumer_type=namespace.type,
+        )
         if shortage is None:
             allocations: Mapping[str, Any] = request["allocations"]
             return allocations
@@ -171,7 +168,7 @@ def _explain(namespace: argparse.Namespace) -> int:
     explanation = client.get(path, "Asking why there are so few candidates")
     show_explanation(namespace, explanation)
     failed_count = sum(entry["trees"] for entry in explanation["trees_failed"])
-    return Exit.DONE if explanation["trees_left"] > failed_count else Exit.NOTHING
+    return Exit.FINE if explanation["trees_left"] > failed_count else Exit.FAILED
 
 
 def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, Any]) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import chosen_columns, show_rows, text_of
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive, whole
 
 _WAIT: Final = 30
@@ -64,7 +64,7 @@ def _changes(namespace: argparse.Namespace) -> int:
     answer = _ask(client, query)
     rows = [[change[name] for name in _COLUMNS] for change in answer["changes"]]
     show_rows(namespace, _COLUMNS, rows, answer)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _watch(namespace: argparse.Namespace, client: Client, query: list[tuple[str, str]]) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import add_nothing
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.exit_status import Exit
 
 _SCRIPT: Final = """\
 _placement() {{
@@ -47,7 +47,7 @@ def add_commands(commands: Commands, parser: argparse.ArgumentParser) -> None:
 def _print(preamble: str, parser: argparse.ArgumentParser, namespace: argparse.Namespace) -> int:
     del namespace
     print(preamble + script(parser), end="")
-    return Exit.DONE
+    return Exit.FINE
 
 
 def script(parser: argparse.ArgumentParser) -> str:

@@ -12,11 +12,12 @@ from typing import Any, Final
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
-from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
+from compute_agent.cmd.placement.errors import BadInput, Missing
 from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
+from compute_agent.programs.exit_status import Exit
 from compute_agent.state.documents import FileUnusable, read_named
 from compute_agent.state.shapes import (
     TEXT,
@@ -129,7 +130,7 @@ def _export(namespace: argparse.Namespace) -> int:
         print(json.dumps(document, indent=2))
     else:
         yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _apply(namespace: argparse.Namespace) -> int:
@@ -164,7 +165,7 @@ def _apply(namespace: argparse.Namespace) -> int:
         for number, step in enumerate(steps, 1):
             _make(client, step, generations)
             bars.update("applying the file", number, len(steps))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _show_plan(
@@ -241,7 +242,7 @@ def _reshape(namespace: argparse.Namespace) -> int:
     if namespace.dry_run:
         return Exit.WOULD_CHANGE
     client.ask("POST", "/reshaper", "Reshaping", body, timeout=RESHAPE_TIMEOUT)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _inventory_lines(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -13,11 +13,11 @@ from typing import Any
 from compute_agent.cmd.placement.arguments import parameters
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.questions import ask_what_if
-from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.manage.drain import ConsumerMove, Holder, SupposedHosts, holder_of, moves
+from compute_agent.programs.exit_status import Exit
 
 
 def add_commands(commands: Commands) -> None:
@@ -46,7 +46,7 @@ def _drain(namespace: argparse.Namespace) -> int:
     rows = [(move.consumer, move.resources, move.to or "nowhere", move.reason) for move in moves]
     headings = ("consumer", "resources", "to", "reason")
     show_rows(namespace, headings, rows, [move.as_dict() for move in moves])
-    return Exit.NOTHING if any(move.is_stuck for move in moves) else Exit.DONE
+    return Exit.FAILED if any(move.is_stuck for move in moves) else Exit.FINE
 
 
 def _holders(client: Client, roots: Sequence[str]) -> list[Holder]:

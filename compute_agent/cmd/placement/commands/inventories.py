@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import connect, part_path, path_segment
-from compute_agent.cmd.placement.exit_status import BadInput, Exit
+from compute_agent.cmd.placement.errors import BadInput
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import whole
 
 FIELDS: Final = (
@@ -48,7 +49,7 @@ def _list(namespace: argparse.Namespace) -> int:
     ]
     document = {name: {**record, "used": used.get(name, 0)} for name, record in inventories.items()}
     show_rows(namespace, ("resource_class", *FIELDS[:-1], "ratio", "used"), rows, document)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _set(namespace: argparse.Namespace) -> int:
@@ -82,4 +83,4 @@ def _delete(namespace: argparse.Namespace) -> int:
     paths = [f"{path}/{path_segment(name)}" for name in namespace.classes] or [path]
     for inventory in paths:
         client.ask("DELETE", inventory, f"Removing inventories of {provider['name']}")
-    return Exit.DONE
+    return Exit.FINE

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import PROVIDER
 from compute_agent.cmd.placement.client import Client, connect, path_segment
-from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.exit_status import Exit
 
 
 def add_commands(commands: Commands) -> None:
@@ -102,7 +102,7 @@ def _list_members(namespace: argparse.Namespace) -> int:
     ]
     rows = [(provider["uuid"], provider["name"]) for provider in providers]
     show_rows(namespace, ("uuid", "name"), rows, providers)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _set_aggregates(namespace: argparse.Namespace) -> int:
@@ -137,15 +137,15 @@ def _make_missing(client: Client, part: str, names: Sequence[str]) -> None:
 def _create(namespace: argparse.Namespace) -> int:
     path = f"/{namespace.path}/{path_segment(namespace.name)}"
     connect(namespace).ask("PUT", path, f"Creating {namespace.what} {namespace.name}")
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _remove(namespace: argparse.Namespace) -> int:
     path = f"/{namespace.path}/{path_segment(namespace.name)}"
     connect(namespace).ask("DELETE", path, f"Deleting {namespace.what} {namespace.name}")
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _show(namespace: argparse.Namespace, heading: str, names: Sequence[str]) -> int:
     show_rows(namespace, (heading,), [(name,) for name in names], list(names))
-    return Exit.DONE
+    return Exit.FINE

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 from compute_agent.cmd.console import print_paged
 from compute_agent.cmd.placement.arguments import MEMBER_OF, PROVIDER
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_record, show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.trees.options import add_view_options, view_of
 from compute_agent.placement.connection import CONSUMER_TYPE
+from compute_agent.programs.exit_status import Exit
 
 _COLUMNS: Final = (
     "uuid", "name", "generation", "parent_provider_uuid", "root_provider_uuid",
@@ -85,7 +85,7 @@ def _list(namespace: argparse.Namespace) -> int:
     providers = [_without_links(provider) for provider in entries]
     rows = [[provider.get(column) for column in _COLUMNS] for provider in providers]
     show_rows(namespace, ("uuid", "name", "generation", "parent", "root"), rows, providers)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _show(namespace: argparse.Namespace) -> int:
@@ -98,7 +98,7 @@ def _show(namespace: argparse.Namespace) -> int:
         "usages": client.part(provider, "usages")["usages"],
     }
     show_record(namespace, record)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _create(namespace: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def _create(namespace: argparse.Namespace) -> int:
         body["parent_provider_uuid"] = client.provider(namespace.parent)["uuid"]
     doing = f"Creating resource provider {namespace.name}"
     show_record(namespace, _without_links(client.ask("POST", "/resource_providers", doing, body)))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _set(namespace: argparse.Namespace) -> int:
@@ -129,7 +129,7 @@ def _set(namespace: argparse.Namespace) -> int:
         "PUT", path, f"Changing resource provider {provider['name']}", body
     )
     show_record(namespace, _without_links(changed_provider))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _delete(namespace: argparse.Namespace) -> int:
@@ -137,7 +137,7 @@ def _delete(namespace: argparse.Namespace) -> int:
     provider = client.provider(namespace.provider)
     path = f"/resource_providers/{provider['uuid']}"
     client.ask("DELETE", path, f"Deleting resource provider {provider['name']}")
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _tree(namespace: argparse.Namespace) -> int:
@@ -152,9 +152,9 @@ def _tree(namespace: argparse.Namespace) -> int:
     providers = existing_tree(client.connection, uuid)
     if namespace.full:
         print_paged(provider_tree(providers))
-        return Exit.DONE
+        return Exit.FINE
     print_paged(short_tree(providers, bars=True, **view_of(namespace)))
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
@@ -171,7 +171,7 @@ def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
     ]
     headings = ("uuid", "name", "parent", "resource_class", "total", "used", "free")
     show_rows(namespace, headings, rows, [asdict(line) for line in providers])
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _usage(namespace: argparse.Namespace) -> int:
@@ -185,7 +185,7 @@ def _usage(namespace: argparse.Namespace) -> int:
         usages = client.part(provider, "usages")["usages"]
         rows: list[tuple[object, ...]] = sorted(usages.items())
         show_rows(namespace, ("resource_class", "used"), rows, usages)
-        return Exit.DONE
+        return Exit.FINE
     query = {"project_id": namespace.project}
     if namespace.user:
         query["user_id"] = namespace.user
@@ -193,14 +193,14 @@ def _usage(namespace: argparse.Namespace) -> int:
     if client.connection.newest() < CONSUMER_TYPE:
         rows = [("-", name, used) for name, used in sorted(usages.items())]
         show_rows(namespace, ("consumer_type", "resource_class", "used"), rows, usages)
-        return Exit.DONE
+        return Exit.FINE
     rows = [
         (consumer_type, name, used)
         for consumer_type, entry in sorted(usages.items())
         for name, used in sorted(entry.items())
     ]
     show_rows(namespace, ("consumer_type", "resource_class", "used"), rows, usages)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _without_links(provider: Mapping[str, Any]) -> dict[str, Any]:

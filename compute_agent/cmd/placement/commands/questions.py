@@ -10,9 +10,10 @@ from urllib.parse import quote, urlencode
 from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.candidates import add_query, query_of
-from compute_agent.cmd.placement.exit_status import BadInput, Exit
+from compute_agent.cmd.placement.errors import BadInput
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import whole_number
 
 _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
@@ -97,7 +98,7 @@ def _capacity(namespace: argparse.Namespace) -> int:
         everywhere = "all" if namespace.format == "table" else None
         rows = [[zone or everywhere, *_counts(namespace, count)] for zone, count in counts.items()]
         show_rows(namespace, ("in", *_COUNTS), rows, [{"in": z, **c} for z, c in counts.items()])
-    return Exit.DONE if any(count["at_least"] for count in counts.values()) else Exit.NOTHING
+    return Exit.FINE if any(count["at_least"] for count in counts.values()) else Exit.FAILED
 
 
 def _counts(namespace: argparse.Namespace, count: Mapping[str, Any]) -> list[Any]:
@@ -122,7 +123,7 @@ def _fragmentation(namespace: argparse.Namespace) -> int:
     report = client.get(f"/fragmentation?{urlencode(query)}", "Asking what is free")
     if namespace.format == "json":
         show_rows(namespace, (), (), report)
-        return Exit.DONE
+        return Exit.FINE
     columns = ("capacity", "used", "free", "largest_free", "stranded")
     rows = [
         (name, *(entry[column] for column in columns))
@@ -134,7 +135,7 @@ def _fragmentation(namespace: argparse.Namespace) -> int:
         fits = ("resources", "at_least", "at_most", "together", "ratio")
         rows = [tuple(entry[name] for name in fits) for entry in report["shapes"]]
         show_rows(namespace, fits, rows, report)
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _what_if(namespace: argparse.Namespace) -> int:
@@ -146,7 +147,7 @@ def _what_if(namespace: argparse.Namespace) -> int:
     [then] = ask_what_if(client, changes, question)
     rows = [(when, *_counts(namespace, count)) for when, count in (("now", now), ("then", then))]
     show_rows(namespace, ("", *_COUNTS), rows, {"now": now, "then": then})
-    return Exit.DONE
+    return Exit.FINE
 
 
 def _change(client: Client, option: str, value: str) -> dict[str, Any]:
