@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -135,7 +136,11 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
     aliases = options.pci_aliases
     if options.is_without_devices:
         return groups
+    # a caller that knows the aliases sends the groups of their devices beside them
+    given_suffixes = {group.requester_id for group in spec.requested_groups}
     for request in _pci_requests(spec):
+        if given_suffixes.issuperset(_suffixes_of(request)):
+            continue
         if aliases is None:
             raise InvalidRequest(
                 _ALIAS_SPEC,
@@ -174,18 +179,21 @@ def _suffixes_of(request: PciRequest) -> list[str]:
 
 
 def _pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
-    return spec.pci_requests or _flavor_pci_requests(spec)
+    """Return the requests for aliases; a port's function has none, and is left to the host."""
+    return tuple(r for r in spec.pci_requests if r.alias_name) or _flavor_pci_requests(spec)
 
 
 def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
     text = spec.flavor.extra_specs.get(_ALIAS_SPEC, "")
-    requests = []
+    counts: Counter[str] = Counter()
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, count = item.partition(":")
-        # made from the name so that equal flavors make equal requests
-        request_id = str(uuid.uuid5(_ALIAS_NAMESPACE, name))
-        requests.append(PciRequest(request_id, name, extra_specs.amount(_ALIAS_SPEC, count or "1")))
-    return tuple(requests)
+        counts[name.strip()] += extra_specs.amount(_ALIAS_SPEC, count or "1")
+    # made from the name so that equal flavors make equal requests
+    return tuple(
+        PciRequest(str(uuid.uuid5(_ALIAS_NAMESPACE, name)), name, count)
+        for name, count in counts.items()
+    )
 
 
 def _check(request: CandidateRequest) -> None:

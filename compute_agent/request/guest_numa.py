@@ -102,9 +102,7 @@ def _as_given(
     # a CPU for the emulator's own threads goes with the first node
     pinned_counts[0] += spare
     nodes = tuple(map(GuestNode, shared_counts, pinned_counts, (cell.memory_mb for cell in cells)))
-    sizes = {cell.page_size for cell in cells if cell.page_size > _SMALL_PAGE}
-    traits = frozenset(f"{PAGE_SIZE_PREFIX}{size}" for size in sizes)
-    return GuestNuma(nodes, True, pages or traits)
+    return GuestNuma(nodes, True, pages)
 
 
 def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:
@@ -157,7 +155,7 @@ def _equal(total: int, count: int) -> list[int]:
 
 
 def _page_traits(spec: RequestSpec, known_traits: Collection[str]) -> frozenset[str]:
-    text = spec.setting("hw:mem_page_size")
+    text = spec.page_size
     if text is None or text in ("small", "any"):
         return frozenset()
     if text == "large":
@@ -169,4 +167,4 @@ def _page_traits(spec: RequestSpec, known_traits: Collection[str]) -> frozenset[
             "hw:mem_page_size", text, "small, large, any, or a size such as 2048, 2MB, 1GB"
         )
     kib = size * _UNITS[match[2].upper()]
-    return frozenset((f"{PAGE_SIZE_PREFIX}{kib}",))
+    return frozenset((f"{PAGE_SIZE_PREFIX}{kib}",)) if kib > _SMALL_PAGE else frozenset()

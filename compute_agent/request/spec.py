@@ -99,12 +99,15 @@ class RequestedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class GuestCell:
-    """One NUMA node of the guest from the caller; memory in MiB, page size in KiB."""
+    """One NUMA node of the guest from the caller; memory in MiB.
+
+    ``page_size``: as the extra spec ``hw:mem_page_size`` has it, empty for the usual pages.
+    """
 
     shared_cpus: int
     pinned_cpus: int
     memory_mb: int
-    page_size: int = 0
+    page_size: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,12 @@ class RequestSpec:
         if value is None:
             value = self.image.properties.get(name.replace(":", "_", 1))
         return value
+
+    @property
+    def page_size(self) -> str | None:
+        """The size of the pages, or a wish for one: of the settings, else of the guest's cells."""
+        size = self.setting("hw:mem_page_size")
+        return size or next((cell.page_size for cell in self.guest_cells if cell.page_size), None)
 
     def group_of(self, *policies: str) -> InstanceGroup | None:
         """Return the server group if it has one of these policies."""

@@ -81,9 +81,7 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         root_required=level.traits("root_required"),
         root_forbidden=level.traits("root_forbidden"),
         same_subtree=frozenset(subtrees),
-        requested_networks=tuple(
-            _network(network) for network in fields.objects("requested_networks")
-        ),
+        requested_networks=_networks(fields),
         scheduler_hints=_hints(fields.fields("scheduler_hints")),
         consumer_type=fields.text("consumer_type", "INSTANCE"),
     )
@@ -127,7 +125,7 @@ def _guest_cell(fields: Fields) -> GuestCell:
     pinned_cpus = fields.texts("pcpuset")
     shared_cpus = fields.texts("cpuset") - pinned_cpus
     return GuestCell(
-        len(shared_cpus), len(pinned_cpus), fields.number("memory"), fields.number("pagesize")
+        len(shared_cpus), len(pinned_cpus), fields.number("memory"), fields.text("pagesize")
     )
 
 
@@ -169,6 +167,15 @@ def _pci_request(fields: Fields) -> PciRequest:
         alias_name=fields.text("alias_name"),
         count=fields.number("count", 1),
     )
+
+
+def _networks(fields: Fields) -> tuple[RequestedNetwork, ...]:
+    """Return the networks of the ports, and those that only the caller knows to be theirs."""
+    metadata = fields.fields("network_metadata")
+    ways = [RequestedNetwork(physnet=physnet) for physnet in sorted(metadata.texts("physnets"))]
+    if metadata.flag("tunneled"):
+        ways.append(RequestedNetwork(is_tunneled=True))
+    return (*map(_network, fields.objects("requested_networks")), *ways)
 
 
 def _network(fields: Fields) -> RequestedNetwork:

@@ -23,7 +23,8 @@ from compute_agent.placement.transports.transport import (
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from tests.fixtures.databases import migrated_sqlite
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.fixtures.environments import EnvironmentMissing
+from tests.functional.api.differential.reference import Reference
 
 KINDS = ("ours", "published")
 
@@ -95,7 +96,7 @@ def placement_of(kind: str, directory: Path) -> Iterator[Transport]:
         return
     try:
         published = Reference(directory)
-    except ReferenceMissing as missing:
+    except EnvironmentMissing as missing:
         pytest.skip(str(missing))
     yield PipeTransport(published)
     published.close()

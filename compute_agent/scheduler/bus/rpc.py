@@ -26,10 +26,10 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
+from compute_agent.scheduler.bus import versioned_objects
 from compute_agent.scheduler.bus.rpc_calls import (
     answer_of,
     answering,
-    is_wrapped,
     request_id_of,
     spec_of,
 )
@@ -85,7 +85,14 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> list[list[dict[str, Any]]]:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
-        with answering(self._observer, "select_destinations", "for", instance_uuids):
+        is_versioned = versioned_objects.is_versioned(spec_obj)
+        with answering(
+            self._observer,
+            "select_destinations",
+            "for",
+            instance_uuids,
+            is_versioned=is_versioned,
+        ):
             instances = spec_reader.instances_of({"instance_uuids": instance_uuids})
             self._parts.mover.recover()
             selections = self._parts.scheduler.select_destinations(
@@ -94,9 +101,8 @@ class SchedulerEndpoint:
                 alternates=return_alternates,
                 request_id=request_id_of(ctxt),
             )
-        has_wrapped_spec = is_wrapped(spec_obj)
         return [
-            [answer_of(selection, has_wrapped_spec=has_wrapped_spec) for selection in per]
+            [answer_of(selection, is_versioned=is_versioned) for selection in per]
             for per in selections
         ]
 

@@ -24,10 +24,10 @@ from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields
 from compute_agent.scheduler.assembly import SchedulerParts
+from compute_agent.scheduler.bus import versioned_objects
 from compute_agent.scheduler.bus.rpc_calls import (
     answer_of,
     answering,
-    is_wrapped,
     spec_of,
     target_of,
 )
@@ -127,11 +127,11 @@ class LifeCycleEndpoint:
                 mappings=Fields({"mappings": mappings or {}}).lists("mappings"),
                 alternates=return_alternates,
             )
-        has_wrapped_spec = is_wrapped(spec_obj)
+        is_versioned = versioned_objects.is_versioned(spec_obj)
         return {
             "move": begun_move.move.as_dict(),
             "selections": [
-                answer_of(selection, has_wrapped_spec=has_wrapped_spec)
+                answer_of(selection, is_versioned=is_versioned)
                 for selection in begun_move.selections
             ],
         }

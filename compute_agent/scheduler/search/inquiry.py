@@ -94,7 +94,7 @@ class Inquiry:
     def guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
         """Return the NUMA nodes of the guest."""
         page_size_traits: Collection[str] = ()
-        if spec.setting("hw:mem_page_size") == "large":
+        if spec.page_size == "large":
             page_size_traits = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
         resources = request.group(UNSUFFIXED).resources
         return guest_numa(

@@ -15,7 +15,7 @@ from tests.functional.api.differential.reference import Reference
 class PublishedPlacement(PlacementProcess):
     """The package in a process of its own; one request at a time, by whatever connection it comes.
 
-    :raises ReferenceMissing: it is not installed and cannot be.
+    :raises EnvironmentMissing: it is not installed and cannot be.
     """
 
     def start(self) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.agent.processes import AgentProcess, claim, running
 from tests.functional.agent.published import PublishedPlacement
-from tests.functional.api.differential.reference import ReferenceMissing
 
 MACHINE = {"cells": 2, "cpus_per_cell": 4, "gpus": 2, "nics": 1, "vfs_per_pf": 4}
 QUIET = {"update_resources_interval": -1, "periodic_fuzzy_delay": 0}
@@ -21,7 +21,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublishedPla
     server = PublishedPlacement(tmp_path_factory.mktemp("published"))
     try:
         server.start()
-    except ReferenceMissing as missing:
+    except EnvironmentMissing as missing:
         pytest.skip(str(missing))
     yield server
     server.kill()

@@ -13,7 +13,8 @@ import requests
 
 from compute_agent.placement.transports.in_process import InProcessTransport
 from tests.fixtures import programs
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.fixtures.environments import EnvironmentMissing
+from tests.functional.api.differential.reference import Reference
 from tests.functional.either_placement import PipeTransport, ours
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
@@ -89,7 +90,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTranspor
     """The published placement, as a black box."""
     try:
         reference = Reference(tmp_path_factory.mktemp("published"))
-    except ReferenceMissing as missing:
+    except EnvironmentMissing as missing:
         pytest.skip(str(missing))
     yield PipeTransport(reference)
     reference.close()

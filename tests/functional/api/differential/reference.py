@@ -7,7 +7,6 @@ repository, answers WSGI requests that come over a pipe, and keeps its data in a
 from __future__ import annotations
 
 import base64
-import fcntl
 import importlib.metadata
 import json
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from tests.fixtures.environments import make_environment
+from tests.fixtures.environments import cached_environment
 
 from ..wsgi_client import Answer
 
@@ -40,40 +39,14 @@ log_file = {directory}/reference.log
 """
 
 
-class ReferenceMissing(Exception):
-    """The environment is not there and cannot be made. The text says why, and what would help.
-
-    Tests are then skipped with that text; where an environment was named, its lack is an error.
-    """
-
-
 def environment() -> Path:
-    """The directory of the virtual environment with the package in it."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        return Path(given)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compute-agent"
-    directory = cache / PACKAGE.replace("==", "-")
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "reference.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / "complete").exists():
-            _make(directory)
-    return directory
+    """The directory of the virtual environment with the package in it.
 
-
-def _make(directory: Path) -> None:
+    :raises EnvironmentMissing: it cannot be made.
+    """
     # The texts of schema errors are jsonschema's and change with its version.
     same = [f"{name}=={importlib.metadata.version(name)}" for name in ("jsonschema", "WebOb")]
-    done = make_environment(directory, PACKAGE, *same)
-    if done.returncode:
-        # pytest shows the first line of a reason only
-        said = " ".join(done.stderr.split())[-500:]
-        raise ReferenceMissing(
-            f"{PACKAGE} is not installed (let pip reach a package index, or name a virtual "
-            f"environment that has it and {', '.join(same)} in {VARIABLE}); pip said: {said}"
-        )
-    (directory / "complete").touch()
+    return cached_environment(PACKAGE.replace("==", "-"), PACKAGE, *same, variable=VARIABLE)
 
 
 class Reference:

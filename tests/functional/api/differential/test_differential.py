@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.environments import EnvironmentMissing
+
 from ..conftest import MakeApi
 from . import comparison, deliberate
 from .pair import START, Difference, Pair
-from .reference import Reference, ReferenceMissing
+from .reference import Reference
 from .traffic import Traffic
 
 
@@ -35,7 +37,7 @@ def reference(tmp_path: Path) -> Iterator[Reference]:
     directory.mkdir()
     try:
         server = Reference(directory)
-    except ReferenceMissing as missing:
+    except EnvironmentMissing as missing:
         pytest.skip(str(missing))
     yield server
     server.close()

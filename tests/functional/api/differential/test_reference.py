@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from .reference import PACKAGE, VARIABLE, Reference, ReferenceMissing
+from tests.fixtures.environments import EnvironmentMissing
+
+from .reference import PACKAGE, VARIABLE, Reference
 
 
 def test_a_package_that_pip_cannot_install_is_named_with_the_ways_to_get_it(
@@ -13,7 +15,7 @@ def test_a_package_that_pip_cannot_install_is_named_with_the_ways_to_get_it(
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(ReferenceMissing) as missing:
+    with pytest.raises(EnvironmentMissing) as missing:
         Reference(tmp_path)
     text = str(missing.value)
     assert text.startswith(f"{PACKAGE} is not installed")

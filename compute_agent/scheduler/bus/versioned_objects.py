@@ -1,0 +1,155 @@
+"""Requests and answers as the versioned objects of Nova, to and from plain values.
+
+A caller with Nova's serialiser sends each object as its name, version and fields, and expects the
+answer in the same form. The names, versions and fields are those that nova 33 and 34 write for
+`select_destinations`; fields that a version lacks are absent, and those that nobody reads stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.selection import Selection
+
+_Data: TypeAlias = dict[str, Any]
+
+_OBJECT: Final = "nova_object."
+_NAME: Final = f"{_OBJECT}name"
+_DATA: Final = f"{_OBJECT}data"
+_PAGES: Final = {-1: "small", -2: "large", -3: "any"}
+"""Wishes for a page size, which a cell of a guest has in the place of KiB."""
+_SELECTION_VERSION: Final = "1.1"
+_LIMITS_VERSION: Final = "1.0"
+
+
+def is_versioned(value: Any) -> bool:
+    """Return whether a value is a versioned object."""
+    return isinstance(value, Mapping) and _DATA in value
+
+
+def plain(value: Any) -> Any:
+    """Return plain values for versioned objects, at every depth.
+
+    :raises InvalidRequest: the data of one is not an object, or it is nested too deeply.
+    """
+    try:
+        return _plain(value)
+    except RecursionError as error:
+        raise InvalidRequest("spec_obj", "...", "an object that is not nested so deeply") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    if _DATA not in value:
+        return {key: _plain(item) for key, item in value.items()}
+    if not isinstance(value[_DATA], Mapping):
+        raise InvalidRequest(_DATA, value[_DATA], "an object with named fields")
+    fields = {key: _plain(item) for key, item in value[_DATA].items()}
+    name = str(value.get(_NAME, ""))
+    if name.endswith("List") and "objects" in fields:
+        return fields["objects"]
+    translate = _TRANSLATIONS.get(name)
+    return fields if translate is None else translate(fields)
+
+
+def _pci_requests(fields: _Data) -> Any:
+    return fields.get("requests")
+
+
+def _group(fields: _Data) -> _Data:
+    return {**fields, "rules": fields.get("_rules")}
+
+
+def _compute_node(fields: _Data) -> list[Any]:
+    return [fields.get("host"), fields.get("hypervisor_hostname")]
+
+
+def _guest_cell(fields: _Data) -> _Data:
+    size = fields.get("pagesize")
+    return {**fields, "pagesize": _PAGES.get(size, size) if isinstance(size, int) else size}
+
+
+def _image_properties(fields: _Data) -> dict[str, str]:
+    """Return properties as an image service has them: texts, one for each NUMA node."""
+    properties: dict[str, str] = {}
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if name in ("hw_numa_cpus", "hw_numa_mem"):
+            for node, share in enumerate(value):
+                properties[f"{name}.{node}"] = _text(share)
+        else:
+            properties[name] = _text(value)
+    return properties
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    return str(value)
+
+
+_TRANSLATIONS: Final[Mapping[str, Callable[[_Data], Any]]] = {
+    "ComputeNode": _compute_node,
+    "ImageMetaProps": _image_properties,
+    "InstanceGroup": _group,
+    "InstanceNUMACell": _guest_cell,
+    "InstancePCIRequests": _pci_requests,
+}
+
+
+def versioned_selection(selection: Selection) -> _Data:
+    """Return a selection as an object."""
+    fields = selection.as_dict()
+    limits = dict.fromkeys(("numa_topology", "vcpu", "disk_gb", "memory_mb"))
+    fields["limits"] = _object("SchedulerLimits", _LIMITS_VERSION, limits | selection.limits)
+    return _object("Selection", _SELECTION_VERSION, fields)
+
+
+def _object(name: str, version: str, fields: Mapping[str, Any]) -> _Data:
+    return {
+        _NAME: name,
+        f"{_OBJECT}namespace": "nova",
+        f"{_OBJECT}version": version,
+        _DATA: dict(fields),
+    }
+
+
+class _Error(Exception):
+    """An error by the name that it has for callers from Nova, which read no other module."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.kwargs: dict[str, Any] = {}
+
+
+def _named(name: str) -> type[_Error]:
+    return type(name, (_Error,), {"__module__": "nova.exception"})
+
+
+_NO_VALID_HOST: Final = _named("NoValidHost")
+_NO_PLACEMENT: Final = _named("PlacementAPIConnectFailure")
+_UPDATE_FAILED: Final = _named("AllocationUpdateFailed")
+
+
+def versioned_error(error: Exception) -> Exception:
+    """Return an error as one that a conductor expects: of `nova.exception`, with its text.
+
+    A request that no host could ever take is `NoValidHost` too: it is not sent again.
+    """
+    if isinstance(error, NoValidHost | InvalidRequest):
+        return _NO_VALID_HOST(str(error))
+    if isinstance(error, PlacementUnavailable):
+        return _NO_PLACEMENT(str(error))
+    if isinstance(error, AllocationUpdateFailed):
+        return _UPDATE_FAILED(str(error))
+    return error

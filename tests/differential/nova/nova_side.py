@@ -1,0 +1,96 @@
+"""What nova's own code does when a test asks for it: one JSON line in, one JSON line out.
+
+Run by the interpreter of the environment that has nova. Nothing of nova is read here: its objects,
+its RPC client and its classes are called, as nova-conductor calls them.
+
+    python nova_side.py CONFIGURATION_FILE
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nova import config, context, objects, rpc
+from nova.scheduler import rpcapi
+
+CONF = config.CONF
+
+
+def built(value: Any) -> Any:
+    """Make objects of what a test describes: a dictionary with the name of its class in `_`."""
+    if isinstance(value, list):
+        return [built(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {name: built(item) for name, item in value.items() if name != "_"}
+    kind = value.get("_")
+    if kind is None:
+        return fields
+    if kind == "set":
+        return set(fields["items"])
+    if kind == "ImageMeta":
+        return objects.ImageMeta.from_dict(fields)
+    return getattr(objects, kind)(**fields)
+
+
+def plain(value: Any) -> Any:
+    """Return what a test can read of an object."""
+    if hasattr(value, "obj_to_primitive"):
+        set_fields = (name for name in value.fields if value.obj_attr_is_set(name))
+        return {name: plain(getattr(value, name)) for name in set_fields}
+    if isinstance(value, list | tuple | set):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return value
+
+
+class Conductor:
+    """Calls a scheduler as nova-conductor does."""
+
+    def __init__(self) -> None:
+        self._context = context.RequestContext("user", "project", is_admin=True)
+        self._api = rpcapi.SchedulerAPI()
+
+    def select(
+        self, spec: dict[str, Any], instances: list[str], alternates: bool = False
+    ) -> dict[str, Any]:
+        try:
+            selections = self._api.select_destinations(
+                self._context,
+                built(spec),
+                instances,
+                return_objects=True,
+                return_alternates=alternates,
+            )
+        except Exception as error:  # noqa: BLE001 - the test looks at any
+            return {"error": f"{type(error).__module__}.{type(error).__name__}", "text": str(error)}
+        return {
+            "kinds": sorted({type(s).__name__ for per in selections for s in per}),
+            "selections": [[plain(selection) for selection in per] for per in selections],
+            "limits": [[s.limits.to_dict() for s in per] for per in selections],
+        }
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    config.parse_args(["nova", f"--config-file={sys.argv[1]}"])
+    objects.register_all()
+    commands: dict[str, Callable[..., Any]] = {}
+    if CONF.transport_url:
+        rpc.init(CONF)
+        commands["select"] = Conductor().select
+    print(json.dumps("ready"), file=answers, flush=True)
+    for line in sys.stdin:
+        arguments = json.loads(line)
+        result = commands[arguments.pop("command")](**arguments)
+        print(json.dumps(result, default=str), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+"""Nova's own RPC client and serialiser call our scheduler over a real bus, as conductors do."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.differential.nova.nova_process import Nova
+from tests.fixtures import programs
+from tests.fixtures.environments import EnvironmentMissing
+from tests.functional.agent.processes import eventually
+from tests.functional.scheduler.conftest import Cloud, write_config
+
+CELL = str(uuid.uuid4())
+CPUS = 4
+MEMORY = 64
+
+
+@pytest.fixture(scope="module")
+def cloud(placement_url: str) -> Cloud:
+    return Cloud(placement_url)
+
+
+@pytest.fixture(scope="module")
+def nova(
+    bus_url: str, placement_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nova]:
+    """A conductor beside a scheduler that serves."""
+    directory = tmp_path_factory.mktemp("wire")
+    file = write_config(directory / "scheduler.conf", placement_url)
+    file.write_text(
+        f"[DEFAULT]\ntransport_url = {bus_url}\nhost = s-{uuid.uuid4().hex[:8]}\n"
+        "control_exchange = nova\n"
+        + file.read_text().removeprefix("[DEFAULT]\n")
+        + '[filter_scheduler]\npci_in_placement = true\n[pci]\nalias = {"name": "gpu", '
+        '"resource_class": "CUSTOM_GPU"}\n'
+    )
+    log = directory / "scheduler.log"
+    with log.open("wb") as output:
+        process = programs.start(
+            "compute-scheduler", "--config-file", str(file), "serve", output=output
+        )
+    try:
+        conductor = Nova(directory, f"transport_url = {bus_url}\nrpc_response_timeout = 30\n")
+    except EnvironmentMissing as error:
+        process.kill()
+        pytest.skip(str(error))
+    try:
+        eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
+        yield conductor
+    finally:
+        conductor.close()
+        process.terminate()
+        assert process.wait(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def spec_of(cloud: Cloud, extra_specs: dict[str, str] | None = None, **fields: Any) -> Any:
+    """A RequestSpec as a conductor has it, for the hosts of this module."""
+    flavor = {
+        "_": "Flavor",
+        "id": 1,
+        "flavorid": "42",
+        "name": "m1.small",
+        "vcpus": CPUS,
+        "memory_mb": MEMORY,
+        "root_gb": 1,
+        "ephemeral_gb": 0,
+        "swap": 0,
+        "rxtx_factor": 1.0,
+        "vcpu_weight": 0,
+        "disabled": False,
+        "is_public": True,
+        "description": None,
+        "extra_specs": {f"trait:{cloud.mark}": "required", **(extra_specs or {})},
+    }
+    spec: dict[str, Any] = {
+        "_": "RequestSpec",
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": flavor,
+        "num_instances": 1,
+        "availability_zone": None,
+        "is_bfv": False,
+        "ignore_hosts": None,
+        "force_hosts": None,
+        "force_nodes": None,
+        "retry": None,
+        "numa_topology": None,
+        "instance_group": None,
+        "requested_destination": None,
+        "scheduler_hints": {},
+        "requested_resources": [],
+        "limits": {"_": "SchedulerLimits"},
+        "image": image(),
+        "pci_requests": {"_": "InstancePCIRequests", "requests": []},
+        "requested_networks": {"_": "NetworkRequestList", "objects": []},
+        "security_groups": {"_": "SecurityGroupList", "objects": []},
+        "request_level_params": {"_": "RequestLevelParams"},
+    }
+    return {name: value for name, value in (spec | fields).items() if value is not ABSENT}
+
+
+ABSENT = object()
+
+
+def image(**properties: Any) -> dict[str, Any]:
+    return {
+        "_": "ImageMeta",
+        "id": str(uuid.uuid4()),
+        "name": "i",
+        "status": "active",
+        "disk_format": "raw",
+        "container_format": "bare",
+        "min_ram": 0,
+        "min_disk": 0,
+        "properties": properties,
+    }
+
+
+def numa(*cells: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "_": "InstanceNUMATopology",
+        "cells": [
+            {"_": "InstanceNUMACell", "id": number, "memory": MEMORY // len(cells), **cell}
+            for number, cell in enumerate(cells)
+        ],
+    }
+
+
+def cpus(*numbers: int) -> dict[str, Any]:
+    return {"_": "set", "items": list(numbers)}
+
+
+def node(host: str) -> dict[str, Any]:
+    return {"_": "ComputeNode", "host": host, "hypervisor_hostname": host}
+
+
+REQUESTS: dict[str, Callable[[Cloud], Any]] = {
+    "a plain server": spec_of,
+    "from a volume": lambda cloud: spec_of(cloud, is_bfv=True),
+    "with ports": lambda cloud: spec_of(
+        cloud,
+        requested_networks={
+            "_": "NetworkRequestList",
+            "objects": [
+                {"_": "NetworkRequest", "network_id": str(uuid.uuid4())},
+                {"_": "NetworkRequest", "port_id": str(uuid.uuid4()), "address": "192.0.2.1"},
+            ],
+        },
+    ),
+    "with a port that is a function": lambda cloud: spec_of(
+        cloud,
+        pci_requests={
+            "_": "InstancePCIRequests",
+            "requests": [
+                {
+                    "_": "InstancePCIRequest",
+                    "count": 1,
+                    "alias_name": None,
+                    "spec": [{"physical_network": "physnet1", "remote_managed": "false"}],
+                    "request_id": str(uuid.uuid4()),
+                    "requester_id": str(uuid.uuid4()),
+                }
+            ],
+        },
+    ),
+    "of an image with booleans, numbers and lists": lambda cloud: spec_of(
+        cloud,
+        image=image(
+            hw_boot_menu="yes",
+            hw_cpu_sockets="2",
+            hw_numa_nodes="2",
+            **{"hw_numa_cpus.0": "0-1", "hw_numa_cpus.1": "2-3"},
+            **{"hw_numa_mem.0": "32", "hw_numa_mem.1": "32"},
+            hw_vif_multiqueue_enabled="true",
+            hw_rescue_bus="virtio",
+            img_hide_hypervisor_id="true",
+            **{f"trait:{cloud.mark}": "required"},
+        ),
+        numa_topology=numa({"cpuset": cpus(0, 1)}, {"cpuset": cpus(2, 3)}),
+    ),
+    **{
+        f"with NUMA nodes and a page size of {size}": lambda cloud, size=size: spec_of(
+            cloud,
+            numa_topology=numa(
+                {"cpuset": cpus(0, 1), "pcpuset": cpus(), "pagesize": size},
+                {"cpuset": cpus(2, 3), "pcpuset": cpus(), "pagesize": size},
+            ),
+        )
+        for size in (None, 4, -1, -3)
+    },
+    "of a group": lambda cloud: spec_of(
+        cloud,
+        instance_group={
+            "_": "InstanceGroup",
+            "policy": "anti-affinity",
+            "_rules": {},
+            "hosts": [],
+            "members": [str(uuid.uuid4())],
+        },
+    ),
+    "of a group with rules": lambda cloud: spec_of(
+        cloud,
+        instance_group={
+            "_": "InstanceGroup",
+            "policy": "anti-affinity",
+            "hosts": [],
+            "_rules": {"max_server_per_host": "3"},
+            "members": [str(uuid.uuid4())],
+        },
+    ),
+    "tried before elsewhere": lambda cloud: spec_of(
+        cloud,
+        retry={
+            "_": "SchedulerRetries",
+            "num_attempts": 2,
+            "hosts": {"_": "ComputeNodeList", "objects": [node("gone1"), node("gone2")]},
+        },
+    ),
+    "of an older conductor": lambda cloud: spec_of(
+        cloud, requested_networks=ABSENT, request_level_params=ABSENT, limits=ABSENT
+    ),
+    "with hints": lambda cloud: spec_of(
+        cloud, scheduler_hints={"group": ["g"], "_nova_check_type": ["live_migrate"]}
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def hosts(cloud: Cloud) -> dict[str, str]:
+    """Names of hosts by their uuid."""
+    uuids = [cloud.flat_host(64) for _ in range(3)]
+    providers = cloud.call("GET", f"/resource_providers?required={cloud.mark}")
+    return {p["uuid"]: p["name"] for p in providers["resource_providers"] if p["uuid"] in uuids}
+
+
+@pytest.mark.parametrize("request_spec", REQUESTS.values(), ids=REQUESTS)
+def test_a_conductor_gets_a_host_and_alternates(
+    nova: Nova, cloud: Cloud, hosts: dict[str, str], request_spec: Callable[[Cloud], Any]
+) -> None:
+    instance = str(uuid.uuid4())
+    answer = nova("select", spec=request_spec(cloud), instances=[instance], alternates=True)
+    assert "error" not in answer, answer
+    assert answer["kinds"] == ["Selection"]
+    ((chosen, *alternates),) = answer["selections"]
+    assert hosts[chosen["compute_node_uuid"]] == chosen["nodename"]
+    assert {one["compute_node_uuid"] for one in alternates} < hosts.keys() - {
+        chosen["compute_node_uuid"]
+    } or len(alternates) == len(hosts) - 1
+    assert all(limits["memory_mb"] for per in answer["limits"] for limits in per)
+    claimed = cloud.call("GET", f"/allocations/{instance}")
+    asked = json.loads(chosen["allocation_request"])["allocations"]
+    assert {u: a["resources"] for u, a in claimed["allocations"].items()} == {
+        u: a["resources"] for u, a in asked.items()
+    }
+    assert chosen["allocation_request_version"] == "1.39"
+
+
+def test_several_instances_get_a_host_each(nova: Nova, cloud: Cloud, hosts: dict[str, str]) -> None:
+    instances = [str(uuid.uuid4()) for _ in range(3)]
+    answer = nova("select", spec=spec_of(cloud, num_instances=3), instances=instances)
+    assert [len(per) for per in answer["selections"]] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("force_hosts", lambda name: [name]),
+        ("force_nodes", lambda name: [name]),
+        (
+            "requested_destination",
+            lambda name: {"_": "Destination", "host": name, "node": name},
+        ),
+    ],
+)
+def test_a_named_host_is_taken(
+    nova: Nova,
+    cloud: Cloud,
+    hosts: dict[str, str],
+    field: str,
+    value: Callable[[str], Any],
+) -> None:
+    for name in hosts.values():
+        instance = str(uuid.uuid4())
+        answer = nova("select", spec=spec_of(cloud, **{field: value(name)}), instances=[instance])
+        assert [per[0]["nodename"] for per in answer["selections"]] == [name], answer
+
+
+def test_a_rescheduled_server_leaves_out_the_hosts_before(
+    nova: Nova, cloud: Cloud, hosts: dict[str, str]
+) -> None:
+    first, second, third = hosts.values()
+    retry = {
+        "_": "SchedulerRetries",
+        "num_attempts": 3,
+        "hosts": {"_": "ComputeNodeList", "objects": [node(first), node(third)]},
+    }
+    spec = spec_of(cloud, retry=retry)
+    answer = nova("select", spec=spec, instances=[str(uuid.uuid4())], alternates=True)
+    assert [[one["nodename"] for one in per] for per in answer["selections"]] == [[second]]
+
+
+def test_what_fits_nowhere_is_an_error_that_conductors_know(
+    nova: Nova, cloud: Cloud, hosts: dict[str, str]
+) -> None:
+    spec = spec_of(cloud, {"resources:VCPU": "5000"})
+    answer = nova("select", spec=spec, instances=[str(uuid.uuid4())])
+    assert answer["error"].removesuffix("_Remote") == "nova.exception_Remote.NoValidHost"
+    assert answer["text"].startswith("No valid host was found. ")
+
+
+def test_what_cannot_be_asked_for_is_an_error_that_conductors_know(
+    nova: Nova, cloud: Cloud, hosts: dict[str, str]
+) -> None:
+    spec = spec_of(cloud, {"hw:cpu_policy": "golden"})
+    answer = nova("select", spec=spec, instances=[str(uuid.uuid4())])
+    assert "NoValidHost" in answer["error"]
+    assert "hw:cpu_policy is 'golden'" in answer["text"]
