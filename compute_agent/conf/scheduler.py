@@ -279,11 +279,11 @@ If false, the order is that of the answer of placement.
         "explain_no_valid_host",
         default=True,
         help="""
-Explain a request that fits on no host: the error and the log contain the closest hosts and the
-smallest changes with which it would fit. In `compute-scheduler serve`, this costs up to 40
-requests to placement and 3 s, once in 10 s for equal requests and for one request at a time. If
-false, only the results of the search itself are shown; `compute-scheduler explain` still
-explains.
+Explain a request that fits on no host: the error and the log contain what placement-server names,
+the smallest changes with which it would fit and the closest providers. This costs one request to
+placement for each query without candidates, at most 4, once in 10 s for equal queries and for one
+request at a time. If false, only the results of the search itself are shown; `compute-scheduler
+explain` still explains.
 """,
     ),
     cfg.StrOpt(

@@ -19,8 +19,7 @@ from compute_agent.request.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.claiming.claims import NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
-from compute_agent.scheduler.explanation.attempt import IN_PASSING, THOROUGH
-from compute_agent.scheduler.explanation.explainer import Explainer
+from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregate_source import source_of
@@ -114,10 +113,8 @@ def parts_of(
     give_back = GiveBack(client, journal)
     explainer = Explainer(
         client,
-        search,
+        HostSearch(client, options, announcements, fleet, layouts),
         is_enabled=conf.compute_scheduler.explain_no_valid_host,
-        # many callers wait for a service, one operator for a command
-        effort=IN_PASSING if serving else THOROUGH,
     )
     scheduler = Scheduler(
         client,

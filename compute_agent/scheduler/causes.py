@@ -13,25 +13,11 @@ SHOWN_HOSTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class ConstraintCause:
-    """Providers that one constraint of a query left, or hosts that it rejected.
-
-    :param group: suffix of the group, "" for the unsuffixed one, `None` for what is asked of hosts.
-    :param providers_left: `None` where the constraint is about whole hosts.
-    :param trees_rejected: `None` where the constraint is about single providers.
-    """
-
-    group: str | None
-    constraint: str
-    providers_left: int | None = None
-    trees_rejected: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class QueryCause:
     """One question to placement: its shape, text, version, and how many candidates came back.
 
-    :param constraints: what each constraint left, in the order in which they were applied.
+    :param explanation: placement's own answer to why there is none, as it wrote it; `None` where
+        there are some, or placement explains nothing.
     """
 
     shape: str
@@ -39,7 +25,7 @@ class QueryCause:
     microversion: str
     candidates: int
     limit_reached: bool
-    constraints: tuple[ConstraintCause, ...] = ()
+    explanation: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,43 +45,6 @@ class FilterCause:
     hosts_left: int
     names_left: tuple[str, ...]
     rejected: tuple[RejectedHost, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """One thing that a host lacks; the amounts are there where it is an amount.
-
-    :param free: the most that a guest could get there.
-    """
-
-    text: str
-    group: str | None = None
-    resource_class: str = ""
-    asked: int = 0
-    free: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClosestHost:
-    """A host that came close, and all that it lacks."""
-
-    host: str
-    lacks: tuple[Lack, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FittingChange:
-    """Changes of a request that together would make it fit, none of which could be left out.
-
-    :param changes: each as the API of placement writes it, with its ``group``.
-    :param text: the same to read.
-    :param hosts: on how many hosts it fits then, as far as placement's limit shows them.
-    """
-
-    changes: tuple[Mapping[str, Any], ...]
-    text: str
-    hosts: int
-    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +74,7 @@ class LostClaim:
 class Causes:
     """Everything known about one search that failed.
 
-    :param closest_hosts: the closest first.
-    :param fits_with: the smallest changes that would fit, those that open the most hosts first.
-    :param remark: what the explanation cannot say, or that the request would fit by now.
+    :param remark: why nothing is explained, or that the request would fit by now.
     :param request_id: under which placement logged the questions and claims.
     """
 
@@ -135,8 +82,6 @@ class Causes:
     filters: tuple[FilterCause, ...] = ()
     claims_lost: tuple[LostClaim, ...] = ()
     notes: tuple[str, ...] = field(default=())
-    closest_hosts: tuple[ClosestHost, ...] = ()
-    fits_with: tuple[FittingChange, ...] = ()
     remark: str = ""
     request_id: str = ""
 
@@ -187,14 +132,16 @@ class Causes:
         return text
 
     def closing(self) -> Iterator[str]:
-        """Yield what would have fitted, or came closest, as a sentence."""
-        if self.fits_with:
-            change = self.fits_with[0]
-            yield f"It would fit {change.text} ({change.hosts} host(s), such as {change.example})."
-        elif self.closest_hosts:
-            closest = self.closest_hosts[0]
-            lacks = "; ".join(lack.text for lack in closest.lacks)
-            yield f"Host {closest.host} came closest: {lacks}."
+        """Yield placement's sentence on the change that would open the most trees, if any would."""
+        changes = [
+            ((len(closest["changes"]), -closest["trees"]), sentence)
+            for query in self.queries
+            if query.explanation is not None
+            for closest, sentence in zip(
+                query.explanation["closest"], query.explanation["sentences"], strict=False
+            )
+        ]
+        yield from (sentence for _, sentence in sorted(changes)[:1])
 
 
 def causes_of(body: Mapping[str, Any]) -> Causes:
@@ -203,10 +150,7 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
     :raises TypeError: a key is missing, or unknown.
     """
     return Causes(
-        queries=tuple(
-            QueryCause(**{**query, "constraints": _parts(ConstraintCause, query["constraints"])})
-            for query in body["queries"]
-        ),
+        queries=_parts(QueryCause, body["queries"]),
         filters=tuple(
             FilterCause(
                 **{
@@ -219,14 +163,6 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
         ),
         claims_lost=_parts(LostClaim, body["claims_lost"]),
         notes=tuple(body["notes"]),
-        closest_hosts=tuple(
-            ClosestHost(closest["host"], _parts(Lack, closest["lacks"]))
-            for closest in body["closest_hosts"]
-        ),
-        fits_with=tuple(
-            FittingChange(**{**change, "changes": tuple(change["changes"])})
-            for change in body["fits_with"]
-        ),
         remark=body["remark"],
         request_id=body["request_id"],
     )

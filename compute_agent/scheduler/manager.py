@@ -25,7 +25,7 @@ from compute_agent.scheduler.claiming.together import (
     with_group_host,
 )
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.explanation.explainer import Explainer
+from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import Observer, Outcome
 from compute_agent.scheduler.placement_client import PlacementClient

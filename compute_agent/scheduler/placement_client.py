@@ -129,7 +129,7 @@ class PlacementClient:
             return self._placement.candidates.explain(parameters)
         except errors.AllocationCandidateRetrievalFailed as error:
             if _names_the_unknown(error):
-                # it explains only what it knows; a listing shows which name that is not
+                # it explains only what it knows
                 return None
             raise
 

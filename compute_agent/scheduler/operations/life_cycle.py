@@ -20,7 +20,7 @@ from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.explanation.explainer import Explained
+from compute_agent.scheduler.explanation import Explained
 from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.moves.attachments import Attached
 from compute_agent.scheduler.moves.move import Move, MoveKind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from compute_agent.request.spec import Destination, RequestSpec
@@ -45,7 +45,6 @@ def run_exclusions(
     spec: RequestSpec,
     target: Target,
     hosts: Sequence[HostState],
-    skipped_names: Collection[str] = frozenset(),
 ) -> tuple[list[HostState], list[FilterCause]]:
     """Return the hosts that the request itself does not exclude, and what excluded the others."""
     ignored_names = spec.ignore_hosts | spec.retried_hosts
@@ -56,8 +55,6 @@ def run_exclusions(
     )
     remaining_hosts, causes = list(hosts), []
     for name, admits in exclusions:
-        if name in skipped_names:
-            continue
         admitted_hosts = [host for host in remaining_hosts if admits(host)]
         if len(admitted_hosts) < len(remaining_hosts):
             names = tuple(host.name for host in admitted_hosts[:SHOWN_HOSTS])

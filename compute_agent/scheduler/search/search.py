@@ -80,15 +80,6 @@ class TargetedRequest:
     members: GroupMembers
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Hosts that placement has for a question, and those of them that pass all filters."""
-
-    admitted_hosts: tuple[HostState, ...]
-    hosts: tuple[HostState, ...]
-    causes: Causes
-
-
 class HostSearch:
     """Searches for one specification at a time.
 
@@ -200,42 +191,14 @@ class HostSearch:
             yield shape.request
         yield request
 
-    def try_out(
-        self,
-        spec: RequestSpec,
-        request: TargetedRequest,
-        skipped_names: Collection[str] = frozenset(),
-    ) -> Trial:
-        """Return what a search for `request` finds, without a word to the observer.
-
-        :param request: what `request` returned for `spec`, changed or not.
-        :param skipped_names: names of filters, or of exclusions by the request, to leave out.
-        :raises InvalidRequest: the change makes it contradict itself.
-        :raises PlacementError: placement cannot be asked, or refuses the changed question.
-        """
-        answer, queries, _ = self._inquiry.ask(spec, request.request)
-        admitted_hosts, exclusions = self._admit(spec, request, answer, skipped_names)
-        filters = () if _is_forced(spec) else self._options.filters
-        filters = tuple(
-            host_filter for host_filter in filters if host_filter.name not in skipped_names
-        )
-        fitting_hosts, drops = run_filters(filters, admitted_hosts, spec)
-        causes = Causes(tuple(queries.causes), (*exclusions, *drops), notes=tuple(queries.notes))
-        with_room: Sequence[HostState] = fitting_hosts
-        if ServerGroupAntiAffinityFilter.__name__ not in skipped_names:
-            with_room = request.members.from_first_with_room(fitting_hosts)
-            causes = causes.with_filter(request.members.cause(fitting_hosts))
-        return Trial(tuple(admitted_hosts), tuple(with_room), causes)
-
     def _admit(
         self,
         spec: RequestSpec,
         request: TargetedRequest,
         answer: AllocationCandidates,
-        skipped_names: Collection[str] = frozenset(),
     ) -> tuple[list[HostState], list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
-        return run_exclusions(spec, request.target, hosts, skipped_names)
+        return run_exclusions(spec, request.target, hosts)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
         """Return the host that an instance is on and what it holds, if it may be rebuilt there.

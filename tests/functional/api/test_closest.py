@@ -13,7 +13,6 @@ import pytest
 from compute_agent.placement.candidates import Candidates, Explanation
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.in_process import InProcessTransport
-from compute_agent.scheduler.explanation.changes import ChangeKind
 from placement_server.schemas.candidate_explanation import EXPLANATION_WITH_CLOSEST
 
 from .conftest import MakeApi
@@ -96,12 +95,6 @@ def test_the_client_reads_what_the_server_answers(fleet: Client) -> None:
     explanation = Candidates(connection).explain(parse_qsl(QUERY))
     told = closest(fleet, QUERY)
     assert explanation == Explanation(**told)
-
-
-def test_the_scheduler_has_the_same_names_for_changes() -> None:
-    items = EXPLANATION_WITH_CLOSEST["properties"]["closest"]["items"]["properties"]
-    kinds = {key for kind in items["changes"]["items"]["oneOf"] for key in kind["required"]}
-    assert {str(kind) for kind in ChangeKind} - {ChangeKind.FILTER} <= kinds
 
 
 def test_the_limit_is_that_of_the_sets_of_changes(fleet: Client) -> None:

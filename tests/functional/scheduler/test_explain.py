@@ -1,15 +1,22 @@
-"""Explanations of requests that fit nowhere, by command."""
+"""Explanations of requests that fit nowhere, by command and shared by requests."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compute_agent.scheduler.explanation import EXPLAINED_QUERIES, KEPT_SECONDS, Explainer
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
+from compute_agent.testing.transports import RecordingTransport
 from tests.functional.scheduler.conftest import Cloud, Command
+from tests.functional.scheduler.moving import World
+from tests.unit.scheduler.specs import spec
 
 
 class Hosts:
@@ -40,17 +47,19 @@ def explained(command: Command, *request: str) -> Any:
     return json.loads(done.stdout)
 
 
+def explanations(document: Any) -> list[Any]:
+    """What placement explains, of each question."""
+    answers = [query["explanation"] for query in document["causes"]["queries"]]
+    return [answer for answer in answers if answer is not None]
+
+
 def changes(document: Any) -> list[Any]:
-    return [change["changes"] for change in document["causes"]["fits_with"]]
+    return [entry["changes"] for answer in explanations(document) for entry in answer["closest"]]
 
 
-@pytest.mark.parametrize("extensions", ["auto", "never"])
 def test_an_amount_is_lowered_to_the_largest_that_fits_and_the_closest_hosts_are_named(
-    hosts: Hosts, command: Command, config: Path, extensions: str
+    hosts: Hosts, command: Command
 ) -> None:
-    config.write_text(
-        f"{config.read_text()}[compute_agent]\nuse_placement_extensions = {extensions}\n"
-    )
     # hosts of other tests, on the same server, have fewer
     larger, smaller = hosts.flat(1200), hosts.flat(400)
     asked = ("--resources", f"VCPU=1600,MEMORY_MB=64,{hosts.mark}")
@@ -58,57 +67,47 @@ def test_an_amount_is_lowered_to_the_largest_that_fits_and_the_closest_hosts_are
     assert changes(document) == [
         [{"group": "", "resource_class": "VCPU", "from": 1600, "to": 1200}]
     ]
-    closest = document["causes"]["closest_hosts"]
-    assert [host["host"] for host in closest] == [f"p-{larger}", f"p-{smaller}"]
-    assert closest[0]["lacks"][0]["text"] == "VCPU: 1600 asked, 1200 free"
+    short = explanations(document)[0]["short"]
+    assert [(entry["provider"], entry["free"]) for entry in short] == [
+        (larger, 1200),
+        (smaller, 400),
+    ]
 
     read = command("explain", *asked).stdout
-    assert f"with VCPU=1200 instead of 1600  on p-{larger}" in read
-    assert f"p-{smaller}  VCPU: 1600 asked, 400 free" in read
-    assert "resources VCPU:1600" in read
-    assert "<- none left" in read
+    assert f"  1 tree would fit with VCPU:1200 instead of 1600: p-{larger}." in read
+    assert f"  p-{smaller} has 400 of 400 VCPU free; 1600 asked for." in read
+    assert "  resources VCPU:1600: leaves 0 provider(s)." in read
     # to be read at a glance
     assert len(read.splitlines()) <= 30
 
 
-def test_on_nested_hosts_the_whole_guest_is_what_is_lowered(hosts: Hosts, command: Command) -> None:
+def test_where_placement_explains_nothing_candidates_and_hosts_are_counted(
+    hosts: Hosts, command: Command, config: Path
+) -> None:
+    config.write_text(f"{config.read_text()}[compute_agent]\nuse_placement_extensions = never\n")
+    host = hosts.flat(4)
+    read = command("explain", "--resources", f"VCPU=6,{hosts.mark}").stdout
+    assert "Asked of placement, flat: 0 candidate(s)" in read
+    spec = spec_of(hosts, {"capabilities:cpu": "fast"})
+    read = command("explain", "--spec", "-", input=json.dumps(spec)).stdout
+    assert "Asked of placement, flat: 1 candidate(s)" in read
+    assert f"0 of 1  rejected p-{host} (cpu is not fast)" in read
+
+
+def test_what_the_shape_of_a_question_added_is_no_change_of_the_request(
+    hosts: Hosts, command: Command
+) -> None:
     hosts.nested(4, 3)
     asked = ("--resources", f"VCPU=9,MEMORY_MB=64,{hosts.mark}")
     document = explained(command, *asked)
+    # flat hosts are asked for as well, without the trait of cells
+    assert changes(document) == [
+        [{"group": "_NUMA0", "resource_class": "VCPU", "from": 9, "to": 4}]
+    ]
+    assert "HW_NUMA_ROOT allowed" not in command("explain", *asked).stdout
     # a guest without NUMA nodes of its own is split over both cells
-    assert changes(document) == [[{"group": "", "resource_class": "VCPU", "from": 9, "to": 7}]]
     fitting = ("--resources", f"VCPU=7,MEMORY_MB=64,{hosts.mark}")
     assert command("claim", *fitting).returncode == 0
-
-
-def test_what_is_free_is_counted_where_the_rest_of_the_request_fits(
-    hosts: Hosts, command: Command
-) -> None:
-    top = hosts.cloud.provider({}, "COMPUTE_NODE")
-    hosts.cloud.provider({"VCPU": 900}, "HW_NUMA_ROOT", parent=top)
-    cell = hosts.cloud.provider({"VCPU": 300}, "HW_NUMA_ROOT", parent=top)
-    hosts.cloud.provider({hosts.cloud.mark: 100}, parent=cell)
-    close = ("--group", f"GPU:{hosts.mark}", "--same-subtree", "CELL,GPU")
-    document = explained(command, "--group", "CELL:VCPU=600", *close)
-    [host] = document["causes"]["closest_hosts"]
-    assert [lack["text"] for lack in host["lacks"]] == ["VCPU: 600 asked, 300 free (group CELL)"]
-
-
-def test_a_limit_of_one_allocation_may_be_what_is_in_the_way(
-    hosts: Hosts, command: Command
-) -> None:
-    path = f"/resource_providers/{hosts.flat(1)}/inventories/VCPU"
-    # as a host with overcommit has: 800 free, and no guest with more than 500
-    inventory = {"total": 500, "max_unit": 500, "allocation_ratio": 1.6}
-    generation = hosts.cloud.call("GET", path)["resource_provider_generation"]
-    body = {"resource_provider_generation": generation, **inventory}
-    hosts.cloud.call("PUT", path, json=body)
-    document = explained(command, "--resources", f"VCPU=600,{hosts.mark}")
-    [host] = document["causes"]["closest_hosts"]
-    in_the_way = "max_unit, step_size or the rest of the request is in the way"
-    assert [lack["text"] for lack in host["lacks"]] == [
-        f"VCPU: 600 asked, 800 free, but {in_the_way}"
-    ]
 
 
 def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
@@ -120,40 +119,13 @@ def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
     asked = ("--resources", f"VCPU=2,{hosts.mark}")
     document = explained(command, *asked, "--required", trait)
     assert changes(document) == [[{"group": "", "drop_trait": trait}]]
-    assert document["causes"]["closest_hosts"] == [
-        {
-            "host": f"p-{host}",
-            "lacks": [
-                {
-                    "text": f"no trait {trait}",
-                    "group": "",
-                    "resource_class": "",
-                    "asked": 0,
-                    "free": 0,
-                }
-            ],
-        }
-    ]
+    assert f"1 tree would fit without required {trait}: p-{host}." in str(document)
     document = explained(command, *asked, "--member-of", aggregate)
-    assert [[kind for kind in change if kind != "group"] for [change] in changes(document)] == [
-        ["drop_aggregate"]
-    ]
+    assert changes(document) == [[{"group": "", "drop_aggregate": aggregate}]]
     # a name that placement has never heard of
     document = explained(command, *asked, "--required", "CUSTOM_NEVER_HEARD_OF")
-    assert changes(document) == [[{"group": "", "drop_trait": "CUSTOM_NEVER_HEARD_OF"}]]
-
-
-def test_two_changes_are_named_only_where_one_is_not_enough(hosts: Hosts, command: Command) -> None:
-    hosts.flat(4)
-    trait = f"{hosts.cloud.mark}_FAST"
-    hosts.cloud.call("PUT", f"/traits/{trait}")
-    document = explained(command, "--resources", f"VCPU=6,{hosts.mark}", "--required", trait)
-    assert changes(document) == [
-        [
-            {"group": "", "resource_class": "VCPU", "from": 6, "to": 4},
-            {"group": "", "drop_trait": trait},
-        ]
-    ]
+    assert "no such trait(s): CUSTOM_NEVER_HEARD_OF" in str(document["causes"]["notes"])
+    assert explanations(document) == []
 
 
 def test_a_claim_that_fails_says_the_same_and_one_that_fits_is_not_claimed_by_explain(
@@ -163,11 +135,11 @@ def test_a_claim_that_fails_says_the_same_and_one_that_fits_is_not_claimed_by_ex
     asked = ("--resources", f"VCPU=6,{hosts.mark}")
     refused = command("claim", *asked)
     assert refused.returncode == 1
-    assert f"It would fit with VCPU=4 instead of 6 (1 host(s), such as p-{host})." in refused.stderr
-    assert "Closest hosts" in refused.stderr
-    causes = json.loads(command("claim", *asked, "--json").stdout)["causes"]
-    assert causes["fits_with"][0]["example"] == f"p-{host}"
-    assert causes["queries"][0]["constraints"]
+    sentence = f"1 tree would fit with VCPU:4 instead of 6: p-{host}."
+    assert f"Placement has no candidate for what was asked. {sentence}" in refused.stderr
+    assert f"\n  {sentence}\n" in refused.stderr
+    document = json.loads(command("claim", *asked, "--json").stdout)
+    assert explanations(document)[0]["closest"][0]["example"] == host
 
     fits = command("explain", "--resources", f"VCPU=4,{hosts.mark}")
     assert fits.returncode == 0
@@ -180,23 +152,69 @@ def test_filters_and_the_request_itself_are_named_when_they_reject_the_last_host
     hosts: Hosts, command: Command
 ) -> None:
     host = hosts.flat(4)
-    spec = {
-        "project_id": "p",
-        "user_id": "u",
-        "flavor": {
-            "vcpus": 1,
-            "memory_mb": 0,
-            "extra_specs": {f"resources:{hosts.cloud.mark}": "1", "capabilities:cpu": "fast"},
-        },
-    }
+    spec = spec_of(hosts, {"capabilities:cpu": "fast"})
     done = command("explain", "--spec", "-", "--json", input=json.dumps(spec))
     document = json.loads(done.stdout)
-    assert changes(document) == [[{"group": None, "skip_filter": "ComputeCapabilitiesFilter"}]]
-    assert document["causes"]["closest_hosts"][0]["lacks"][0]["text"] == (
-        "ComputeCapabilitiesFilter: cpu is not fast"
-    )
-    spec["flavor"]["extra_specs"] = {f"resources:{hosts.cloud.mark}": "1"}
-    spec["ignore_hosts"] = [f"p-{host}"]
+    [cause] = [cause for cause in document["causes"]["filters"] if not cause["hosts_left"]]
+    assert cause["name"] == "ComputeCapabilitiesFilter"
+    assert cause["rejected"] == [{"host": f"p-{host}", "reason": "cpu is not fast"}]
+    spec = {**spec_of(hosts, {}), "ignore_hosts": [f"p-{host}"]}
     read = command("explain", "--spec", "-", input=json.dumps(spec)).stdout
-    assert f"without ignore_hosts  on p-{host}" in read
     assert f"0 of 1  rejected p-{host}" in read
+
+
+def spec_of(hosts: Hosts, extra_specs: dict[str, str]) -> dict[str, Any]:
+    resources = {f"resources:{hosts.cloud.mark}": "1"}
+    return {
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {"vcpus": 1, "memory_mb": 0, "extra_specs": {**resources, **extra_specs}},
+    }
+
+
+class Explaining:
+    """An explainer whose questions to placement are counted, and a request that fits nowhere."""
+
+    def __init__(self, world: World) -> None:
+        world.provider("host", {"VCPU": 4}, "COMPUTE_NODE")
+        self.now = 0.0
+        self._recorded = RecordingTransport(world.transport)
+        client = PlacementClient(self._recorded)
+        search = HostSearch(client, HostSearchOptions())
+        self.explainer = Explainer(client, search, lambda: self.now)
+        self.asked = spec(vcpus=100_000, memory_mb=0, root_gb=0)
+        self.causes = search.find(self.asked).causes
+
+    @property
+    def questions(self) -> int:
+        return sum("/candidate_explanation" in request for request in self._recorded.requests)
+
+
+def test_equal_requests_share_an_explanation_for_a_while(world: World) -> None:
+    explaining = Explaining(world)
+    first = explaining.explainer.add_explanation(explaining.asked, explaining.causes)
+    assert [query.explanation is not None for query in first.queries] == [True, True, True]
+    assert explaining.questions == 3
+    assert explaining.explainer.add_explanation(explaining.asked, explaining.causes) == first
+    assert explaining.questions == 3
+    explaining.now = KEPT_SECONDS + 1
+    explaining.explainer.add_explanation(explaining.asked, explaining.causes)
+    assert explaining.questions == 6
+
+
+def test_while_one_request_is_explained_others_are_not(world: World) -> None:
+    explaining = Explaining(world)
+    with explaining.explainer._lock:
+        causes = explaining.explainer.add_explanation(explaining.asked, explaining.causes)
+    assert (explaining.questions, causes.queries) == (0, explaining.causes.queries)
+    assert "use compute-scheduler explain" in causes.remark
+
+
+def test_of_many_questions_the_first_are_explained(world: World) -> None:
+    explaining = Explaining(world)
+    query = explaining.causes.queries[0]
+    queries = tuple(replace(query, query=f"resources=VCPU:{n}") for n in range(50_000, 50_009))
+    causes = replace(explaining.causes, queries=queries)
+    causes = explaining.explainer.add_explanation(explaining.asked, causes)
+    explained = [query.explanation is not None for query in causes.queries]
+    assert explained == [True] * EXPLAINED_QUERIES + [False] * (9 - EXPLAINED_QUERIES)

@@ -152,22 +152,18 @@ def _wrong_reasons(
     shape: Shape, causes: Causes, free: Mapping[str, Mapping[str, Mapping[str, int]]]
 ) -> Iterator[str]:
     """Iterate over what a refusal says that is not so; nothing changed since it was made."""
+    amounts_of = {name: own for providers in free.values() for name, own in providers.items()}
+    explanations = [query.explanation for query in causes.queries if query.explanation is not None]
     # An explanation that was not finished in its time says so.
-    if not (causes.closest_hosts or causes.fits_with or causes.remark):
+    if not (explanations or causes.filters or causes.claims_lost or causes.remark):
         yield f"{shape.name} was refused without a reason: {causes}"
-    for near in causes.closest_hosts:
-        for lack in near.lacks:
-            there = sum(
-                max(provider.get(lack.resource_class, 0), 0)
-                for provider in free[near.host].values()
+    for short in (entry for explanation in explanations for entry in explanation["short"]):
+        there = max(amounts_of[short["name"]].get(short["resource_class"], 0), 0)
+        if short["free"] != there:
+            yield (
+                f"{shape.name}: {short['name']} has {there} of {short['resource_class']} free and "
+                f"not {short['free']}"
             )
-            if lack.resource_class and not lack.free <= there:
-                yield (
-                    f"{shape.name}: {near.host} has {there} of {lack.resource_class} free and not "
-                    f"{lack.free}"
-                )
-            if lack.asked and lack.asked <= lack.free:
-                yield f"{shape.name}: {near.host} lacks {lack.text}, which is enough"
 
 
 def _sums(allocations: object) -> dict[str, int]:

@@ -295,11 +295,8 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
         with pytest.raises(NoValidHost) as refused:
             client.select_destinations(spec, [str(uuid.uuid4())])
         # the error of another process, with what it carries
-        (closest,) = refused.value.causes.closest_hosts
-        assert (closest.host, closest.lacks[0].text) == (
-            host,
-            "ComputeFilter: its agent is silent",
-        )
+        (rejected,) = refused.value.causes.filters[-1].rejected
+        assert (rejected.host, rejected.reason) == (host, "its agent is silent")
         agent.start()
         agent.started()
         eventually(lambda: placed() == host, "the host when it announces itself again")

@@ -1,0 +1,152 @@
+"""Explanations of requests that fit nowhere: what the search saw, and what placement answers.
+
+For each question that found nothing, placement names the constraint that left nobody, the smallest
+changes with which it would have candidates, and the providers that come closest. Filters and hosts
+are known here only. A placement without extensions explains nothing: then what is left is how many
+candidates each question had, and how many hosts each filter left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from compute_agent.errors import PlacementError
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.causes import Causes
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.search.rebuild import is_rebuild
+from compute_agent.scheduler.search.search import HostSearch
+
+KEPT_SECONDS: Final = 10.0
+"""How long the explanation of one question serves others that are equal."""
+KEPT_EXPLANATIONS: Final = 64
+EXPLAINED_QUERIES: Final = 4
+"""Questions of one request that are explained: devices of many kinds may make more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """An explanation, and the hosts that the request would fit on as it is."""
+
+    causes: Causes
+    hosts: tuple[HostState, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "fits": bool(self.hosts),
+            "hosts": [host.name for host in self.hosts],
+            "causes": self.causes.as_dict(),
+        }
+
+
+class Explainer:
+    """Explains why requests fit nowhere.  Safe in several threads, of which one asks placement.
+
+    :param search: of which nobody hears.
+    :param is_enabled: whether requests that failed are explained; one that is asked for always is.
+    """
+
+    def __init__(
+        self,
+        placement: PlacementClient,
+        search: HostSearch,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_enabled: bool = True,
+    ) -> None:
+        self._placement = placement
+        self._search = search
+        self._clock = clock
+        self._is_enabled = is_enabled
+        self._lock = threading.Lock()
+        self._kept_explanations: dict[str, tuple[float, Mapping[str, Any] | None]] = {}
+
+    def add_explanation(self, spec: RequestSpec, causes: Causes) -> Causes:
+        """Return the causes of a request that failed, with what placement explains.
+
+        Equal questions share an explanation for a while, and while one is being made other requests
+        go without: a full cloud must not be asked for ever more.
+        """
+        if not self._is_enabled or is_rebuild(spec):
+            return causes
+        if not self._lock.acquire(blocking=False):
+            remark = "Another request was being explained: use compute-scheduler explain."
+            return replace(causes, remark=remark)
+        try:
+            return self._with_explanations(causes)
+        except PlacementError as error:
+            return replace(causes, remark=f"It could not be explained further: {error}")
+        finally:
+            self._lock.release()
+
+    def explain(self, spec: RequestSpec) -> Explained:
+        """Return where a request fits, or else why it does not.
+
+        :raises InvalidRequest: the request is wrong in itself.
+        :raises PlacementUnavailable: placement cannot be asked.
+        """
+        try:
+            spec = self._search.with_group_hosts(spec)
+            found = self._search.find(spec)
+        except NoValidHost as error:
+            return Explained(error.causes)
+        hosts = tuple(found.members.from_first_with_room(found.hosts))
+        causes = found.causes.with_filter(found.members.cause(found.hosts))
+        if not hosts:
+            with self._lock:
+                return Explained(self._with_explanations(causes))
+        remarks = [f"One instance fits now, on {len(hosts)} host(s) such as {hosts[0].name}."]
+        remarks += [f"{warning}." for warning in self._search.warnings(spec, hosts)]
+        return Explained(replace(causes, remark=" ".join(remarks)), hosts)
+
+    def _with_explanations(self, causes: Causes) -> Causes:
+        empty_queries = [query for query in causes.queries if not query.candidates]
+        explanations = {
+            query.query: self._explanation(query.query)
+            for query in empty_queries[:EXPLAINED_QUERIES]
+        }
+        return replace(
+            causes,
+            queries=tuple(
+                replace(query, explanation=explanations.get(query.query))
+                for query in causes.queries
+            ),
+        )
+
+    def _explanation(self, query: str) -> Mapping[str, Any] | None:
+        since, explanation = self._kept_explanations.pop(query, (float("-inf"), None))
+        if self._clock() - since > KEPT_SECONDS:
+            answer = self._placement.explanation(parse_qsl(query))
+            explanation = _of_the_request(answer._asdict()) if answer is not None else None
+            since = self._clock()
+        while len(self._kept_explanations) >= KEPT_EXPLANATIONS:
+            del self._kept_explanations[next(iter(self._kept_explanations))]
+        self._kept_explanations[query] = since, explanation
+        return explanation
+
+
+def _of_the_request(explanation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an explanation without the changes of what the shape of a question added.
+
+    The first sentences are those about the closest changes, one for each.
+    """
+    closest, sentences = explanation["closest"] or (), explanation["sentences"]
+    kept = [
+        (changes, sentence)
+        for changes, sentence in zip(closest, sentences, strict=False)
+        if not any(HW_NUMA_ROOT in change.values() for change in changes["changes"])
+    ]
+    return {
+        **explanation,
+        "closest": [changes for changes, _ in kept],
+        "sentences": [*(sentence for _, sentence in kept), *sentences[len(closest) :]],
+    }

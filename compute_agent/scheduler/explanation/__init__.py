@@ -1,1 +1,0 @@
-"""Explanations of requests that fit nowhere: constraints, closest hosts, smallest changes."""
