@@ -1,4 +1,4 @@
-"""What nova's own code does when a test asks for it: one JSON line in, one JSON line out.
+"""Calls of nova's own code for a test: one JSON line in, one JSON line out.
 
 Run by the interpreter of the environment that has nova. Nothing of nova is read here: its objects,
 its RPC client and its classes are called, as nova-conductor calls them.
