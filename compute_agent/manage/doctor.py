@@ -65,8 +65,10 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
     for name, uuid in nodes.items():
         uuid_text = "has no uuid yet; its first start makes one" if is_new else f"is {uuid}"
         yield Diagnosis(Level.FINE, "identity", f"node {name} {uuid_text}")
-        yield from _machine(parts, name)
-        yield from _next_start(parts, name, uuid)
+        machine = list(_machine(parts, name))
+        yield from machine
+        named_faults = {diagnosis.text for diagnosis in machine}
+        yield from (d for d in _next_start(parts, name, uuid) if d.text not in named_faults)
 
 
 def examine_options(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
@@ -149,12 +151,18 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
     description = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
     yield from _cpu_sets(parts.conf, topology, options, description)
     layout = lay_out(node, topology, options)
+    for unmet in layout.unmet_options:
+        setting = None
+        if unmet.value is not None:
+            is_old_name = unmet.option == "cpu_shared_set" and parts.conf.vcpu_pin_set
+            option = ("DEFAULT", "vcpu_pin_set") if is_old_name else (unmet.group, unmet.option)
+            setting = Setting(*option, unmet.value)
+        yield Diagnosis(Level.WARNING, unmet.option, str(unmet), setting)
     for text in layout.errors:
         yield Diagnosis(Level.ERROR, "layout", text)
     for text in layout.warnings:
         yield Diagnosis(Level.WARNING, "layout", text)
     yield from _numa_nodes(topology, options)
-    yield from _mdev_types(topology, options)
     if not isinstance(driver, LibvirtDriver) or driver.settings.is_local:
         yield from _unmanaged_devices(Machine(parts.conf.host.sysfs_root), layout)
 
@@ -162,20 +170,16 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
 def _cpu_sets(
     conf: cfg.ConfigOpts, topology: HostTopology, options: LayoutOptions, description: str
 ) -> Iterator[Diagnosis]:
-    """Check the CPUs for guests for missing ones; missing dedicated ones were refused before."""
+    """Check that there are CPUs for guests; missing dedicated ones were refused before."""
     old_name = bool(conf.vcpu_pin_set)
     option = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
-    named_cpus, present = options.cpu_sets.shared_cpus or frozenset(), set(topology.present_cpus)
+    named_cpus = options.cpu_sets.shared_cpus or frozenset()
     if not description:
         text = f"none of the CPUs {format_cpu_set(named_cpus)} for guests exists"
         every = Setting(*option, format_cpu_set(topology.online_cpus))
         yield Diagnosis(Level.ERROR, "CPU sets", text, every)
         return
     yield Diagnosis(Level.FINE, "CPU sets", description)
-    if absent := named_cpus - present:
-        text = f"they name CPUs that this machine does not have: {format_cpu_set(absent)}"
-        there = Setting(*option, format_cpu_set(named_cpus & present))
-        yield Diagnosis(Level.WARNING, "CPU sets", text, there)
 
 
 def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
@@ -197,24 +201,6 @@ def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
             cells.update(dict.fromkeys(silent, NODE))
             setting = Setting(kind, numa_node_override.NAME, numa_node_override.value_of(cells))
             yield Diagnosis(Level.WARNING, "NUMA", text, setting)
-
-
-def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
-    offered_types: set[str] = set()
-    for gpu in topology.gpus:
-        offered_types.update(kind.id for kind in gpu.vgpu_types)
-        offered_types.update(kind.id for kind in gpu.mdev_types)
-        offered_types.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
-    enabled_types = [kind.type_id for kind in options.gpu.mdev_types]
-    usable = ",".join(type_id for type_id in enabled_types if type_id in offered_types)
-    for type_id in enabled_types:
-        if type_id not in offered_types:
-            text = (
-                f"{type_id} is enabled, which no GPU here offers; they offer "
-                f"{', '.join(sorted(offered_types)) or 'none'}"
-            )
-            setting = Setting("devices", "enabled_mdev_types", usable)
-            yield Diagnosis(Level.WARNING, "mdev types", text, setting)
 
 
 def _unmanaged_devices(machine: Machine, layout: HostLayout) -> Iterator[Diagnosis]:

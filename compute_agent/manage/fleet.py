@@ -241,5 +241,6 @@ def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[
     last = node.get("last_pass")
     if last and last["outcome"] != EventKind.COMPLETED.value:
         yield f"the last pass of its agent: {last['outcome']}"
+    yield from map(str, node.get("caveats") or ())
     if failures := int(node.get("build_failures") or 0):
         yield count_of(failures, "failed build")

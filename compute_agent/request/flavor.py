@@ -18,26 +18,11 @@ from compute_agent.request.candidate_request import (
     with_host_traits_on_root,
 )
 from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import PciRequest, RequestedGroup, RequestSpec
 
 _ALIAS_SPEC = "pci_passthrough:alias"
 _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
-
-
-@dataclass(frozen=True, slots=True)
-class PciAlias:
-    """The meaning of an alias: one device of this class with these traits.
-
-    ``device_types``: those of which it is, as agents mark them: PCI, PF, VF or VDPA.
-    ``numa_policy``: its distance from a guest that has NUMA nodes: required, legacy,
-    preferred or socket.
-    """
-
-    resource_class: str
-    traits: frozenset[str] = frozenset()
-    numa_policy: str = "legacy"
-    forbidden_traits: frozenset[str] = frozenset()
-    device_types: frozenset[str] = frozenset(("PCI", "VF"))
 
 
 @dataclass(frozen=True, slots=True)

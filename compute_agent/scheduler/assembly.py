@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import os_resource_classes
 import os_traits
-from oslo_utils import strutils
 
-from compute_agent.errors import InvalidConfiguration
 from compute_agent.placement.transports.transport import Transport
-from compute_agent.provider_tree.trait_names import HW_PCI_LIVE_MIGRATABLE
-from compute_agent.request.flavor import PciAlias, RequestOptions
+from compute_agent.request.flavor import RequestOptions
+from compute_agent.request.pci_aliases import pci_aliases
 from compute_agent.scheduler.claiming.claims import NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
@@ -36,16 +30,6 @@ from compute_agent.scheduler.weighers import order
 
 if TYPE_CHECKING:
     from oslo_config import cfg
-
-_NUMA_POLICIES = ("legacy", "preferred", "required", "socket")
-_DEVICE_TYPES = {
-    # a PF takes all VFs of its port with it, and a vDPA function is for ports of its own kind
-    "": frozenset(("PCI", "VF")),
-    "type-PCI": frozenset(("PCI",)),
-    "type-PF": frozenset(("PF",)),
-    "type-VF": frozenset(("VF",)),
-    "type-VDPA": frozenset(("VDPA",)),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +174,7 @@ def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
             filtering.restrict_isolated_hosts_to_isolated_images
         ),
         pci_in_placement=filtering.pci_in_placement,
-        pci_aliases=pci_aliases(conf.pci.alias),
+        pci_aliases=pci_aliases(conf.pci.alias) if filtering.pci_in_placement else {},
     )
 
 
@@ -218,56 +202,3 @@ def claim_options(conf: cfg.ConfigOpts) -> SelectionOptions:
         candidates_per_host=conf.compute_scheduler.claim_candidates_per_host,
         max_attempts=conf.scheduler.max_attempts,
     )
-
-
-def pci_aliases(texts: list[str]) -> dict[str, PciAlias]:
-    """Return the aliases of option ``[pci]alias`` by name.
-
-    :raises InvalidConfiguration: one that is not a JSON object with a name and a way to a class.
-    """
-    aliases = {}
-    for text in texts:
-        try:
-            body: dict[str, Any] = json.loads(text)
-            aliases[str(body["name"])] = _alias(body)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InvalidConfiguration(
-                f"Option [pci]alias is {text!r}: expected JSON with name, and resource_class or "
-                f"vendor_id and product_id ({type(error).__name__}: {error})."
-            ) from error
-    return aliases
-
-
-def _alias(body: dict[str, Any]) -> PciAlias:
-    resource_class = (
-        body.get("resource_class") or f"CUSTOM_PCI_{body['vendor_id']}_{body['product_id']}"
-    )
-    names = body.get("traits", "")
-    trait_names = names.split(",") if isinstance(names, str) else names
-    traits = {_normalise_name(name, os_traits.get_traits()) for name in trait_names if name.strip()}
-    forbidden_traits = set[str]()
-    migratable = body.get("live_migratable")
-    if migratable is not None:
-        is_migratable = strutils.bool_from_string(migratable, strict=True)
-        (traits if is_migratable else forbidden_traits).add(HW_PCI_LIVE_MIGRATABLE)
-    return PciAlias(
-        _normalise_name(str(resource_class), os_resource_classes.STANDARDS),
-        frozenset(traits),
-        _one_of(body, "numa_policy", _NUMA_POLICIES, "legacy"),
-        frozenset(forbidden_traits),
-        _DEVICE_TYPES[_one_of(body, "device_type", _DEVICE_TYPES, "")],
-    )
-
-
-def _one_of(body: dict[str, Any], key: str, choices: Collection[str], default: str) -> str:
-    value = str(body.get(key, default))
-    if value not in choices:
-        expected_choices = ", ".join(choice for choice in choices if choice)
-        raise ValueError(f"{key} is {value!r}, one of {expected_choices} was expected")
-    return value
-
-
-def _normalise_name(name: str, standard: Collection[str]) -> str:
-    """Return a name as agents report it: upper case, and custom unless it is a standard one."""
-    upper = re.sub(r"[^A-Z0-9_]", "_", name.strip().upper())
-    return upper if upper in standard or upper.startswith("CUSTOM_") else f"CUSTOM_{upper}"

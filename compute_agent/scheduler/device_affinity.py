@@ -24,8 +24,8 @@ from compute_agent.request.candidate_request import (
     UNSUFFIXED,
     CandidateRequest,
 )
-from compute_agent.request.flavor import PciAlias
 from compute_agent.request.guest_numa import GuestNode
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary, ancestry
 from compute_agent.scheduler.device_classes import is_device

@@ -214,6 +214,11 @@ def _nic(conf: cfg.ConfigOpts) -> NicOptions:
             raise errors.InvalidConfiguration(
                 f"[nic]physnet_mappings: {mapping!r} is not <physical network>:<interface>."
             )
+        if interface.strip() in physnets:
+            raise errors.InvalidConfiguration(
+                f"[nic]physnet_mappings names {interface.strip()} twice. An interface is on one "
+                "physical network: remove one of the two."
+            )
         physnets[interface.strip()] = network.strip()
     return NicOptions(
         report_vfs=conf.nic.report_vfs,

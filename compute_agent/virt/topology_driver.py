@@ -271,11 +271,14 @@ class TopologyDriver(ComputeDriver):
         )
         shared_disk = self._disk_is_shared(stored_tree, root)
         layout = lay_out(nodename, topology, options, existing_names=names, shared_disk=shared_disk)
-        self._log_once(
-            nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
+        caveats = self._caveats[nodename] = tuple(
+            _caveats(layout, topology, shared_disk=shared_disk)
         )
-        self._caveats[nodename] = tuple(_caveats(layout, topology, shared_disk=shared_disk))
-        self._log_once(nodename, caveats=frozenset(self._caveats[nodename]))
+        self._log_once(
+            nodename,
+            warnings=frozenset((*layout.warnings, *caveats)) - frozenset(layout.errors),
+            errors=frozenset(layout.errors),
+        )
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
         self._gpu_of.update(_gpus(topology, layout, identities))
@@ -363,6 +366,7 @@ def _caveats(layout: HostLayout, topology: HostTopology, *, shared_disk: bool) -
     """Yield what of the node is not reported although it should be."""
     if topology.disk_fault is not None and not shared_disk:
         yield f"{layout.root.name} reports no DISK_GB: {topology.disk_fault}"
+    yield from layout.caveats
 
 
 def _gpus(

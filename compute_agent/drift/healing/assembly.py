@@ -11,7 +11,7 @@ from compute_agent.placement import provider_directory
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
-from compute_agent.scheduler.assembly import pci_aliases
+from compute_agent.request.pci_aliases import pci_aliases
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 

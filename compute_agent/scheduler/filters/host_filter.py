@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compute_agent.request.flavor import PciAlias
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import HostState
 

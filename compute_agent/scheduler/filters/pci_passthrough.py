@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
-from compute_agent.request.flavor import PciAlias
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate

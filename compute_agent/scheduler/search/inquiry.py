@@ -10,8 +10,8 @@ from compute_agent.errors import PlacementTooOld
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.flavor import PciAlias
 from compute_agent.request.guest_numa import GuestNuma, guest_numa
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity, host_state
 from compute_agent.scheduler.candidates import AllocationCandidates

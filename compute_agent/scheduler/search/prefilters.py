@@ -19,7 +19,7 @@ from compute_agent.provider_tree.trait_names import (
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.request.flavor import PciAlias
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost

@@ -41,19 +41,24 @@ from compute_agent.virt.layout.compute_resources import (
     root_provider,
 )
 from compute_agent.virt.layout.devices.gpus import lay_out_gpus
-from compute_agent.virt.layout.devices.nics import lay_out_nics, reports_nics
+from compute_agent.virt.layout.devices.nics import (
+    lay_out_nics,
+    reports_nics,
+    uncounted_functions,
+)
 from compute_agent.virt.layout.devices.parents import DeviceParents
 from compute_agent.virt.layout.devices.pci import (
     claimed_devices,
     lay_out_pci,
+    matches,
     merge_pci,
-    network_functions,
 )
 from compute_agent.virt.layout.devices.root_ports import below_root_ports
 from compute_agent.virt.layout.memory_encryption import lay_out_memory_encryption
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.layout.pmem import lay_out_pmem
-from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
+from compute_agent.virt.layout.unmet_options import unmet_options
+from compute_agent.virt.layout.wanted import HostLayout, UnmetOption, WantedProvider
 
 __all__ = ["HostLayout", "LayoutOptions", "WantedProvider", "lay_out"]
 
@@ -99,17 +104,19 @@ def lay_out(
     providers.extend(lay_out_memory_encryption(root_name, topology, options))
 
     clamps = [clamp(provider) for provider in providers]
+    errors += [
+        *chain.from_iterable(faults for _, faults, _ in clamps),
+        *devices.errors,
+        *pmem.errors,
+    ]
     return HostLayout(
         tuple(provider for provider, _, _ in clamps),
         options.is_nested,
         parents.provider_of,
         (*warnings, *chain.from_iterable(clamp_warnings for _, _, clamp_warnings in clamps)),
-        (
-            *errors,
-            *chain.from_iterable(faults for _, faults, _ in clamps),
-            *devices.errors,
-            *pmem.errors,
-        ),
+        tuple(errors),
+        devices.unmet,
+        (*errors, *map(str, devices.unmet), *devices.warnings),
     )
 
 
@@ -119,6 +126,7 @@ class _Devices(NamedTuple):
     """What guests get whole, of which some are among ``providers``."""
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
+    unmet: tuple[UnmetOption, ...]
 
 
 def _lay_out_devices(
@@ -128,7 +136,9 @@ def _lay_out_devices(
     parents: DeviceParents,
     existing_names: frozenset[str],
 ) -> _Devices:
-    claims = claimed_devices(topology, options.pci)
+    specs = matches(topology, options.pci)
+    claims = claimed_devices(topology, options.pci, specs)
+    networks = {a: spec for a, spec in specs.items() if spec.physical_network is not None}
     overrides = {**options.nic.numa_node_override, **options.gpu.numa_node_override}
     gpus = lay_out_gpus(
         root_name,
@@ -140,6 +150,7 @@ def _lay_out_devices(
         is_nested=options.is_nested,
     )
     nics: Iterable[WantedProvider] = ()
+    uncounted: tuple[str, ...] = ()
     if reports_nics(options.nic, is_nested=options.is_nested):
         nics = lay_out_nics(
             root_name,
@@ -148,9 +159,14 @@ def _lay_out_devices(
             parents,
             is_nested=options.is_nested,
             claims=claims,
-            network_functions=network_functions(topology, options.pci),
+            network_functions=networks,
         )
+        uncounted = tuple(uncounted_functions(topology, options.nic, specs))
     pci = lay_out_pci(root_name, topology, claims, parents, overrides)
     return _Devices(
-        (*gpus.providers, *nics), pci.providers, gpus.warnings, (*gpus.errors, *pci.errors)
+        (*gpus.providers, *nics),
+        pci.providers,
+        (*gpus.warnings, *uncounted),
+        (*gpus.errors, *pci.errors),
+        tuple(unmet_options(topology, options, specs)),
     )

@@ -69,6 +69,18 @@ class WantedProvider:
         return self.key == ROOT
 
 
+class UnmetOption(NamedTuple):
+    """An entry without its effect; `value` is what the option should be, where that is known."""
+
+    group: str
+    option: str
+    reason: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.group}]{self.option} {self.reason}"
+
+
 class HostLayout(NamedTuple):
     """The root first, then its descendants, parents before children, in a fixed order."""
 
@@ -80,6 +92,11 @@ class HostLayout(NamedTuple):
     """What was left out or adjusted, one sentence each."""
     errors: tuple[str, ...] = ()
     """Options that do not fit this machine: fatal at start; later the layout is clamped to it."""
+    unmet_options: tuple[UnmetOption, ...] = ()
+    """Entries of options that name nothing here, or whose devices are left out."""
+    caveats: tuple[str, ...] = ()
+    """What of all that an operator has to know while the agent runs: the errors, what options name
+    in vain, and devices that are left out."""
 
     @property
     def root(self) -> WantedProvider:

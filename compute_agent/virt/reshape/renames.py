@@ -17,7 +17,7 @@ from enum import Enum, auto
 
 from compute_agent.provider_tree.inventory import Inventory, other_spelling
 from compute_agent.virt.driver import Allocations
-from compute_agent.virt.layout.device_spec import class_of_ids
+from compute_agent.virt.layout.device_entries import class_of_ids
 from compute_agent.virt.layout.devices.gpus import MIG_CLASS_PREFIX
 from compute_agent.virt.layout.devices.pci import MANAGED
 from compute_agent.virt.layout.wanted import WantedProvider
@@ -137,4 +137,5 @@ def _may_be(old_class: str, situation: Situation, functions: Collection[str]) ->
     if not old_class.startswith("CUSTOM_PCI_"):
         return True
     devices = situation.topology.pci_devices
-    return {class_of_ids(d) for d in devices if d.address in functions} == {old_class}
+    classes = {class_of_ids(d.vendor_id, d.product_id) for d in devices if d.address in functions}
+    return classes == {old_class}

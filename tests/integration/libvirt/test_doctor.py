@@ -126,7 +126,8 @@ def test_parts_of_the_kernel_that_devices_need_are_found_missing(
         )
     assert "intel_iommu=on" in found["warning", "IOMMU"]["text"]
     assert "load the module mdev" in found["warning", "modules"]["text"]
-    assert "which no GPU here offers" in found["warning", "mdev types"]["text"]
+    assert "which no GPU here offers" in found["warning", "enabled_mdev_types"]["text"]
+    assert "0000:81:00.0" in found["warning", "device_spec"]["text"]
 
 
 def test_a_model_of_cpu_that_libvirt_does_not_know_is_an_error(

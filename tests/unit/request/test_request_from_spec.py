@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.request.flavor import PciAlias
+from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.ports import binding_allocation, groups_of_port
 from compute_agent.request.spec import PciRequest, RequestedGroup
 from tests.unit.scheduler.specs import query_of, request_of, spec

@@ -8,9 +8,8 @@ import pytest
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.request.flavor import PciAlias
+from compute_agent.request.pci_aliases import PciAlias, pci_aliases
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
-from compute_agent.scheduler.assembly import pci_aliases
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
@@ -215,10 +214,39 @@ def test_a_key_of_an_alias_that_means_nothing_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", '"a"', "null", "{}", '{"name": "a", "resource_class": "PGPU", "traits": [1]}']
+    ("keys", "reason"),
+    [
+        ('"vendor_id": "0x10de", "product_id": "1eb8"', "vendor_id '0x10de' is not four hex"),
+        ('"vendor_id": "10de", "product_id": "1eg8"', "product_id '1eg8' is not four hex"),
+        ('"vendor_id": "10de", "product_id": "*"', "product_id"),
+        ('"vendor_id": "10de"', "product_id"),
+        ('"resource_class": "gold", "trait": "x"', "trait is not a known key"),
+    ],
+)
+def test_an_alias_that_no_device_can_have_is_refused_by_name(keys: str, reason: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=reason) as caught:
+        pci_aliases([f'{{"name": "a", {keys}}}'])
+    assert "[pci]alias" in str(caught.value)
+
+
+def test_a_name_of_two_aliases_is_refused() -> None:
+    texts = [f'{{"name": "gpu", "vendor_id": "10de", "product_id": "{p}"}}' for p in (1111, 2222)]
+    with pytest.raises(InvalidConfiguration, match="gpu twice"):
+        pci_aliases(texts)
+
+
+def test_an_alias_that_a_flavor_names_twice_counts_twice() -> None:
+    aliases = pci_aliases([f"{{{CARD}}}"])
+    asked = spec({"pci_passthrough:alias": "a:1, a:2"})
+    assert len([s for s in request_of(asked, pci_aliases=aliases).groups if s]) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"name"', '"a"', "null", "{}", '{"name": "a", "resource_class": "PGPU", "traits": [1]}'],
 )
 def test_an_alias_that_is_no_object_as_expected_is_refused(text: str) -> None:
-    with pytest.raises(InvalidConfiguration, match="expected JSON"):
+    with pytest.raises(InvalidConfiguration, match=r"\[pci\]alias"):
         pci_aliases([text])
 
 

@@ -32,6 +32,8 @@ def spec(report: bool = False, **entry: Any) -> DeviceSpec:
         {"address": "0a:00.0"},
         {"address": "0000:0?:00.[0-3]"},
         {"address": {"bus": "0[ab]", "function": "[0-7]"}},
+        {"address": {"domain": "0", "bus": "0"}},  # the beginning is enough
+        {"vendor_id": " 8086 ", "product_id": "0x10fb"},
         {"devname": "eth0"},
         {},
     ],
@@ -90,7 +92,17 @@ def test_traits_are_normalised_and_standard_ones_keep_their_names() -> None:
         ({"address": "0000:00:0a:00.0"}, "is not <domain>"),
         ({"address": {"slots": "1"}}, "dict of domain"),
         ({"address": {"slot": "("}}, "regular expression"),
-        ({"vendor_id": "80"}, "four hex digits"),
+        ({"address": "0000:0a:00.8"}, "function 8 is above 7"),
+        ({"address": "0000:0a:20.0"}, "slot 20 is above 1f"),
+        ({"address": "0000:100:00.0"}, "bus 100 is above ff"),
+        ({"address": "100000000:0a:00.0"}, "domain 100000000 is above ffffffff"),
+        ({"address": "0000-0a-00-0"}, "is not <domain>"),
+        ({"address": {"bus": 10}}, "regular expression"),
+        ({"vendor_id": "80"}, "vendor_id '80' is not four hex digits"),
+        ({"vendor_id": "808"}, "vendor_id"),
+        ({"product_id": "1eg8"}, "product_id '1eg8' is not four hex digits"),
+        ({"vendor_id": 8086}, "vendor_id"),
+        ({"address": "0000:0a:00.0", "one_time_use": "yes"}, "report_in_placement"),
         ({"one_time_use": "perhaps"}, "yes or no"),
         ({"resource_class": ""}, "name of a resource class"),
         ({"traits": 3}, "separated by commas"),
@@ -118,3 +130,7 @@ def test_text_that_is_not_json_is_refused() -> None:
 def test_one_value_may_hold_a_list_of_entries() -> None:
     specs = parse_device_specs(['[{"vendor_id": "8086"}, {"vendor_id": "10de"}]'], report=False)
     assert [s.vendor_id for s in specs] == ["8086", "10de"]
+
+
+def test_a_device_is_used_once_only_where_placement_can_remember_it() -> None:
+    assert spec(report=True, address="0000:0a:00.0", one_time_use="yes").one_time_use

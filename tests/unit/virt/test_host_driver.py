@@ -296,3 +296,33 @@ def test_a_takeover_leaves_every_capability_that_the_driver_does_not_know(
         owned_uuids={ROOT},
     )
     assert before - tree.data(ROOT).traits == {"COMPUTE_STATUS_DISABLED"}
+
+
+def test_a_contradiction_that_comes_up_while_the_agent_runs_is_a_caveat_and_logged_once(
+    make_conf: MakeConf, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody makes functions of a card that is offered by its vendor."""
+
+    def machine(vfs: int) -> MachineBuilder:
+        builder = MachineBuilder()
+        builder.cpus("0-1")
+        builder.nic("0000:17:00.0", "ens1f0", vfs=vfs)
+        return builder
+
+    root = machine(0).write(tmp_path / "machine")
+    driver = HostDriver(
+        make_conf(
+            f"[host]\nsysfs_root = {root}/sys\nprocfs_root = {root}/proc\n"
+            '[pci]\nreport_in_placement = True\ndevice_spec = {"vendor_id": "8086"}\n'
+        )
+    )
+    driver.init_host("host1")
+    assert "_0000:17:00.0 CUSTOM_PCI_8086_1592=1" in drawn(tree_of(driver))
+    (node,) = driver.get_available_nodes()
+    assert not [caveat for caveat in driver.caveats(node) if "device_spec" in caveat]
+    shutil.rmtree(root)
+    machine(2).write(root)
+    assert not [name for name in drawn(tree_of(driver)) if "0000:17:00.0" in name]
+    (caveat,) = (caveat for caveat in driver.caveats(node) if "device_spec" in caveat)
+    assert "both the PF 0000:17:00.0 and its VFs" in caveat
+    assert sum(caveat in record.getMessage() for record in caplog.records) == 1

@@ -74,6 +74,19 @@ class TestPci:
         assert any(reason in error for error in layout.errors)
         assert PF0 not in devices(layout)
 
+    def test_the_advice_on_a_contradiction_can_be_followed(self) -> None:
+        """Functions of a GPU mostly have the product id of the card."""
+        facts = nic_host()
+        alike = replace(
+            facts,
+            pci_devices=tuple(replace(d, product_id="2235") for d in facts.pci_devices),
+        )
+        options = LayoutOptions(pci=pci(vendor_id="8086"))
+        assert "product_id 1889" in lay_out("host1", facts, options).errors[0]
+        (first, _second) = lay_out("host1", alike, options).errors
+        assert "product_id" not in first
+        assert '"address": "0001:80:' in first
+
     @pytest.mark.parametrize(
         "entry",
         [

@@ -85,6 +85,7 @@ def test_the_old_pin_set_is_the_shared_set(make_conf: MakeConf) -> None:
         ("[compute]\nreserved_host_memory_mb_per_numa = a:2", "reserved_host_memory_mb_per_numa"),
         ("[gpu]\nnuma_node_override = gpu1=0", r"\[gpu\]numa_node_override"),
         ("[nic]\nphysnet_mappings = physnet0", "physnet_mappings"),
+        ("[nic]\nphysnet_mappings = net0:ens1, net1:ens1", "names ens1 twice"),
         (
             "[devices]\nenabled_mdev_types = a\n[mdev_a]\ndevice_addresses = 84.00.0",
             r"\[mdev_a\]device_addresses",

@@ -71,6 +71,41 @@ def physnet_trait(network: str) -> str:
     return PHYSNET_PREFIX + re.sub(r"[^A-Z0-9_]", "_", network.upper())
 
 
+def reported_ports(
+    topology: HostTopology, options: NicOptions, network_functions: Mapping[PciAddress, DeviceSpec]
+) -> tuple[NicPort, ...]:
+    """Return the ports of Ethernet, and those of InfiniBand whose network an option names.
+
+    A request for a function of any network means Ethernet; one for that network gets it.
+    """
+    return (
+        *topology.nics,
+        *(
+            port
+            for port in topology.infiniband_ports
+            if options.physnets.keys() & set(port.names)
+            or network_functions.keys() & {port.address, *(vf.address for vf in port.vfs)}
+        ),
+    )
+
+
+def uncounted_functions(
+    topology: HostTopology,
+    options: NicOptions,
+    matches: Mapping[PciAddress, DeviceSpec],
+) -> Iterator[str]:
+    """Yield a sentence for each port of InfiniBand with functions that no option mentions."""
+    reported_addresses = {port.address for port in reported_ports(topology, options, matches)}
+    for port in topology.infiniband_ports:
+        functions = [vf.address for vf in port.vfs if vf.address not in matches]
+        if functions and port.address not in reported_addresses:
+            yield (
+                f"the {len(functions)} functions of the InfiniBand port {port.address} "
+                f"({port.name or 'without an interface'}) are not counted: name its network in "
+                "[nic]physnet_mappings, or the functions in [pci]device_spec"
+            )
+
+
 def lay_out_nics(
     root_name: str,
     topology: HostTopology,
@@ -83,16 +118,12 @@ def lay_out_nics(
 ) -> Iterator[WantedProvider]:
     """Lay out every card that has a port with SR-IOV, the card before its ports.
 
-    A port of InfiniBand is among them where an option names its network: a request for a function
-    of any network means Ethernet, one for that network gets it.
-
     :param claims: functions that the PCI layout counts, whole ports and single VFs.
     :param network_functions: functions that device specifications give to physical networks.
     """
-    ports = {port.address: port for port in topology.nics}
+    ports = {port.address: port for port in reported_ports(topology, options, network_functions)}
     nic_cards = topology.nic_cards
-    if infiniband_ports := tuple(_with_network(topology, options, network_functions)):
-        ports |= {port.address: port for port in infiniband_ports}
+    if len(ports) > len(topology.nics):
         nic_cards = cards(ports.values(), topology.pci_devices)
     counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and is_nested)
     keys = _card_keys(nic_cards)
@@ -112,15 +143,6 @@ def lay_out_nics(
             if whole is None and counts_vfs:
                 vfs = tuple(vf for vf in port.vfs if vf.address not in claims)
             yield _port(root_name, keys[card.address], port, vfs, options, whole, network_functions)
-
-
-def _with_network(
-    topology: HostTopology, options: NicOptions, network_functions: Mapping[PciAddress, DeviceSpec]
-) -> Iterator[NicPort]:
-    for port in topology.infiniband_ports:
-        functions = (port.address, *(vf.address for vf in port.vfs))
-        if options.physnets.keys() & set(port.names) or network_functions.keys() & set(functions):
-            yield port
 
 
 def _card_keys(nic_cards: Sequence[NicCard]) -> dict[PciAddress, str]:

@@ -55,33 +55,51 @@ class PciLayout(NamedTuple):
     errors: tuple[str, ...]
 
 
-def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddress, GuestDevice]:
+def matches(topology: HostTopology, options: PciOptions) -> dict[PciAddress, DeviceSpec]:
+    """Return the first specification that matches a device, by address."""
+    specs = options.device_specs
+    if not specs:
+        return {}
+    interfaces: dict[PciAddress, tuple[str, ...]] = {}
+    for nic in (*topology.nics, *topology.infiniband_ports):
+        interfaces[nic.address] = nic.names
+        interfaces.update({vf.address: (vf.netdev,) for vf in nic.vfs if vf.netdev})
+    found_specs = (
+        (device.address, spec)
+        for device in topology.pci_devices
+        for spec in specs
+        if spec.matches(device, interfaces.get(device.address, ()))
+    )
+    first_specs: dict[PciAddress, DeviceSpec] = {}
+    for address, spec in found_specs:
+        first_specs.setdefault(address, spec)
+    return first_specs
+
+
+def claimed_devices(
+    topology: HostTopology, options: PciOptions, specs: Mapping[PciAddress, DeviceSpec]
+) -> dict[PciAddress, GuestDevice]:
     """Return the devices that placement shall count, by address.
 
-    The first specification that matches decides. Devices with a physical network (they belong to
-    network ports) and remote managed ones are not counted.
+    Devices with a physical network (they belong to network ports) and remote managed ones are not
+    counted.
+
+    :param specs: what `matches` returns.
     """
     if not options.report:
         return {}
-    claims = {}
-    for device, spec in _matches(topology, options.device_specs):
-        if spec.physical_network is None and not spec.remote_managed:
-            claims[device.address] = GuestDevice(device, spec)
-    return claims
-
-
-def network_functions(topology: HostTopology, options: PciOptions) -> dict[PciAddress, DeviceSpec]:
-    """Return the functions that device specifications give to physical networks."""
     return {
-        device.address: spec
-        for device, spec in _matches(topology, options.device_specs)
-        if spec.physical_network is not None
+        device.address: GuestDevice(device, spec)
+        for device in topology.pci_devices
+        if (spec := specs.get(device.address)) is not None
+        and spec.physical_network is None
+        and not spec.remote_managed
     }
 
 
 def has_remote_managed(topology: HostTopology, options: PciOptions) -> bool:
     """Whether a device is there whose ports are managed elsewhere, as on a card with a CPU."""
-    return any(spec.remote_managed for _device, spec in _matches(topology, options.device_specs))
+    return any(spec.remote_managed for spec in matches(topology, options).values())
 
 
 def lay_out_pci(
@@ -141,30 +159,13 @@ def merge_pci(
     yield from pci_by_address.values()
 
 
-def _matches(
-    topology: HostTopology, specs: Sequence[DeviceSpec]
-) -> Iterator[tuple[PciDevice, DeviceSpec]]:
-    if not specs:
-        return
-    interfaces: dict[PciAddress, tuple[str, ...]] = {}
-    for nic in (*topology.nics, *topology.infiniband_ports):
-        interfaces[nic.address] = nic.names
-        interfaces.update({vf.address: (vf.netdev,) for vf in nic.vfs if vf.netdev})
-    for device in topology.pci_devices:
-        for spec in specs:
-            if spec.matches(device, interfaces.get(device.address, ())):
-                yield device, spec
-                break
-
-
 def _contradiction(address: PciAddress, group: Sequence[GuestDevice]) -> str | None:
     kinds = {claim.device.is_vf for claim in group}
     if len(kinds) > 1:
         vfs = ", ".join(claim.device.address for claim in group if claim.device.is_vf)
         return (
             f"[pci]device_spec gives guests both the PF {address} and its VFs {vfs}; a PF is "
-            "either passed whole or its VFs are: narrow the specification, for example by "
-            "product_id"
+            f"either passed whole or its VFs are: narrow the specification, {_way_apart(group)}"
         )
     kinds_of_units = sorted({(claim.resource_class, ", ".join(claim.traits)) for claim in group})
     if len(kinds_of_units) > 1:
@@ -180,6 +181,19 @@ def _contradiction(address: PciAddress, group: Sequence[GuestDevice]) -> str | N
             "for whole devices and PFs"
         )
     return None
+
+
+def _way_apart(group: Sequence[GuestDevice]) -> str:
+    """Say how an entry may name the VFs of a PF and not the PF."""
+    card = next(claim.device for claim in group if not claim.device.is_vf)
+    vf = next(claim.device for claim in group if claim.device.is_vf)
+    if card.product_id != vf.product_id:
+        return f"by product_id {vf.product_id} for the VFs or {card.product_id} for the PF"
+    domain_bus, _colon, slot = vf.address.rpartition(":")
+    return (
+        f'by address, as card and VFs have the same ids: "address": "{domain_bus}:{slot[:2]}.*" '
+        f'is for VFs, {{"domain": ..., "function": "..."}} for finer patterns'
+    )
 
 
 def _type_trait(group: Sequence[GuestDevice]) -> str:
