@@ -57,8 +57,14 @@ def discover(machine: Machine) -> Cpus:
             "names one; check [host]sysfs_root and [host]procfs_root"
         )
     everyone = frozenset(online)
-    cpus = tuple(Cpu(cpu, _siblings(machine, cpu, everyone)) for cpu in online)
-    return Cpus(cpus, online, tuple(sorted(everyone.union(present))), model)
+    cpus: dict[CpuId, Cpu] = {}
+    for cpu in online:
+        if cpu not in cpus:
+            threads = _siblings(machine, cpu, everyone)
+            cpus |= {thread: Cpu(thread, threads) for thread in threads if thread not in cpus}
+    return Cpus(
+        tuple(cpus[cpu] for cpu in online), online, tuple(sorted(everyone.union(present))), model
+    )
 
 
 def _cpus_of_list(machine: Machine, path: str) -> tuple[CpuId, ...]:

@@ -90,7 +90,9 @@ def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, 
             machine.warn(f"{machine.sys.path(DEVICES)}: {error}; left out")
             continue
         try:
-            functions[address] = _function(machine, address, f"{DEVICES}/{name}", locality)
+            functions[address] = _function(
+                machine, address, f"{DEVICES}/{name}", locality, functions
+            )
         except DiscoveryError as error:
             machine.warn(f"{error}; PCI device {address} left out")
     ordered_addresses = sorted(functions, key=order)
@@ -137,18 +139,30 @@ class Locality:
         return cells.pop() if len(cells) == 1 else None
 
 
-def _function(machine: Machine, address: PciAddress, here: str, locality: Locality) -> PciFunction:
+def _function(
+    machine: Machine,
+    address: PciAddress,
+    here: str,
+    locality: Locality,
+    functions: Mapping[PciAddress, PciFunction],
+) -> PciFunction:
+    """Read a function.
+
+    :param functions: those read before it; a VF, whose address is higher, is where its PF is.
+    """
     tree = machine.sys
     entries = frozenset(tree.names(here))
     is_vf = PHYSFN in entries
+    physfn = _physfn(machine, here) if is_vf else None
+    pf = None if physfn is None else functions.get(physfn)
     device = PciDevice(
         address=address,
         vendor_id=tree.hexadecimal(f"{here}/{VENDOR}", 4),
         product_id=tree.hexadecimal(f"{here}/{PRODUCT}", 4),
         class_code=tree.hexadecimal(f"{here}/{CLASS}", 6),
-        numa_node=locality.of(here),
+        numa_node=locality.of(here) if pf is None else pf.device.numa_node,
         bridges=() if is_vf else bridges(tree.link(here) or ""),
-        physfn=_physfn(machine, here) if is_vf else None,
+        physfn=physfn,
         total_vfs=_total_vfs(machine, here) if TOTAL_VFS in entries else 0,
         vdpa=min((name for name in entries if _VDPA.fullmatch(name)), default=None),
     )

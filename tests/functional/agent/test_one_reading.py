@@ -121,21 +121,21 @@ def opened_by(node: Node) -> int:
 
 
 def test_a_pass_opens_the_files_of_the_machine_once(agent: Started) -> None:
-    """274 files.
+    """257 files.
 
     It was 1162 while facts and layout read the machine each by themselves, and 581 while discovery
     read facts that nothing used.
     """
     node = agent.start()
-    assert opened_by(node) == opened_by(node) <= 274
+    assert opened_by(node) == opened_by(node) <= 257
 
 
 def test_a_pass_that_reshapes_opens_the_files_of_the_machine_once(agent: Started) -> None:
-    """274 files; 2324 while the machine was read again for facts, layout and reshape."""
+    """257 files; 2324 while the machine was read again for facts, layout and reshape."""
     assert agent.start().run().completed
     node = agent.start()
     node.driver.options = replace(node.driver.options, is_nested=True)
-    assert opened_by(node) <= 274
+    assert opened_by(node) <= 257
     tree, root = node.tracker.reported_tree("host1")
     assert "VCPU" not in tree.data(root).inventory, "it was a reshape"
 
