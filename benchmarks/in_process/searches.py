@@ -66,7 +66,7 @@ class Ids:
         self.last += 1
         return ProviderRow(
             id=self.last,
-            uuid=str(uuid.UUID(int=self.last << 64 | 0x4000_8000_0000_0000_0000)),
+            uuid=str(uuid.UUID(int=self.last << 80 | 0x4000_8000_0000_0000_0000)),
             parent_id=parent.id if parent else None,
             root_id=parent.root_id if parent else self.last,
             inventories=tuple(sorted(stock, key=lambda row: row.resource_class_id)),

@@ -21,13 +21,18 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from placement_server import metrics
 from placement_server.candidates.index import whole_tables
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_file import SavedFile
-from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
+from placement_server.candidates.index.saved.saved_index import (
+    SavedIndex,
+    UnusableCopy,
+    require_same,
+)
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot
@@ -225,9 +230,9 @@ class Feed:
         self._position = reading.position
         self._followed_at = now
         if self._saved_file is not None:
-            self._saved_file.save_when_due(
-                self._writer.index, self._position, self._seen_changes.marks
-            )
+            generations = partial(self._store.read, lineage.generations)
+            marks = self._seen_changes.marks
+            self._saved_file.save_when_due(self._writer.index, generations, self._position, marks)
         self._prune_now_and_then(now)
 
     def _begin_with_saved(self, now: float) -> None:
@@ -240,8 +245,7 @@ class Feed:
         began = time.perf_counter()
         try:
             writer, news, totals = self._store.read(self._read_after, saved_index, now)
-            if totals_of(writer.apply(news.trees, news.used)) != totals:
-                raise UnusableCopy("its trees and those of the database do not have the same sums")
+            require_same(writer.apply(news.trees, news.used), totals)
         except UnusableCopy as reason:
             self._saved_file.refuse(reason)
             return
@@ -272,6 +276,7 @@ class Feed:
         news = self._read_after_position(tx, writer, saved_index.position, now)
         if isinstance(news, Everything):
             raise UnusableCopy("too much has changed since it was written")
+        saved_index.check_generations(tx, news.trees.keys() | news.used.keys())
         return writer, news, lineage.totals(tx)
 
     def _read_use(self, now: float) -> News | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from sqlalchemy import case, func, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 
+from placement_server.store.dialects.among import among
 from placement_server.store.tables import (
     changes,
     inventories,
@@ -25,6 +26,10 @@ BOUND: Final = 2**62
 
 _C: Final = changes.c
 _I: Final = inventories.c
+_P: Final = resource_providers.c
+
+_GENERATIONS: Final = select(func.sum(_P.generation))
+_OF_TREES: Final = _GENERATIONS.where(among(_P.root_provider_id, "root_ids"))
 
 
 class Mark(NamedTuple):
@@ -78,3 +83,16 @@ def totals(tx: ReadTransaction) -> Totals:
 def _remainder(amount: ColumnElement[int]) -> ColumnElement[int]:
     within = case((amount > BOUND, BOUND), (amount < -BOUND, -BOUND), else_=amount)
     return within % MODULUS
+
+
+def generations(tx: ReadTransaction) -> dict[int, int]:
+    """Return by root the sum of the generations of its tree."""
+    statement = select(_P.root_provider_id, func.sum(_P.generation)).group_by(_P.root_provider_id)
+    return {root_id: int(total) for root_id, total in tx.execute(statement)}
+
+
+def generations_beside(tx: ReadTransaction, root_ids: Collection[int]) -> int:
+    """Return the sum of the generations of all trees but some."""
+    every = tx.execute(_GENERATIONS).scalar()
+    some = tx.execute_among(_OF_TREES, "root_ids", root_ids)
+    return int(every or 0) - sum(int(total or 0) for (total,) in some)

@@ -8,15 +8,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.saved.saved_columns import _shapes
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy, totals_of
 from placement_server.store.changes.cursor import Gap, Position
@@ -37,7 +41,7 @@ MARKS = [Mark(8, 2**62), Mark(9, 17)]
 
 
 def saved_of(index: Index) -> SavedIndex:
-    return SavedIndex.of(index, POSITION, MARKS)
+    return SavedIndex.of(index, {1: 7, 3: 2}, POSITION, MARKS)
 
 
 def names(index: Index) -> NameRows:
@@ -72,7 +76,7 @@ def put(name: str, at: int, value: int) -> Callable[[Columns], None]:
     return change
 
 
-def put_in_class(name: str, value: int) -> Callable[[Columns], None]:
+def put_in_class(name: str, value: float) -> Callable[[Columns], None]:
     def change(columns: Columns) -> None:
         getattr(next(iter(columns.classes.values())), name).view()[0] = value
 
@@ -114,9 +118,18 @@ def append_to_class(name: str) -> Callable[[Columns], None]:
         (put("inventory_row", 0, 1), "inventories"),
         (put_in_class("slot", 2), "inventories"),
         (append_to_class("used"), "inventories"),
-        (put("provider_id", 0, 3), "roots"),
+        (put("provider_id", 0, 4), "roots"),
+        (put("provider_id", 0, 3), "columns of providers"),
+        (put("provider_id", 0, -1), "columns of providers"),
+        (lambda columns: columns.uuid.__setitem__(0, "pool"), "columns of providers"),
+        (lambda columns: columns.uuid.__setitem__(0, 'a"b'), "other characters"),
+        (put_in_class("used", 2**63 - 1), "amounts"),
+        (put_in_class("capacity", -(2**63)), "amounts"),
+        (put_in_class("capacity", 40), "amounts"),
+        (put_in_class("shown_capacity", float("nan")), "amounts"),
+        (put_in_class("max_unit", -1), "amounts"),
         (lambda columns: setattr(columns, "end", Growable(np.int64)), "expected int32"),
-        (lambda columns: columns.shapes.append(columns.shapes[0]), "a shape is there twice"),
+        (lambda columns: columns.shapes.append(columns.shapes[0]), "larger than the trees"),
         (lambda columns: columns.trait_sets.members.append(()), "a set is there twice"),
     ],
 )
@@ -127,6 +140,88 @@ def test_columns_that_do_not_fit_are_refused_though_nothing_is_damaged(
     change(saved.columns)
     with pytest.raises(UnusableCopy, match=reason):
         SavedIndex.decode(b"".join(saved.encode()), now=0.0)
+
+
+def forged(saved: SavedIndex, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """Return the bytes of an index with another header, as a program would have written them."""
+    data = b"".join(saved.encode())
+    begin = data.index(b"\n") + 1
+    end = begin + 8 + int.from_bytes(data[begin : begin + 8])
+    header = orjson.loads(data[begin + 8 : end])
+    changed = change(header)
+    text = orjson.dumps(header if changed is None else changed)
+    text += b" " * (-(begin + len(text)) % 8)
+    content = data[:begin] + len(text).to_bytes(8) + text + data[end:-32]
+    return content + blake2b(content, digest_size=32).digest()
+
+
+def put_in_header(**values: object) -> Callable[[dict[str, Any]], None]:
+    return lambda header: header.update(values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put_in_header(marks=[]),
+        put_in_header(marks=[["8", 5], [9, 17]]),
+        put_in_header(marks=[[8, None], [9, 17]]),
+        put_in_header(marks=[[9, 17], [8, 5]]),
+        put_in_header(marks=[[8, 5], [10, 17]]),
+        put_in_header(marks=[[8, 2**63]]),
+        put_in_header(last="x"),
+        put_in_header(last=True),
+        put_in_header(last=-1),
+        put_in_header(last=2),
+        put_in_header(gaps=[["a", "b"]]),
+        put_in_header(gaps=[[5, 3]]),
+        put_in_header(gaps=[[3, 5], [4, 6]]),
+        put_in_header(gaps=[[3]]),
+        put_in_header(gaps=None),
+        put_in_header(shapes=[[-1] * 10**6]),
+        put_in_header(shapes=[[-1, 0], [0]]),
+        put_in_header(shapes=[[-1, 0], ["-1"]]),
+        put_in_header(shapes=[[-1, 5], [-1]]),
+        put_in_header(shapes=[[], [-1, 0], [-1]]),
+        put_in_header(trait_sets=[["1"], [], [2]]),
+        put_in_header(trait_sets=[[2, 2], [], [1]]),
+        put_in_header(aggregate_sets=[[{}], []]),
+        put_in_header(aggregate_sets=[[1], []]),
+        put_in_header(classes=["0", 1, 2]),
+        put_in_header(classes=[0, 1]),
+        put_in_header(schema=[]),
+        put_in_header(arrays=[["parent", "<i4", 10**12]]),
+        put_in_header(arrays=[["parent", "O", 1]]),
+        put_in_header(arrays=[["parent", "<i4", -5]]),
+        lambda header: header["arrays"].__setitem__(-1, ["generations", "<i8", 1]),
+        lambda header: header["arrays"].__setitem__(-1, ["generations", "<f8", 2]),
+        lambda header: header.pop("arrays"),
+        lambda _header: [],
+        lambda _header: 5,
+    ],
+)
+def test_a_header_that_no_program_writes_is_refused_though_its_digest_is_right(
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    saved = saved_of(writer_of(WORLD).index)
+    assert SavedIndex.decode(forged(saved, lambda _header: None), now=0.0).marks == MARKS
+    with pytest.raises(UnusableCopy):
+        SavedIndex.decode(forged(saved, change), now=0.0)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_a_shape_out_of_order_is_refused(size: int) -> None:
+    """The child of the first child comes after the second child."""
+    parents = [-1, 0, 0, 1, 1][:size] if size > 3 else [-1, 1, 0]
+    with pytest.raises(ValueError, match="a shape is none of a tree"):
+        _shapes([parents], size)
+
+
+def test_a_large_file_is_refused_before_it_is_read(
+    file: SavedFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.truncate(file.path, 40 << 30)
+    assert file.read(0.0) is None
+    assert f"it has {40 << 30} bytes" in caplog.text
 
 
 @pytest.mark.parametrize("roots", [[0], [0, 0], [2, 0], [0, 1], [0, 9], [-1, 0]])
@@ -163,7 +258,7 @@ def flipped(data: bytes) -> bytes:
         (lambda data: data[:-1], "damaged or not complete"),
         (lambda data: data[:40], "damaged or not complete"),
         (lambda data: data + b"\0", "damaged or not complete"),
-        (lambda data: data.replace(b"version 1", b"version 0"), "another version"),
+        (lambda data: data.replace(b"version 2", b"version 1"), "another version"),
         (lambda _data: b"", "not a saved index"),
         (lambda _data: b"PK\x03\x04 something else", "not a saved index"),
     ],
@@ -376,6 +471,41 @@ def test_a_file_with_other_sums_than_the_database_is_refused(
     begun, fresh = site.started()
     assert begun == fresh
     assert "do not have the same sums" in caplog.text
+
+
+def test_a_file_of_trees_that_were_written_without_a_record_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another program exchanged what two hosts have, so that all sums are the same."""
+    other = "00000000-0000-4000-8000-000000000002"
+    site.store.write(providers.create, uuid=other, name="other", parent_uuid=None)
+    site.stock(8)
+    site.saved()
+    site.stock(9)
+    with site.store.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE resource_providers SET generation = generation + 1 WHERE name = 'other'"
+        )
+    begun, fresh = site.started()
+    assert begun == fresh
+    assert "have other generations" in caplog.text
+
+
+def test_a_file_with_names_that_the_database_lacks_is_refused(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.stock(8)
+    site.saved()
+    file = SavedFile(site.directory)
+    saved = file.read(0.0)
+    assert saved is not None
+    (stock,) = saved.columns.classes.items()
+    saved.columns.classes = {stock[0] + 9999: stock[1]}
+    saved.columns.inventory_class = Growable.after(saved.columns.inventory_class.view() + 9999)
+    file.write(saved)
+    begun, fresh = site.started()
+    assert begun == fresh
+    assert "classes or traits that the database lacks" in caplog.text
 
 
 def test_a_file_whose_missing_records_may_be_pruned_is_refused(

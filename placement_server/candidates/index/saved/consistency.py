@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from placement_server.candidates.index.arrays import IntArray
+from placement_server.candidates.index.arrays import CAPACITY_BOUND, IntArray
 from placement_server.candidates.index.class_columns import CLASS_FIELDS
 from placement_server.candidates.index.columns import SLOT_FIELDS, Columns
 
@@ -19,6 +19,7 @@ def require_consistency(columns: Columns, roots: IntArray) -> None:
         ("sets and shapes", _sets_fit),
         ("trees", _trees_fit),
         ("inventories", _inventories_fit),
+        ("amounts", _amounts_fit),
     ):
         if not check(columns):
             raise ValueError(f"the {what} are not those of one index")
@@ -29,12 +30,15 @@ def require_consistency(columns: Columns, roots: IntArray) -> None:
 def _slots_fit(columns: Columns) -> bool:
     if {getattr(columns, name).size for name in SLOT_FIELDS} != {len(columns.uuid)}:
         return False
+    ids = np.sort(columns.provider_id.view())
+    if np.any(ids < 1) or np.any(np.diff(ids) == 0) or len(set(columns.uuid)) < columns.size:
+        return False
     slots = np.arange(columns.size)
     parent, root = columns.parent.view(), columns.root.view()
     is_root = parent == -1
     return bool(
         np.all((is_root & (root == slots)) | ((root <= parent) & (parent < slots)))
-        and _are_below(root, columns.size)
+        and _are_between(root, 0, columns.size)
         and np.all(is_root[root])
     )
 
@@ -45,7 +49,7 @@ def _sets_fit(columns: Columns) -> bool:
         (columns.trait_set, len(columns.trait_sets.members)),
         (columns.aggregate_set, len(columns.aggregate_sets.members)),
     )
-    return all(_are_below(column.view(), count) for column, count in numbers)
+    return all(_are_between(column.view(), 0, count) for column, count in numbers)
 
 
 def _trees_fit(columns: Columns) -> bool:
@@ -92,8 +96,27 @@ def _inventories_fit(columns: Columns) -> bool:
     return known_count == len(class_ids)
 
 
+def _amounts_fit(columns: Columns) -> bool:
+    """Check that amounts are as large as they may be, and capacities what is shown of them."""
+    for inventories in columns.classes.values():
+        capacity, used = inventories.capacity.view(), inventories.used.view()
+        shown = inventories.shown_capacity.view()
+        units = (inventories.min_unit, inventories.max_unit, inventories.step_size)
+        whole = np.clip(shown, -CAPACITY_BOUND, CAPACITY_BOUND)
+        # Databases have ratios in single precision.
+        tolerance = 1 + 1e-6 * np.abs(whole)
+        if not (
+            all(np.all(unit.view() >= 0) for unit in units)
+            and _are_between(capacity, -CAPACITY_BOUND, CAPACITY_BOUND + 1)
+            and _are_between(used, -CAPACITY_BOUND, CAPACITY_BOUND + 1)
+            and np.all(np.abs(whole - capacity) <= tolerance)
+        ):
+            return False
+    return True
+
+
 def _roots_fit(columns: Columns, roots: IntArray) -> bool:
-    if roots.dtype != np.int64 or not _are_below(roots, columns.size):
+    if roots.dtype != np.int64 or not _are_between(roots, 0, columns.size):
         return False
     parent = columns.parent.view()
     return bool(
@@ -103,5 +126,5 @@ def _roots_fit(columns: Columns, roots: IntArray) -> bool:
     )
 
 
-def _are_below(numbers: IntArray, count: int) -> bool:
-    return bool(np.all((numbers >= 0) & (numbers < count)))
+def _are_between(numbers: IntArray, first: int, stop: int) -> bool:
+    return bool(np.all((numbers >= first) & (numbers < stop)))

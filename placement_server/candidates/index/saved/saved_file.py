@@ -13,7 +13,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.saved.saved_index import SavedIndex, UnusableCopy
 from placement_server.store.changes.cursor import Position
 from placement_server.store.changes.lineage import Mark
+from placement_server.store.errors import StoreError
 
 LOG = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ LOG = logging.getLogger(__name__)
 SAVED_EVERY: Final = 300.0
 #: Seconds for which a file is new to all workers; one worker writes it again after SAVED_EVERY.
 _NEW_FOR: Final = 0.9 * SAVED_EVERY
+#: Bytes of a file that is read; an index has about 250 for each provider.
+LARGEST: Final = 2**30
 _PRIVATE: Final = 0o600
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -51,6 +54,9 @@ class SavedFile:
         try:
             saved_index = SavedIndex.decode(self._private_bytes(), now)
         except FileNotFoundError:
+            return None
+        except MemoryError:
+            self.refuse("there is not enough memory for it")
             return None
         except (OSError, UnusableCopy) as error:
             self.refuse(error)
@@ -80,11 +86,21 @@ class SavedFile:
                     f"it belongs to user {status.st_uid} with mode {mode}; "
                     f"expected user {os.geteuid()}, who alone may write it"
                 )
-            return file.read()
+            if status.st_size > LARGEST:
+                raise UnusableCopy(f"it has {status.st_size} bytes, more than {LARGEST}")
+            # Not more, if it grows meanwhile.
+            return file.read(status.st_size)
 
-    def save_when_due(self, index: Index, position: Position, marks: Sequence[Mark]) -> None:
+    def save_when_due(
+        self,
+        index: Index,
+        read_generations: Callable[[], Mapping[int, int]],
+        position: Position,
+        marks: Sequence[Mark],
+    ) -> None:
         """Begin to write the file in a thread, when it is old and something has changed.
 
+        :param read_generations: returns by root the sum of the generations of its tree.
         :param position: up to where in the feed of changes the index is.
         :param marks: the newest change records that were read with it.
         """
@@ -98,7 +114,10 @@ class SavedFile:
             return
         self._looked_at = now
         self._thread = threading.Thread(
-            target=self._save, args=(index, position, marks), name="saved-index", daemon=True
+            target=self._save,
+            args=(index, read_generations, position, marks),
+            name="saved-index",
+            daemon=True,
         )
         try:
             self._thread.start()
@@ -111,13 +130,19 @@ class SavedFile:
         if self._thread is not None:
             self._thread.join()
 
-    def _save(self, index: Index, position: Position, marks: Sequence[Mark]) -> None:
+    def _save(
+        self,
+        index: Index,
+        read_generations: Callable[[], Mapping[int, int]],
+        position: Position,
+        marks: Sequence[Mark],
+    ) -> None:
         try:
             with self._turn() as is_mine:
                 if is_mine and not self._is_new():
-                    self.write(SavedIndex.of(index, position, marks))
+                    self.write(SavedIndex.of(index, read_generations(), position, marks))
                     self._saved_place = _place(position)
-        except OSError as error:
+        except (OSError, StoreError) as error:
             self._log_failure(error)
 
     def _log_failure(self, error: Exception) -> None:

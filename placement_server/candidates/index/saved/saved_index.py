@@ -10,7 +10,7 @@ Nothing in it is executed or imported. The digest shows damage and not intent, s
 nobody else could have written is read (:mod:`~placement_server.candidates.index.saved.saved_file`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -27,6 +27,7 @@ from placement_server.candidates.index.saved.saved_columns import (
     arrays_of,
     columns_from,
     values_of,
+    whole_numbers,
 )
 from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import Gap, Position
@@ -35,7 +36,7 @@ from placement_server.store.schema.revision import NEWEST_REVISION
 from placement_server.store.transactions.transaction import ReadTransaction
 
 _KIND: Final = b"placement index, version "
-_VERSION: Final = _KIND + b"1\n"
+_VERSION: Final = _KIND + b"2\n"
 _LENGTH: Final = 8
 _DIGEST: Final = 32
 _ALIGNED: Final = 8
@@ -50,20 +51,34 @@ class SavedIndex:
     """The trees of an index, without what they are called today.
 
     :param roots: the slots of the roots, by ascending provider id.
+    :param generations: of each root, the sum over its tree. They may be newer than the trees:
+        those of trees that have changed since count for nothing.
     :param position: up to where in the feed of changes the trees are.
     :param marks: the newest change records that were read with them.
     """
 
     columns: Columns
     roots: IntArray
+    generations: IntArray
     position: Position
     marks: Sequence[Mark]
 
     @classmethod
-    def of(cls, index: Index, position: Position, marks: Sequence[Mark]) -> "SavedIndex":
-        """Take the living trees of an index, while its writer may go on."""
+    def of(
+        cls,
+        index: Index,
+        generations: Mapping[int, int],
+        position: Position,
+        marks: Sequence[Mark],
+    ) -> "SavedIndex":
+        """Take the living trees of an index, while its writer may go on.
+
+        :param generations: by the id of the root, the sum over the tree.
+        """
         columns, roots = IndexWriter.on_copy(index).compact()
-        return cls(columns, roots, position, marks)
+        root_ids = columns.provider_id.view()[roots].tolist()
+        of_roots = [generations.get(root_id, 0) for root_id in root_ids]
+        return cls(columns, roots, np.array(of_roots, dtype=np.int64), position, marks)
 
     def encode(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes in parts."""
@@ -74,7 +89,9 @@ class SavedIndex:
         yield digest.digest()
 
     def _parts(self) -> Iterator[bytes | memoryview]:
-        arrays: dict[str, Array] = {**arrays_of(self.columns), "roots": self.roots}
+        arrays: dict[str, Array] = {
+            **arrays_of(self.columns), "roots": self.roots, "generations": self.generations,
+        }  # fmt: skip
         header = orjson.dumps(
             {
                 **values_of(self.columns),
@@ -109,6 +126,17 @@ class SavedIndex:
                 "records of writes that had not ended when it was saved may have been pruned since"
             )
 
+    def check_generations(self, tx: ReadTransaction, changed_roots: Collection[int]) -> None:
+        """Check that the trees which have no new change record are those of the database.
+
+        :param changed_roots: the ids of the roots of those that have.
+        :raises UnusableCopy: others have been written since.
+        """
+        root_ids = self.columns.provider_id.view()[self.roots]
+        is_changed = np.isin(root_ids, list(changed_roots))
+        if self.generations[~is_changed].sum() != lineage.generations_beside(tx, changed_roots):
+            raise UnusableCopy("trees without a change record have other generations")
+
     @classmethod
     def decode(cls, data: bytes, now: float) -> "SavedIndex":
         """Return what bytes contain; its arrays are these bytes.
@@ -125,7 +153,7 @@ class SavedIndex:
             raise UnusableCopy("it is damaged or not complete")
         try:
             return cls._taken_apart(data, now)
-        except (IndexError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise UnusableCopy(f"its parts do not fit together: {error}") from error
 
     @classmethod
@@ -136,16 +164,31 @@ class SavedIndex:
         if header["schema"] != NEWEST_REVISION:
             raise UnusableCopy("it was read from a database with another schema")
         arrays = _arrays(data, end, header["arrays"])
-        columns, roots = columns_from(arrays, header), arrays["roots"]
-        require_consistency(columns, roots)
-        return cls(
-            columns,
-            roots,
-            Position(
-                header["last"], tuple(Gap(start, stop, now) for start, stop in header["gaps"])
-            ),
-            [Mark(*mark) for mark in header["marks"]],
+        columns, roots, generations = (
+            columns_from(arrays, header),
+            arrays["roots"],
+            arrays["generations"],
         )
+        require_consistency(columns, roots)
+        if generations.dtype != roots.dtype or len(generations) != len(roots):
+            raise ValueError("the generations are not those of its trees")
+        position = _position(header["last"], header["gaps"], now)
+        return cls(columns, roots, generations, position, _marks(header["marks"], position.last))
+
+
+def _position(last: Any, gaps: Sequence[Sequence[Any]], now: float) -> Position:
+    edges = whole_numbers([0, *(edge for start, stop in gaps for edge in (start, stop)), last])
+    if edges != sorted(edges):
+        raise ValueError("the gaps in the feed of changes are not before its end")
+    return Position(last, tuple(Gap(start, stop, now) for start, stop in gaps))
+
+
+def _marks(marks: Sequence[Sequence[Any]], last: int) -> list[Mark]:
+    ids = whole_numbers([number for number, _write_id in marks])
+    whole_numbers([write_id for _number, write_id in marks])
+    if not ids or ids != sorted(set(ids)) or ids[-1] > last:
+        raise ValueError("the newest change records are not in order")
+    return [Mark(*mark) for mark in marks]
 
 
 def _arrays(
@@ -157,6 +200,22 @@ def _arrays(
         arrays[name] = array
         start += array.nbytes + -array.nbytes % _ALIGNED
     return arrays
+
+
+def require_same(index: Index, totals: Totals) -> None:
+    """Check that an index has what a database has in sum, and only names that it has.
+
+    :raises UnusableCopy: it is not of this database.
+    """
+    if totals_of(index) != totals:
+        raise UnusableCopy("its trees and those of the database do not have the same sums")
+    living_mask = index.columns.living_mask(index.roots)
+    sets = np.unique(index.trait_set[living_mask]).tolist()
+    trait_ids = {trait for number in sets for trait in index.columns.trait_sets.members[number]}
+    class_ids = {number for number, view in index.classes.items() if living_mask[view.slot].any()}
+    names = index.names
+    if not (trait_ids <= names.trait_names.keys() and class_ids <= names.class_names.keys()):
+        raise UnusableCopy("its trees have classes or traits that the database lacks")
 
 
 def totals_of(index: Index) -> Totals:
