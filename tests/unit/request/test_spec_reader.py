@@ -74,7 +74,7 @@ def test_every_field_of_a_whole_specification_is_read() -> None:
     assert (network.remote_managed, network.physnet, network.is_tunneled) == (True, "net", True)
     assert read_spec.hint("query") == ("[]",)
     assert [(r.alias_name, r.count) for r in read_spec.pci_requests] == [("a", 2)]
-    assert read_spec.guest_cells == (GuestCell(1, 1, 512, 2048),)
+    assert read_spec.guest_cells == (GuestCell(1, 1, 512, "2048"),)
 
 
 def test_ports_of_both_forms_and_accelerators_are_groups_named_by_who_asked() -> None:
