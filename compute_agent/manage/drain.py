@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from compute_agent import errors
@@ -92,26 +93,14 @@ class ConsumerMove:
         }
 
 
-class RemainingHosts(Protocol):
-    """The hosts that are left, to which consumers are moved one after the other."""
-
-    def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
-        """Return the root that takes what is asked for, else None and why."""
-
-
 class SupposedHosts:
     """The hosts that are left, as placement-server supposes them: each takes what it is given.
 
-    :param ask: answers questions about the fleet with changes supposed to be made.
     :param gone_roots: roots of hosts that take nothing.
     """
 
-    def __init__(
-        self,
-        ask: Callable[[Sequence[Mapping[str, Any]], Mapping[str, str]], Any],
-        gone_roots: Iterable[str],
-    ) -> None:
-        self._ask = ask
+    def __init__(self, connection: Connection, gone_roots: Iterable[str]) -> None:
+        self._ask = partial(what_if, connection)
         self._changes: list[Mapping[str, Any]] = [{"remove_tree": root} for root in gone_roots]
 
     def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
@@ -175,9 +164,26 @@ def what_if(
     response = connection.call(request)
     answers = response.json["answers"]
     [kind_of_question] = question
+    if len(answers) == 1 and answers[0].get("errors"):
+        raise errors.InvalidInput(f"A question was refused: {answers[0]['errors'][0]['detail']}")
     if len(answers) != 1 or _ANSWERS[kind_of_question].misfit(answers[0]) is not None:
         raise responses.malformed(request, response, _ANSWERS[kind_of_question].words)
     return answers[0]
+
+
+def holders_of(placement: PlacementApi, roots: Iterable[str]) -> list[Holder]:
+    """Return who holds something of some hosts, each with what it holds of all of them.
+
+    :raises errors.PlacementError: placement cannot be read.
+    """
+    holders: dict[str, Holder] = {}
+    for root in roots:
+        use = use_of(placement, root)
+        for holder in () if use is None else use.holders:
+            known = holders.get(holder.consumer)
+            amounts = {**known.held_amounts, **holder.held_amounts} if known else None
+            holders[holder.consumer] = replace(holder, held_amounts=amounts) if amounts else holder
+    return list(holders.values())
 
 
 def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
@@ -232,30 +238,41 @@ def holder_of(
 
 
 def moves(
-    fleet: RemainingHosts,
+    placement: PlacementApi,
     roots: Collection[str],
-    holders: Iterable[Holder],
-    name_of: Callable[[str], str],
+    holders: Collection[Holder],
     added_parameters: Parameters = (),
+    *,
+    left_out: Iterable[str] = (),
+    progress: Callable[[str, int, int], None],
 ) -> Iterator[ConsumerMove]:
     """Iterate over the moves of some consumers, the largest first, each placed before the next.
 
     :param roots: of the hosts that are drained.
-    :param name_of: returns the name of a root provider.
     :param added_parameters: parameters of every query.
+    :param left_out: roots of other hosts that take nothing.
     """
+    unusable_hosts = [*roots, *left_out]
+    fleet = (
+        SupposedHosts(placement.connection, unusable_hosts)
+        if placement.trees.is_offered
+        else PlacementHosts(placement, unusable_hosts)
+    )
     names: dict[str, str] = {}
-    for holder in sorted(
+    largest_first = sorted(
         holders, key=lambda holder: (_size(holder.held_amounts), holder.consumer), reverse=True
-    ):
+    )
+    for count, holder in enumerate(largest_first, 1):
         root, reason = (
             fleet.place(_enabled_only([*query_for(holder.held_amounts, roots), *added_parameters]))
             if holder.moves
             else (None, _MOVE_UNDER_WAY)
         )
         if root is not None and root not in names:
-            names[root] = name_of(root)
+            provider = placement.providers.get(root)
+            names[root] = root if provider is None else str(provider["name"])
         to = None if root is None else names[root]
+        progress("placing consumers", count, len(largest_first))
         yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held_amounts), to, reason)
 
 

@@ -242,25 +242,17 @@ def _moves(
 ) -> list[ConsumerMove]:
     from compute_agent.manage import drain
 
-    holders = () if use is None else use.holders
-    root = drained_host.host.uuid
-    unusable_hosts = [root, *drained_host.left_out]
-    fleet: drain.RemainingHosts = (
-        drain.SupposedHosts(partial(drain.what_if, placement.connection), unusable_hosts)
-        if drained_host.together
-        else drain.PlacementHosts(placement, unusable_hosts)
-    )
-    moves = []
     with progress_bars() as progress:
-        for move in drain.moves(fleet, [root], holders, partial(_name, placement), parameters):
-            moves.append(move)
-            progress.update("placing consumers", len(moves), len(holders))
-    return moves
-
-
-def _name(placement: PlacementApi, uuid: str) -> str:
-    provider = placement.providers.get(uuid)
-    return uuid if provider is None else str(provider["name"])
+        return list(
+            drain.moves(
+                placement,
+                [drained_host.host.uuid],
+                () if use is None else use.holders,
+                parameters,
+                left_out=drained_host.left_out,
+                progress=progress.update,
+            )
+        )
 
 
 def _watch(

@@ -19,7 +19,6 @@ EXTENDED = [
     ["capacity", "--resources", "VCPU=1"],
     ["fragmentation", "VCPU=1"],
     ["what-if", "--resources", "VCPU=1"],
-    ["drain", "host"],
     ["changes"],
 ]
 
@@ -149,6 +148,17 @@ def test_hosts_are_drained_the_largest_consumer_first(zone: Zone) -> None:
     [nowhere] = [move for move in both.json if move["to"] is None]
     assert nowhere["reason"]
     assert zone.run("allocation", "show", large).status == 0
+    refused = zone.run("drain", one, "--with", "member_of=nonsense")
+    assert refused.status == 2
+    assert "A question was refused: " in refused.err
+
+
+def test_a_host_is_drained_in_thought_on_every_placement(
+    any_placement: Transport, run_on: Callable[[Transport], Run]
+) -> None:
+    run = run_on(any_placement)
+    done(run("provider", "create", "host"))
+    assert done(run("drain", "host", "--json")).json == []
 
 
 def test_a_host_and_not_the_storage_that_it_shares_is_where_a_consumer_goes(zone: Zone) -> None:
