@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.cmd.console import new_console
+from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.programs.exit_status import Exit
 from compute_agent.report.operations import KeepProvider, describe
@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.report.client import ReportClient
     from compute_agent.tracker.passes.proposal import Proposal
-
-
-@dataclass(frozen=True, slots=True)
-class PrintedParts:
-    """The parts of a tree that are printed.
-
-    :ivar details: every provider with a table of its inventories, its traits and aggregates.
-    :ivar resource_class: only providers that have this class; None for all.
-    :ivar only_used: only providers of which something is used.
-    :ivar apart: a line for each of equal providers.
-    """
-
-    details: bool = False
-    resource_class: str | None = None
-    only_used: bool = False
-    apart: bool = False
-    traits: bool = False
 
 
 Ages = Mapping[str, float | None]
@@ -79,7 +62,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
             _print_plan(name, proposal, lines, is_new=parts.setup.is_unwritten)
             if with_tree:
                 usages = _planned_usages(parts.report, proposal)
-                _print_tree(proposal.wanted_tree, proposal.root_uuid, usages, {}, PrintedParts())
+                _print_tree(proposal.wanted_tree, proposal.root_uuid, usages, {}, TreeForm())
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:
@@ -93,7 +76,7 @@ def show(
     *,
     as_json: bool,
     age_of: Callable[[str], float | None],
-    view: PrintedParts,
+    form: TreeForm,
 ) -> int:
     """Print the tree placement has for each node.
 
@@ -114,7 +97,7 @@ def show(
         ages = {provider: age_of(provider) for provider in usages}
         documents.append({"node": name, "uuid": uuid, "providers": providers(tree, usages, ages)})
         if not as_json:
-            _print_tree(tree, uuid, usages, ages, view)
+            _print_tree(tree, uuid, usages, ages, form)
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     return Exit.FINE
@@ -207,27 +190,14 @@ def _print_tree(
     root_uuid: str,
     usages: Mapping[str, Mapping[str, int]],
     ages: Ages,
-    view: PrintedParts,
+    form: TreeForm,
 ) -> None:
-    from compute_agent.cmd.trees.full_view import provider_tree
-    from compute_agent.cmd.trees.view import short_tree
+    from compute_agent.cmd.trees.drawing import drawing
 
     console = new_console()
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
         members = map(tree.data, tree.get_provider_uuids(root.uuid))
-        lines = [_lines(member, usages, ages) for member in members]
-        if view.details:
-            console.print(provider_tree(lines))
-            continue
-        console.print(
-            short_tree(
-                lines,
-                resource_class=view.resource_class,
-                only_used=view.only_used,
-                apart=view.apart,
-                traits=view.traits,
-            )
-        )
+        console.print(drawing([_lines(member, usages, ages) for member in members], form))
 
 
 def _lines(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.trees import options as tree_options
+from compute_agent.cmd.trees.form import add_form_options, form_of, given_form_options
 from compute_agent.daemon import garbage_collection
 from compute_agent.programs import configuration_files
 from compute_agent.programs.exit_status import Exit, exit_table
@@ -160,7 +160,7 @@ def _node_and_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _parts_of_tree(parser: argparse.ArgumentParser) -> None:
-    tree_options.add_view_options(parser)
+    add_form_options(parser)
     parser.add_argument(
         "--details",
         action="store_true",
@@ -239,7 +239,7 @@ def _plan(namespace: argparse.Namespace) -> int:
 
 def _refuse_parts_of_everything(namespace: argparse.Namespace) -> None:
     """End with a usage error where an option would have no effect."""
-    given_options = tree_options.given_view_options(namespace)
+    given_options = given_form_options(namespace)
     if given_options and (namespace.details or namespace.json):
         everything = "--json" if namespace.json else "--details"
         namespace.refuse(
@@ -254,7 +254,6 @@ def _show(namespace: argparse.Namespace) -> int:
 
     _refuse_parts_of_everything(namespace)
     parts = _parts(namespace)
-    view = inspection.PrintedParts(details=namespace.details, **tree_options.view_of(namespace))
     consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
     try:
         return inspection.show(
@@ -262,7 +261,7 @@ def _show(namespace: argparse.Namespace) -> int:
             namespace.node,
             as_json=namespace.json,
             age_of=consumers.last_written,
-            view=view,
+            form=form_of(namespace, full=namespace.details),
         )
     finally:
         consumers.close()

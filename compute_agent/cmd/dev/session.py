@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,8 @@ from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
 from compute_agent.cmd.scheduler.claim_view import print_claim
 from compute_agent.cmd.scheduler.explanation_view import explanation_lines
-from compute_agent.cmd.trees.full_view import provider_tree
-from compute_agent.cmd.trees.view import short_tree
+from compute_agent.cmd.trees.drawing import drawing
+from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.daemon import garbage_collection
 from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
@@ -233,7 +233,8 @@ class DevRun:
                 ]
         named_consumers = released_consumers[0] if len(released_consumers) == 1 else "all of them"
         self._show(Text(f"Released {named_consumers}"))
-        self._print_tree(self._tree(connection, root), only_used=True)
+        tree = self._tree(connection, root)
+        self._console.print(drawing(tree, replace(self._form, only_used=True)))
 
     def _claim(self, bus: Bus, connection: Connection, sample: Sample, consumers: list[str]) -> str:
         """Make the claim for one more consumer, show it, and return the root of its host."""
@@ -256,10 +257,8 @@ class DevRun:
             return root
         print_claim(_document(consumer, selection, request, names), self._console)
         self._console.print()
-        if self._options.machine:
-            self._console.print(short_tree(providers, only_used=True, bars=True))
-        else:
-            self._console.print(provider_tree(providers, traits=False, only=used_providers))
+        form = replace(self._form, only_used=True, traits=False, tables=used_providers)
+        self._console.print(drawing(providers, form))
         return root
 
     def _fits_again(self, bus: Bus, sample: Sample, claim_count: int) -> bool:
@@ -274,15 +273,14 @@ class DevRun:
 
     def _print_trees(self, trees: Sequence[Sequence[ProviderLines]]) -> None:
         """Print the tree of the first host, and name the others, which report the same machine."""
-        self._print_tree(trees[0])
+        self._console.print(drawing(trees[0], self._form))
         if others := [tree[0].name for tree in trees[1:]]:
             self._print(f"The same machine is reported by {' and '.join(others)}")
 
-    def _print_tree(self, tree: Sequence[ProviderLines], *, only_used: bool = False) -> None:
-        if self._options.machine:
-            self._console.print(short_tree(tree, bars=True, only_used=only_used))
-        else:
-            self._console.print(provider_tree(tree))
+    @property
+    def _form(self) -> TreeForm:
+        """The form of a whole tree: the trees of captured machines are large."""
+        return TreeForm(bars=True) if self._options.machine else TreeForm(full=True, traits=True)
 
     def _print_next_steps(self, hosts: Sequence[str], sample: Sample | None) -> None:
         if self._options.once:

@@ -22,7 +22,7 @@ from compute_agent.cmd.manage.options import (
     configuration,
     transport,
 )
-from compute_agent.cmd.trees.options import add_view_options, given_view_options, view_of
+from compute_agent.cmd.trees.form import add_form_options, form_of, given_form_options
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "Show the tree of a host in placement, its agent, and what each consumer holds.",
     )
     show.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
-    add_view_options(show)
+    add_form_options(show)
     for verb, text in (
         ("enable", "allow new instances on the host"),
         ("disable", "allow no new instances on the host"),
@@ -94,11 +94,11 @@ def add_command(
 
 
 def _show(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.trees.view import short_tree
+    from compute_agent.cmd.trees.drawing import drawing
     from compute_agent.manage import fleet
     from compute_agent.manage.tree_reading import existing_tree
 
-    if namespace.json and (given_options := given_view_options(namespace)):
+    if namespace.json and (given_options := given_form_options(namespace)):
         raise BadArgument(
             f"{', '.join(given_options)} cannot be combined with --json, which has all"
         )
@@ -119,7 +119,7 @@ def _show(namespace: argparse.Namespace) -> int:
         return Exit.FINE
     console = new_console()
     console.print(_summary(host))
-    console.print(short_tree(tree, **view_of(namespace)))
+    console.print(drawing(tree, form_of(namespace)))
     console.print(_consumer_table(consumers, tree))
     return Exit.FINE
 

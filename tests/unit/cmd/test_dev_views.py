@@ -18,7 +18,8 @@ from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 from compute_agent.cmd.scheduler.claim_view import print_claim
-from compute_agent.cmd.trees.full_view import provider_tree
+from compute_agent.cmd.trees.drawing import drawing
+from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.conf import new_config
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 from tests.data import machines
@@ -44,7 +45,8 @@ CELLS = tuple(
 
 def shown(width: int, **options: object) -> list[str]:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(provider_tree((ROOT, *CELLS), **options))  # type: ignore[arg-type]
+    form = TreeForm(full=True, **{"traits": True, **options})  # type: ignore[arg-type]
+    console.print(drawing((ROOT, *CELLS), form))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -67,7 +69,7 @@ def test_a_tree_fits_a_narrow_terminal(width: int) -> None:
 
 
 def test_a_tree_can_be_narrowed_to_what_a_claim_touched() -> None:
-    text = "\n".join(shown(100, traits=False, only=[ROOT.uuid]))
+    text = "\n".join(shown(100, traits=False, tables=[ROOT.uuid]))
     assert "DISK_GB" in text
     assert "host_NUMA0" in text
     assert "VCPU" not in text

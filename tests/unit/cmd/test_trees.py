@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from compute_agent.cmd.agent.main import main
+from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.folding import fold, label, natural
-from compute_agent.cmd.trees.view import short_tree
+from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
 ROOT = ProviderLines(
@@ -36,7 +37,7 @@ def gpu(number: int, *traits: str, used: int = 0, total: int = 4, parent: str = 
 
 def shown(providers: list[ProviderLines], width: int = 200, **options: object) -> list[str]:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(short_tree(providers, **options))  # type: ignore[arg-type]
+    console.print(drawing(providers, TreeForm(**options)))  # type: ignore[arg-type]
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 

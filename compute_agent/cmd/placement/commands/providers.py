@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.console import print_paged
 from compute_agent.cmd.placement.arguments import MEMBER_OF, PROVIDER
-from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.client import connect
 from compute_agent.cmd.placement.output import show_record, show_rows
 from compute_agent.cmd.placement.parser import Commands
-from compute_agent.cmd.trees.options import add_view_options, view_of
+from compute_agent.cmd.trees.form import add_form_options, form_of
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.programs.exit_status import Exit
 
@@ -59,7 +60,7 @@ def add_commands(commands: Commands) -> None:
     )
     tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
     tree.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    add_view_options(tree)
+    add_form_options(tree)
     # the older name of --providers
     tree.add_argument("--apart", dest="providers", action="store_true", help=argparse.SUPPRESS)
     tree.add_argument("--full", action="store_true", help="also show all inventories and traits")
@@ -141,28 +142,15 @@ def _delete(namespace: argparse.Namespace) -> int:
 
 
 def _tree(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.trees.full_view import provider_tree
-    from compute_agent.cmd.trees.view import short_tree
+    from compute_agent.cmd.trees.drawing import drawing
     from compute_agent.manage.tree_reading import existing_tree
 
     client = connect(namespace)
     uuid = client.provider(namespace.provider)["uuid"]
-    if namespace.format != "table":
-        return _tree_rows(namespace, client, uuid)
     providers = existing_tree(client.connection, uuid)
-    if namespace.full:
-        print_paged(provider_tree(providers))
+    if namespace.format == "table":
+        print_paged(drawing(providers, form_of(namespace, full=namespace.full, bars=True)))
         return Exit.FINE
-    print_paged(short_tree(providers, bars=True, **view_of(namespace)))
-    return Exit.FINE
-
-
-def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
-    from dataclasses import asdict
-
-    from compute_agent.manage.tree_reading import existing_tree
-
-    providers = existing_tree(client.connection, uuid)
     rows = [
         (line.uuid, line.name, line.parent, name, stock.total, stock.used, stock.free)
         for line in providers

@@ -1,16 +1,15 @@
-"""The full view of a provider tree: a table of inventories and the traits of every provider."""
+"""The full view of a provider: a table of its inventories, and its traits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
-from compute_agent.cmd.trees.folding import natural
+from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.manage.tree_reading import ProviderLines
 
 _TRAIT_PREFIXES = (
@@ -26,47 +25,20 @@ _TRAIT_PREFIXES = (
 )
 
 
-def provider_tree(
-    providers: Sequence[ProviderLines], *, traits: bool = True, only: Collection[str] = ()
-) -> Tree:
-    """Return a tree of the providers.
-
-    :param traits: show the traits too.
-    :param only: uuids of providers whose inventories are shown; empty for all.
-    """
-    children: dict[str | None, list[ProviderLines]] = {}
-    for provider in providers:
-        children.setdefault(provider.parent, []).append(provider)
-    [root] = children[None]
-    tree = Tree(_label(root, traits=traits, only=only), guide_style="dim")
-    _grow(tree, root, children, traits=traits, only=only)
-    return tree
-
-
-def _grow(
-    tree: Tree,
-    parent: ProviderLines,
-    children: dict[str | None, list[ProviderLines]],
-    *,
-    traits: bool,
-    only: Collection[str],
-) -> None:
-    for child in sorted(children.get(parent.uuid, ()), key=lambda sibling: natural(sibling.name)):
-        branch = tree.add(_label(child, traits=traits, only=only))
-        _grow(branch, child, children, traits=traits, only=only)
-
-
-def _label(provider: ProviderLines, *, traits: bool, only: Collection[str]) -> RenderableType:
+def provider_view(provider: ProviderLines, form: TreeForm) -> RenderableType:
+    """Return a provider with a table of its inventories, its traits and its aggregates."""
     beside = f"  {provider.uuid}" + (f"  {provider.note}" if provider.note else "")
-    parts: list[RenderableType] = [Text.assemble((provider.name, "bold"), (beside, "dim"))]
-    if provider.inventories and (not only or provider.uuid in only):
-        parts.append(Padding(inventory_table(provider), (0, 0, 0, 1), expand=False))
-    if traits and provider.traits:
-        parts.append(Padding(trait_text(provider.traits), (0, 0, 0, 1), expand=False))
+    parts: list[RenderableType] = []
+    if provider.inventories and (not form.tables or provider.uuid in form.tables):
+        parts.append(inventory_table(provider))
+    if form.traits and provider.traits:
+        parts.append(trait_text(provider.traits))
     if provider.aggregates:
-        text = Text.assemble(("aggregates ", "dim"), " ".join(provider.aggregates))
-        parts.append(Padding(text, (0, 0, 0, 1), expand=False))
-    return Group(*parts)
+        parts.append(Text.assemble(("aggregates ", "dim"), " ".join(provider.aggregates)))
+    return Group(
+        Text.assemble((provider.name, "bold"), (beside, "dim")),
+        *(Padding(part, (0, 0, 0, 1), expand=False) for part in parts),
+    )
 
 
 def inventory_table(provider: ProviderLines) -> Table:

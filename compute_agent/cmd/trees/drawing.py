@@ -1,4 +1,4 @@
-"""The short view of a provider tree: one line per provider, equal devices on one line."""
+"""The drawing of a provider tree in a terminal, full or with one line per provider."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
+from rich.tree import Tree
 
 from compute_agent.cmd.trees.folding import Branch, fold, free_and_capacity, label
-from compute_agent.cmd.trees.full_view import trait_text
+from compute_agent.cmd.trees.form import TreeForm
+from compute_agent.cmd.trees.provider_view import provider_view, trait_text
 from compute_agent.manage.tree_reading import ProviderLines
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
@@ -22,50 +24,50 @@ _BAR: Final = 8
 _HEADER: Final = "free/capacity by resource class"
 
 
-def short_tree(
-    providers: Sequence[ProviderLines],
-    *,
-    resource_class: str | None = None,
-    only_used: bool = False,
-    apart: bool = False,
-    traits: bool = False,
-    bars: bool = False,
-) -> Group:
-    """Return a tree of one line per provider, with the sums of the whole host.
+def drawing(providers: Sequence[ProviderLines], form: TreeForm) -> RenderableType:
+    """Return a tree in a form, as a terminal shows it."""
+    if form.full:
+        return _full_tree(fold(providers, apart=True), form)
+    return _short_tree(providers, form)
 
-    :param resource_class: show the providers that have this class, and of them this class only.
-    :param only_used: show the providers of which something is used.
-    :param apart: a line for each of equal providers too, with its uuid.
-    :param traits: the traits below each line.
-    :param bars: a bar of what is used beside each amount.
-    """
+
+def _full_tree(branch: Branch, form: TreeForm, parent: Tree | None = None) -> Tree:
+    view = provider_view(branch.first, form)
+    tree = Tree(view, guide_style="dim") if parent is None else parent.add(view)
+    for child in branch.children:
+        _full_tree(child, form, tree)
+    return tree
+
+
+def _short_tree(providers: Sequence[ProviderLines], form: TreeForm) -> Group:
+    """Return one line per provider, with the sums of the whole host; equal devices on one line."""
 
     def keep(provider: ProviderLines) -> bool:
-        shown_classes = _shown_classes(provider, resource_class)
-        has_what_is_asked = resource_class is None or bool(shown_classes)
+        shown_classes = [name for name in provider.inventories if _is_shown(name, form)]
+        has_what_is_asked = form.resource_class is None or bool(shown_classes)
         return has_what_is_asked and (
-            not only_used or any(provider.inventories[name].used for name in shown_classes)
+            not form.only_used or any(provider.inventories[name].used for name in shown_classes)
         )
 
-    root = fold(providers, keep=keep, apart=apart, traits_matter=MARKS)
+    root = fold(providers, keep=keep, apart=form.apart, traits_matter=MARKS)
     lines = list(_lines(root, root.first))
     # room for the names, so that the amounts begin in one column
     width = max(len(guide) + len(_name(branch, root.first)) for guide, _, branch in lines)
     parts: list[RenderableType] = [Text(" " * width + "  " + _HEADER, style="dim")]
     for guide, below, branch in lines:
         line = _Line(_head(guide, branch, root.first, width), below.ljust(width))
-        line.parts += _amounts(branch.amounts(), resource_class, bars=bars)
-        if apart or branch is root:
+        line.parts += _amounts(branch.amounts(), form)
+        if form.apart or branch is root:
             line.parts.append(Text(f"  {branch.first.uuid}", style="dim"))
         if branch.first.note and branch is root:
             line.parts.append(Text(f"  {branch.first.note}", style="dim"))
         parts.append(line)
-        if traits and branch.first.traits:
+        if form.traits and branch.first.traits:
             parts.append(Text.assemble((below, "dim"), "  ", trait_text(branch.first.traits)))
     if len(providers) > 1:
         head = Text(f"in all {len(providers)} providers".ljust(width), style="bold")
         totals = _Line(head, " " * width)
-        totals.parts += _amounts(free_and_capacity(providers), resource_class, bars=bars)
+        totals.parts += _amounts(free_and_capacity(providers), form)
         parts.append(totals)
     return Group(*parts)
 
@@ -120,14 +122,12 @@ def _head(guide: str, branch: Branch, root: ProviderLines, width: int) -> Text:
     return text
 
 
-def _amounts(
-    amounts: dict[str, tuple[int, int]], resource_class: str | None, *, bars: bool
-) -> Iterator[Text]:
+def _amounts(amounts: dict[str, tuple[int, int]], form: TreeForm) -> Iterator[Text]:
     for name, (free, capacity) in amounts.items():
-        if resource_class in (None, name):
+        if _is_shown(name, form):
             style = "red" if free <= 0 < capacity else "yellow" if free < capacity else ""
             text = Text.assemble((f"  {name} ", "cyan"))
-            if bars:
+            if form.bars:
                 text.append(f"{bar(free, capacity)} ", style=style)
             text.append(f"{free}/{capacity}", style=style)
             yield text
@@ -140,5 +140,5 @@ def bar(free: int, capacity: int) -> str:
     return "█" * filled_width + "░" * (_BAR - filled_width)
 
 
-def _shown_classes(provider: ProviderLines, resource_class: str | None) -> list[str]:
-    return [name for name in provider.inventories if resource_class in (None, name)]
+def _is_shown(resource_class: str, form: TreeForm) -> bool:
+    return form.resource_class in (None, resource_class)
