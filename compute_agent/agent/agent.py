@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.agent.rpc import RpcServer
-    from compute_agent.drift.repair import Remedies
+    from compute_agent.drift.healing.configured import Remedies
 
 LOG = logging.getLogger(__name__)
 

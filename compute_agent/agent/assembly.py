@@ -17,6 +17,7 @@ from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.files.places import naming_places
 from compute_agent.conf.networks import physnet_group
 from compute_agent.drift.audit import Auditor
+from compute_agent.drift.healing.configured import check_healing
 from compute_agent.drift.repair import HealedKinds
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import Connection
@@ -286,37 +287,6 @@ def shared_disk_of(conf: cfg.ConfigOpts, report: ReportClient) -> SharedDisk | N
     if uuid is None:
         return None
     return SharedDisk(report, uuid.lower(), spread=tracker_options(conf).limits().period)
-
-
-def check_healing(conf: cfg.ConfigOpts) -> None:
-    """Check that what is to heal drift can be asked.
-
-    :raises InvalidConfiguration: names what is missing.
-    """
-    ours = conf.compute_agent
-    healing_options = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
-    if not healing_options:
-        return
-    option_names = f"[compute_agent]{' and '.join(healing_options)}"
-    if ours.instance_source == "file" and not ours.instance_file:
-        raise errors.InvalidConfiguration(
-            f"{option_names} with instance_source = file: name the file with "
-            "[compute_agent]instance_file, or leave healing off."
-        )
-    if ours.instance_source != "agents":
-        return
-    if ours.heal_missing:
-        raise errors.InvalidConfiguration(
-            "[compute_agent]heal_missing with instance_source = agents: agents do not know the "
-            "flavors of instances. Set instance_source to nova (with groups [nova] and [neutron]) "
-            "or to file, or leave heal_missing off."
-        )
-    if not conf.transport_url:
-        raise errors.InvalidConfiguration(
-            f"{option_names} with instance_source = agents: without a message bus "
-            "([DEFAULT]transport_url) the other agents cannot be asked what they run. Set it, or "
-            "set instance_source to nova or to file, or leave healing off."
-        )
 
 
 def check_following(conf: cfg.ConfigOpts) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from compute_agent.drift.instances.source import Listing
-from compute_agent.placement.consumers import Consumer
+from compute_agent import errors
+from compute_agent.drift.instances.source import InstanceSource, Listing
+from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.placement.provider_directory import ProviderDirectory
 
 INSTANCE = "INSTANCE"
@@ -51,9 +52,28 @@ def judge(
     )
 
 
-def may_be_deleted(consumer: Consumer, listing: Listing) -> bool:
-    """Whether an orphan is certain enough: without a type it could be a migration."""
-    return consumer.type is not None or listing.knows_migrations
+def confirmed(judgement: Judgement, consumer: Consumer, source: InstanceSource) -> Judgement:
+    """Check an orphan by itself, since a list may lack an instance that exists.
+
+    :raises ComputeAgentError: the source cannot be asked.
+    """
+    if judgement.verdict is Verdict.ORPHAN and not source.is_gone(consumer.uuid):
+        return Judgement(Verdict.EXISTS)
+    return judgement
+
+
+def delete(consumers: Consumers, orphan: Consumer, listing: Listing) -> str:
+    """Delete what an orphan holds; return why it keeps it, an empty string if it does not.
+
+    :raises PlacementError: placement cannot be used.
+    """
+    if orphan.type is None and not listing.knows_migrations:
+        return "it has no type, so it could be a migration, which agents do not know"
+    try:
+        consumers.delete(orphan)
+    except errors.AllocationUpdateFailed as error:
+        return str(error)
+    return ""
 
 
 def why_silent(roots: Collection[str], listing: Listing, directory: ProviderDirectory) -> str:

@@ -13,50 +13,17 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
+from compute_agent.drift.healing.outcome import End, Treated
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 if TYPE_CHECKING:
     from compute_agent.drift.audit import Drift
+    from compute_agent.drift.healing.configured import Remedies
 
 LOG = logging.getLogger(__name__)
-
-
-class End(Enum):
-    """What became of a consumer, and how loudly it is said."""
-
-    HEALED = logging.INFO
-    LEFT = logging.DEBUG
-    """Nothing is wrong with it after all, or it cannot be judged now."""
-    FAILED = logging.WARNING
-
-
-class Treated(NamedTuple):
-    """A consumer after its treatment, with a sentence about it that goes on after its name."""
-
-    consumer: str
-    end: End
-    detail: str
-
-
-class Remedies(Protocol):
-    """Source of the instances that exist and of what they need."""
-
-    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterable[Treated]:
-        """Delete what those suspects hold that do not exist any more.
-
-        :param root: the root provider of the node that suspects them, whose agent this is.
-        :raises ComputeAgentError: nobody could be asked.
-        """
-
-    def allocate(self, node: str, instances: Collection[str]) -> Iterable[Treated]:
-        """Give instances that run on a node what they need.
-
-        :raises ComputeAgentError: nobody could be asked.
-        """
 
 
 class HealedKinds(NamedTuple):

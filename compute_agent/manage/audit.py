@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from compute_agent import errors
 from compute_agent.drift.instances.source import InstanceSource, Listing
-from compute_agent.drift.orphans import Judgement, Verdict, judge, may_be_deleted
+from compute_agent.drift.orphans import Judgement, Verdict, confirmed, delete, judge
 from compute_agent.placement import provider_directory
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.placement.provider_directory import ProviderDirectory
@@ -146,31 +146,25 @@ class Audit:
         judgements = tuple(
             (
                 suspect,
-                self._confirm(suspect, judge(suspect, listing, directory, self._options.min_age)),
+                confirmed(
+                    judge(suspect, listing, directory, self._options.min_age),
+                    suspect,
+                    self._source,
+                ),
             )
             for suspect in suspects
         )
         return _Look(directory, listing, judgements)
 
-    def _confirm(self, consumer: Consumer, judgement: Judgement) -> Judgement:
-        """Check an orphan by itself, since a list may lack an instance that exists."""
-        if judgement.verdict is Verdict.ORPHAN and not self._source.is_gone(consumer.uuid):
-            return Judgement(Verdict.EXISTS)
-        return judgement
-
     def _delete(self, result: AuditResult, listing: Listing) -> None:
         for consumer in result.orphans:
-            if not may_be_deleted(consumer, listing):
-                reason = "it has no type, so it could be a migration, which agents do not know"
-                result.kept_orphans.append(Suspect(consumer, reason))
-                continue
             try:
-                self._consumers.delete(consumer)
-            except errors.AllocationUpdateFailed as error:
-                result.kept_orphans.append(Suspect(consumer, str(error)))
+                reason = delete(self._consumers, consumer, listing)
             except errors.ComputeAgentError as error:
                 result.failure = error
                 return
+            if reason:
+                result.kept_orphans.append(Suspect(consumer, reason))
             else:
                 result.deleted_uuids.append(consumer.uuid)
 

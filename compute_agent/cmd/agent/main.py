@@ -210,8 +210,9 @@ def _run(namespace: argparse.Namespace) -> int:
         from compute_agent import conf as agent_conf
         from compute_agent.agent import assembly
         from compute_agent.agent.agent import Agent
-        from compute_agent.cmd.agent import healing, logging_setup
+        from compute_agent.cmd.agent import logging_setup
         from compute_agent.daemon import tracing
+        from compute_agent.drift.healing import configured
         from compute_agent.placement.transports.keystone import KeystoneTransport
 
     conf = program.configuration(namespace)
@@ -223,7 +224,9 @@ def _run(namespace: argparse.Namespace) -> int:
         tracing.start(conf, PROGRAM)
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
         garbage_collection.keep_what_is_loaded()
-        return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
+        return Agent(
+            conf, parts, remedies=lambda: configured.remedies(conf, parts.driver, parts.ledger)
+        ).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)
         return program.end(PROGRAM, namespace, _exit_status_of, error)

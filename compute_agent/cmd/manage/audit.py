@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import ExitStack
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,7 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
 
 
 def _audit(namespace: argparse.Namespace) -> int:
+    from compute_agent.drift.instances.configured import listing_source
     from compute_agent.manage.audit import Audit, AuditOptions
     from compute_agent.placement.consumers import Consumers
 
@@ -100,7 +102,8 @@ def _audit(namespace: argparse.Namespace) -> int:
         host_age=namespace.host_age,
     )
     way = transport(namespace, conf)
-    with progress_bars() as bars, sources.listing_source(namespace, conf, bars) as source:
+    with progress_bars() as bars, ExitStack() as closing:
+        source = listing_source(conf, closing, namespace.instances, bars.show)
         consumers = Consumers(
             way, connections=conf.compute_agent.placement_connections, progress=bars.update
         )

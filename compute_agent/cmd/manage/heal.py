@@ -130,6 +130,7 @@ def exit_of(error: errors.ComputeAgentError) -> int:
 
 def _heal(namespace: argparse.Namespace) -> int:
     from compute_agent.drift.healing.run import Heal, HealOptions
+    from compute_agent.drift.instances import configured
 
     _check(namespace)
     conf = configuration(namespace)
@@ -141,7 +142,12 @@ def _heal(namespace: argparse.Namespace) -> int:
     )
     with ExitStack() as closing:
         bars = closing.enter_context(progress_bars())
-        catalogue, ports = sources.catalogue(namespace, conf)
+        catalogue, ports = configured.catalogue(conf, namespace.instances)
+        if namespace.cell and catalogue.name == "nova":
+            raise errors.InvalidConfiguration(
+                "--cell: Nova's API does not have the cells of instances. Leave it out, or name a "
+                "file of instances that has them with --instances."
+            )
         agents = sources.DevicesFromAgents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)

@@ -1,12 +1,10 @@
-"""Sources of instances and their hosts for the commands: agents, Nova, or a file."""
+"""Agents as sources of what runs on hosts, and the option that names a file instead."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +13,8 @@ from compute_agent import errors
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.cmd.progress import ProgressBars
     from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.drift.instances.instance import Instance, InstanceCatalogue, PortSource
-    from compute_agent.drift.instances.source import InstanceSource
+    from compute_agent.drift.instances.instance import Instance
     from compute_agent.virt.driver import InstanceDevices
 
 LOG = logging.getLogger(__name__)
@@ -34,82 +30,6 @@ def add_instances(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="all existing instances and unfinished migrations, one uuid or one JSON object per "
         "line, instead of [compute_agent]instance_source",
-    )
-
-
-@contextmanager
-def listing_source(
-    namespace: argparse.Namespace, conf: cfg.ConfigOpts, bars: ProgressBars
-) -> Iterator[InstanceSource]:
-    """Yield the source that lists the instances.
-
-    :raises InvalidConfiguration: no source can be used.
-    """
-    from compute_agent.drift.instances.source import AgentsSource, FileSource
-
-    if namespace.instances is not None:
-        yield FileSource(namespace.instances)
-        return
-    kind = conf.compute_agent.instance_source
-    if kind == "file":
-        yield FileSource(_configured_file(conf))
-        return
-    if kind == "nova":
-        from compute_agent.drift.instances.nova import Compute, NovaSource
-
-        yield NovaSource(Compute.from_conf(conf), bars.show)
-        return
-    if not conf.transport_url:
-        raise errors.InvalidConfiguration(
-            "No message bus is configured ([DEFAULT]transport_url), so the agents cannot be asked "
-            "what they run. Set it, name a file of all instances with --instances, or set "
-            "[compute_agent]instance_source = nova and group [nova]."
-        )
-    from compute_agent.drift.instances.agents import AgentsOnBus, BusUnavailable
-
-    try:
-        agents = AgentsOnBus(conf)
-    except BusUnavailable as error:
-        raise errors.InvalidConfiguration(
-            f"{error} Without it, name a file of all instances with --instances."
-        ) from error
-    try:
-        yield AgentsSource(agents, bars.show)
-    finally:
-        agents.close()
-
-
-def catalogue(
-    namespace: argparse.Namespace, conf: cfg.ConfigOpts
-) -> tuple[InstanceCatalogue, PortSource]:
-    """Return the sources of the needs of instances, and of their ports.
-
-    :raises InvalidConfiguration: no source can be used.
-    """
-    from compute_agent.drift.instances.file import InstanceFile
-    from compute_agent.drift.instances.instance import DescribedPorts
-
-    if namespace.instances is not None:
-        return InstanceFile(namespace.instances), DescribedPorts()
-    kind = conf.compute_agent.instance_source
-    if kind == "file":
-        return InstanceFile(_configured_file(conf)), DescribedPorts()
-    if kind == "nova":
-        from compute_agent.drift.instances.glance import Images
-        from compute_agent.drift.instances.neutron import NeutronPorts
-        from compute_agent.drift.instances.nova import Compute, NovaCatalogue
-
-        if namespace.cell:
-            raise errors.InvalidConfiguration(
-                "--cell: Nova's API does not have the cells of instances. Leave it out, or name a "
-                "file of instances that has them with --instances."
-            )
-        nova = NovaCatalogue(Compute.from_conf(conf), Images.from_conf(conf))
-        return nova, NeutronPorts.from_conf(conf)
-    raise errors.InvalidConfiguration(
-        "[compute_agent]instance_source is agents, which do not know the flavors of instances. Set "
-        "it to nova (with groups [nova] and [neutron]), or name a file that describes the "
-        "instances with --instances (etc/instances.jsonl.sample shows how)."
     )
 
 
@@ -181,13 +101,3 @@ def _print_unknown(why: str) -> None:
         "creates the host again: make sure that it is stopped.",
         file=sys.stderr,
     )
-
-
-def _configured_file(conf: cfg.ConfigOpts) -> Path:
-    file = conf.compute_agent.instance_file
-    if not file:
-        raise errors.InvalidConfiguration(
-            "[compute_agent]instance_source is file: name the file with --instances, or with "
-            "[compute_agent]instance_file."
-        )
-    return Path(file)

@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.drift.healing.healer import Outcome, State
+from compute_agent.drift.healing.healer import State
+from compute_agent.drift.healing.outcome import End, Treated
 from compute_agent.drift.instances.source import Listing
 from compute_agent.drift.orphans import (
     INSTANCE,
     MIGRATION,
     Judgement,
     Verdict,
+    confirmed,
+    delete,
     judge,
-    may_be_deleted,
     why_silent,
 )
-from compute_agent.drift.repair import End, Treated
 from compute_agent.drift.wording import allocations
 from compute_agent.placement import provider_directory
 
 if TYPE_CHECKING:
     from compute_agent.claims.guests import Presence
-    from compute_agent.drift.instances.instance import Instance, InstanceCatalogue
-    from compute_agent.drift.instances.nova import Compute
+    from compute_agent.drift.healing.healer import Healer
+    from compute_agent.drift.instances.instance import InstanceCatalogue
     from compute_agent.drift.instances.source import InstanceSource
     from compute_agent.placement.consumers import Consumer, Consumers
     from compute_agent.placement.provider_directory import ProviderDirectory
-
-
-class Heals(Protocol):
-    """What gives one instance its allocations."""
-
-    def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
-        """Bring an instance's allocations to what it needs, or report why not."""
-
-    def name_of(self, provider: str) -> str:
-        """Return the name of a provider."""
 
 
 class OrphanRemedy:
@@ -109,15 +100,12 @@ class OrphanRemedy:
     def _treat(
         self, consumer: Consumer, judgement: Judgement, source: InstanceSource, listing: Listing
     ) -> Treated:
-        if judgement.verdict is Verdict.ORPHAN and not source.is_gone(consumer.uuid):
-            judgement = Judgement(Verdict.EXISTS)
-        if judgement.verdict is not Verdict.ORPHAN or not may_be_deleted(consumer, listing):
+        judgement = confirmed(judgement, consumer, source)
+        if judgement.verdict is not Verdict.ORPHAN:
             reason = judgement.reason or judgement.verdict.value
             return Treated(consumer.uuid, End.LEFT, f"keeps its allocations: {reason}")
-        try:
-            self._consumers.delete(consumer)
-        except errors.AllocationUpdateFailed as error:
-            return Treated(consumer.uuid, End.FAILED, f"keeps its allocations: {error}")
+        if reason := delete(self._consumers, consumer, listing):
+            return Treated(consumer.uuid, End.FAILED, f"keeps its allocations: {reason}")
         return Treated(
             consumer.uuid,
             End.HEALED,
@@ -147,33 +135,6 @@ def judgement_from(
     return judgement
 
 
-class NovaByUuid:
-    """Nova, asked for each suspect by itself: its lists are long, and suspects are few."""
-
-    name = "nova"
-
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
-
-    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
-        """List what cannot be asked for: migrations, with those in error, and whom they move.
-
-        :raises ServiceUnusable: they cannot be listed.
-        """
-        migrations = self._compute.unfinished_migrations()
-        moving_uuids = {
-            str(migration[key]) for migration in migrations for key in ("uuid", "instance_uuid")
-        }
-        return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
-
-    def is_gone(self, uuid: str) -> bool:
-        """Return whether no server of a uuid exists.
-
-        :raises ServiceUnusable: it is not known.
-        """
-        return self._compute.server(uuid) is None
-
-
 class MissingRemedy:
     """Gives instances that run here what their flavor, image and ports need.
 
@@ -181,10 +142,10 @@ class MissingRemedy:
     :param healer: made when the first instance is to be healed.
     """
 
-    def __init__(self, catalogue: InstanceCatalogue, healer: Callable[[], Heals]) -> None:
+    def __init__(self, catalogue: InstanceCatalogue, healer: Callable[[], Healer]) -> None:
         self._catalogue = catalogue
         self._make_healer = healer
-        self._healer: Heals | None = None
+        self._healer: Healer | None = None
 
     def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
         """As the protocol has it."""

@@ -4,12 +4,13 @@ import time
 import uuid
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd.agent import healing
-from compute_agent.drift.repair import End, Treated
+from compute_agent.drift.healing.configured import remedies
+from compute_agent.drift.healing.outcome import End, Treated
 from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.described_instances import NEED, flat_host
@@ -19,22 +20,24 @@ NOW = {"compute_agent": {"audit_grace": 0}}
 
 def treated(operator: Operator, root: str, *suspects: str) -> dict[str, Treated]:
     """What becomes of suspects of the agent of `root`."""
-    with healing.remedies(_parts(operator), operator.placement.transport) as remedies:
-        return {treated.consumer: treated for treated in remedies.delete_gone(root, suspects)}
+    with remedies(*_parts(operator), operator.placement.transport) as found_remedies:
+        treatments = found_remedies.delete_gone(root, suspects)
+        return {treated.consumer: treated for treated in treatments}
 
 
 def allocated(operator: Operator, node: str, *instances: str) -> dict[str, Treated]:
-    with healing.remedies(_parts(operator), operator.placement.transport) as remedies:
-        return {treated.consumer: treated for treated in remedies.allocate(node, instances)}
+    with remedies(*_parts(operator), operator.placement.transport) as found_remedies:
+        treatments = found_remedies.allocate(node, instances)
+        return {treated.consumer: treated for treated in treatments}
 
 
-def _parts(operator: Operator) -> SimpleNamespace:
+def _parts(operator: Operator) -> tuple[Any, ...]:
     operator.configure(**NOW)
     operator.arguments("audit")
     conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
     driver = SimpleNamespace(list_instance_uuids=list, get_instance_devices=lambda _uuid: None)
     claims = SimpleNamespace(claims=lambda: CLAIMS)
-    return SimpleNamespace(conf=conf, driver=driver, ledger=claims)
+    return conf, driver, claims
 
 
 CLAIMS: dict[str, SimpleNamespace] = {}

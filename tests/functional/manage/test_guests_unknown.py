@@ -10,8 +10,8 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.agent.commands import AgentCommands
-from compute_agent.cmd.agent import healing
-from compute_agent.drift.repair import End, Treated
+from compute_agent.drift.healing.configured import remedies
+from compute_agent.drift.healing.outcome import End, Treated
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 
@@ -122,14 +122,14 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
     live, gone = (offline.placement.claim({agent.root: {"VCPU": 1}}) for _ in range(2))
     agent.instance_claim({"instance_uuid": live})
     later = agent.claims()[0]["claimed_at"] + 30 * 86400
-    monkeypatch.setattr("compute_agent.cmd.agent.healing.time.time", lambda: later)
+    monkeypatch.setattr("compute_agent.drift.healing.configured.time.time", lambda: later)
     file = offline.directory / "instances"
     file.write_text("")
     ours = agent.parts.conf
     ours.set_override("instance_source", "file", group="compute_agent")
     ours.set_override("instance_file", str(file), group="compute_agent")
     monkeypatch.setattr(
-        "compute_agent.cmd.agent.healing._ConfiguredRemedies._min_age", lambda _self: 0.0
+        "compute_agent.drift.healing.configured.Remedies._min_age", lambda _self: 0.0
     )
     found = {outcome.consumer: outcome.end for outcome in healed(offline, agent, live, gone)}
     assert found == {live: End.LEFT, gone: End.HEALED}, "the source knows for itself what is gone"
@@ -137,8 +137,10 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
 
 
 def healed(operator: Operator, agent: HostAgent, *suspects: str) -> list[Treated]:
-    with healing.remedies(agent.parts, operator.placement.transport) as remedies:
-        return list(remedies.delete_gone(agent.root, suspects))
+    parts = agent.parts
+    way = operator.placement.transport
+    with remedies(parts.conf, parts.driver, parts.ledger, way) as found_remedies:
+        return list(found_remedies.delete_gone(agent.root, suspects))
 
 
 def test_the_number_of_guests_is_announced_as_unknown(agent: HostAgent) -> None:

@@ -1,6 +1,7 @@
 """Consumers that are taken for gone."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.drift.instances.source import Listing
-from compute_agent.drift.orphans import Verdict, judge, may_be_deleted
+from compute_agent.drift.orphans import Verdict, delete, judge
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory
 
@@ -97,7 +98,10 @@ def test_nothing_on_a_silent_host_is_ever_an_orphan(
 def test_without_a_type_only_who_knows_migrations_is_certain(
     kind: str | None, listing: Listing, certain: bool
 ) -> None:
-    assert may_be_deleted(consumer("h1", kind=kind), listing) is certain
+    deleted: list[Consumer] = []
+    orphan = consumer("h1", kind=kind)
+    reason = delete(SimpleNamespace(delete=deleted.append), orphan, listing)  # type: ignore[arg-type]
+    assert (deleted, reason == "") == (([orphan], True) if certain else ([], False))
 
 
 def test_a_sharing_provider_in_a_hosts_tree_belongs_to_that_host() -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
+from compute_agent.drift.healing.outcome import End
 from compute_agent.drift.healing.remedies import OrphanRemedy, judgement_from
 from compute_agent.drift.instances.source import Listing
 from compute_agent.drift.orphans import Verdict
-from compute_agent.drift.repair import End
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory
 

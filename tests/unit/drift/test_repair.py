@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 from compute_agent import errors
 from compute_agent.drift.audit import Drift
-from compute_agent.drift.repair import DriftHealing, End, HealedKinds, Treated
+from compute_agent.drift.healing.outcome import End, Treated
+from compute_agent.drift.repair import DriftHealing, HealedKinds
 
 PATIENCE = 30.0
 FOUND = Drift(orphans=frozenset({"o"}), missing_consumers=frozenset({"m"}))

@@ -15,42 +15,59 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 
 if TYPE_CHECKING:
-    from compute_agent.agent.assembly import AgentParts
+    from oslo_config import cfg
+
     from compute_agent.claims.guests import Presence
     from compute_agent.drift.healing.healer import Healer
-    from compute_agent.drift.instances.instance import InstanceCatalogue, PortSource
-    from compute_agent.drift.instances.source import InstanceSource
-    from compute_agent.drift.repair import Remedies, Treated
+    from compute_agent.drift.healing.outcome import Treated
+    from compute_agent.drift.instances.instance import PortSource
     from compute_agent.placement.transports.transport import Transport
+    from compute_agent.state.ledger import Ledger
+    from compute_agent.virt.driver import ComputeDriver
 
 
 @contextmanager
-def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedies]:
+def remedies(
+    conf: cfg.ConfigOpts, driver: ComputeDriver, ledger: Ledger, way: Transport | None = None
+) -> Iterator[Remedies]:
     """Yield the remedies for the drift of an agent.
 
     :param way: transport to placement, instead of the configured one.
     :raises InvalidConfiguration: the source of instances cannot be used.
     """
-    from compute_agent.agent.assembly import check_healing
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
     # a reload reports a fault and goes on, so it is checked again
-    check_healing(parts.conf)
+    check_healing(conf)
     with ExitStack() as closing:
-        yield _ConfiguredRemedies(parts, way or KeystoneTransport.from_conf(parts.conf), closing)
+        yield Remedies(conf, driver, ledger, way or KeystoneTransport.from_conf(conf), closing)
 
 
-class _ConfiguredRemedies:
-    """Remedies, each made when it is needed."""
+class Remedies:
+    """Remedies for drift, each made when it is needed."""
 
-    def __init__(self, parts: AgentParts, way: Transport, closing: ExitStack) -> None:
-        self._parts = parts
-        self._conf = parts.conf
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        driver: ComputeDriver,
+        ledger: Ledger,
+        way: Transport,
+        closing: ExitStack,
+    ) -> None:
+        self._conf = conf
+        self._driver = driver
+        self._ledger = ledger
         self._way = way
         self._closing = closing
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
+        """Delete what those suspects hold that do not exist any more.
+
+        :param root: the root provider of the node that suspects them, whose agent this is.
+        :raises ComputeAgentError: nobody could be asked.
+        """
         from compute_agent.drift.healing.remedies import OrphanRemedy
+        from compute_agent.drift.instances.configured import listing_source
         from compute_agent.placement.consumers import Consumers
 
         with ExitStack() as closing:
@@ -60,7 +77,7 @@ class _ConfiguredRemedies:
             closing.callback(consumers.close)
             remedy = OrphanRemedy(
                 consumers,
-                lambda: self._source(closing),
+                lambda: listing_source(self._conf, closing, is_for_few=True),
                 self._min_age,
                 judges_migrations=self._conf.compute_agent.instance_source != "agents",
                 here=self._here,
@@ -68,16 +85,21 @@ class _ConfiguredRemedies:
             yield from remedy.delete_gone(root, suspects)
 
     def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
-        from compute_agent.drift.healing.remedies import MissingRemedy
+        """Give instances that run on a node what they need.
 
-        catalogue, ports = self._catalogue()
+        :raises ComputeAgentError: nobody could be asked.
+        """
+        from compute_agent.drift.healing.remedies import MissingRemedy
+        from compute_agent.drift.instances.configured import catalogue as configured_catalogue
+
+        catalogue, ports = configured_catalogue(self._conf)
         remedy = MissingRemedy(catalogue, lambda: self._healer(ports))
         yield from remedy.allocate(node, instances)
 
     def _here(self) -> Presence:
         from compute_agent.claims.guests import presence
 
-        return presence(self._parts.driver, self._parts.ledger.claims().values(), time.time())
+        return presence(self._driver, self._ledger.claims().values(), time.time())
 
     def _min_age(self) -> float:
         """Return the minimum age of a consumer; a file knows only what is older than itself.
@@ -97,47 +119,47 @@ class _ConfiguredRemedies:
             ) from error
         return grace + max(0.0, time.time() - written_at)
 
-    def _source(self, closing: ExitStack) -> InstanceSource:
-        from compute_agent.drift.instances.source import AgentsSource, FileSource
-
-        kind = self._conf.compute_agent.instance_source
-        if kind == "file":
-            return FileSource(Path(self._conf.compute_agent.instance_file))
-        if kind == "nova":
-            from compute_agent.drift.healing.remedies import NovaByUuid
-            from compute_agent.drift.instances.nova import Compute
-
-            return NovaByUuid(Compute.from_conf(self._conf))
-        from compute_agent.drift.instances.agents import AgentsOnBus
-
-        agents = AgentsOnBus(self._conf)
-        closing.callback(agents.close)
-        return AgentsSource(agents)
-
-    def _catalogue(self) -> tuple[InstanceCatalogue, PortSource]:
-        from compute_agent.drift.instances.file import InstanceFile
-        from compute_agent.drift.instances.instance import DescribedPorts
-
-        if self._conf.compute_agent.instance_source == "file":
-            return InstanceFile(Path(self._conf.compute_agent.instance_file)), DescribedPorts()
-        from compute_agent.drift.instances.glance import Images
-        from compute_agent.drift.instances.neutron import NeutronPorts
-        from compute_agent.drift.instances.nova import Compute, NovaCatalogue
-
-        nova = NovaCatalogue(Compute.from_conf(self._conf), Images.from_conf(self._conf))
-        return nova, NeutronPorts.from_conf(self._conf)
-
     def _healer(self, ports: PortSource) -> Healer:
         from compute_agent.drift.healing.assembly import healer_of
         from compute_agent.report.client import ReportClient
 
         report = ReportClient(self._way)
         self._closing.callback(report.close)
-        driver = self._parts.driver
         return healer_of(
             self._conf,
             self._way,
             report,
             ports,
-            devices_of=lambda instance: driver.get_instance_devices(instance.uuid),
+            devices_of=lambda instance: self._driver.get_instance_devices(instance.uuid),
+        )
+
+
+def check_healing(conf: cfg.ConfigOpts) -> None:
+    """Check that what is to heal drift can be asked.
+
+    :raises InvalidConfiguration: names what is missing.
+    """
+    ours = conf.compute_agent
+    healing_options = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
+    if not healing_options:
+        return
+    option_names = f"[compute_agent]{' and '.join(healing_options)}"
+    if ours.instance_source == "file" and not ours.instance_file:
+        raise errors.InvalidConfiguration(
+            f"{option_names} with instance_source = file: name the file with "
+            "[compute_agent]instance_file, or leave healing off."
+        )
+    if ours.instance_source != "agents":
+        return
+    if ours.heal_missing:
+        raise errors.InvalidConfiguration(
+            "[compute_agent]heal_missing with instance_source = agents: agents do not know the "
+            "flavors of instances. Set instance_source to nova (with groups [nova] and [neutron]) "
+            "or to file, or leave heal_missing off."
+        )
+    if not conf.transport_url:
+        raise errors.InvalidConfiguration(
+            f"{option_names} with instance_source = agents: without a message bus "
+            "([DEFAULT]transport_url) the other agents cannot be asked what they run. Set it, or "
+            "set instance_source to nova or to file, or leave healing off."
         )
