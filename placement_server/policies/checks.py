@@ -19,6 +19,9 @@ logging.getLogger(_parser.__name__).addFilter(lambda _record: False)
 
 _CLOSE_NAME: Final = 0.8
 
+# Python calls two functions for each, and gives up at a thousand.
+_MOST_LEVELS: Final = 100
+
 #: Attributes of a caller that this server knows, for rules to compare.
 _OF_CALLERS: Final = frozenset(
     {
@@ -29,6 +32,8 @@ _OF_CALLERS: Final = frozenset(
     }
 )
 
+_OF_TARGETS: Final = frozenset({"project_id", "user_id"})
+
 #: Attributes that other services know; they never match here, and shared policy files use them.
 _ELSEWHERE: Final = frozenset(
     {"is_admin", "user", "tenant", "tenant_id", "domain", "user_domain", "project_domain", "token"}
@@ -38,14 +43,61 @@ _ELSEWHERE: Final = frozenset(
 def require_known(enforcer: policy.Enforcer) -> None:
     """Check every rule of the policy files.
 
-    :raises ValueError: one of them cannot be parsed, or has a check that does not exist, or refers
-        to a rule that does not.
+    :raises ValueError: one of them cannot be parsed or evaluated, has a check that does not exist,
+        refers to a rule that does not, or refers to itself.
     """
+    levels = _Levels(enforcer)
     for name, rule in enforcer.file_rules.items():
-        for check in _parts(rule.check):
-            problem = _problem(check, str(rule.check_str), enforcer)
-            if problem:
-                raise ValueError(f'the rule "{name}" is "{rule.check_str}", and {problem}')
+        problem = levels.problem(name) or next(
+            filter(
+                None, [_problem(part, str(rule.check_str), enforcer) for part in _parts(rule.check)]
+            ),
+            None,
+        )
+        if problem:
+            raise ValueError(f'the rule "{name}" is "{rule.check_str}", and {problem}')
+
+
+class _Levels:
+    """How deep the evaluation of rules goes: through checks, and the rules that they refer to."""
+
+    def __init__(self, enforcer: policy.Enforcer) -> None:
+        self._enforcer = enforcer
+        self._known_levels: dict[str, int] = {}
+
+    def problem(self, name: str) -> str | None:
+        """Return why a rule cannot be evaluated; None if it can."""
+        try:
+            self._of_rule(name, ())
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _of_rule(self, name: str, path: tuple[str, ...]) -> int:
+        if name in path:
+            circle = " -> ".join((*path[path.index(name) :], name))
+            raise ValueError(f"rules refer to each other in a circle: {circle}")
+        if name not in self._known_levels:
+            self._known_levels[name] = self._of_check(self._enforcer.rules[name], (*path, name), 1)
+        return self._known_levels[name]
+
+    def _of_check(self, check: Any, path: tuple[str, ...], level: int) -> int:
+        deepest = 0
+        if isinstance(check, _checks.RuleCheck):
+            # For a rule that does not exist oslo.policy uses the default rule, if there is one.
+            names = [
+                name
+                for name in (check.match, self._enforcer.default_rule)
+                if name in self._enforcer.rules
+            ]
+            deepest = self._of_rule(names[0], path) if names else 0
+        elif level <= _MOST_LEVELS:
+            deepest = max(
+                (self._of_check(part, path, level + 1) for part in _within(check)), default=0
+            )
+        if level + deepest > _MOST_LEVELS:
+            raise ValueError(f"it is nested more than {_MOST_LEVELS} checks and rules deep")
+        return 1 + deepest
 
 
 def unused_rules(enforcer: policy.Enforcer) -> list[str]:
@@ -68,23 +120,51 @@ def _close(name: str, enforcer: policy.Enforcer) -> list[str]:
 
 def _parts(check: Any) -> Iterator[Any]:
     yield check
-    parts = [*getattr(check, "rules", ()), *filter(None, [getattr(check, "rule", None)])]
-    for part in parts:
+    for part in _within(check):
         yield from _parts(part)
+
+
+def _within(check: Any) -> list[Any]:
+    return [*getattr(check, "rules", ()), *filter(None, [getattr(check, "rule", None)])]
 
 
 def _problem(check: Any, text: str, enforcer: policy.Enforcer) -> str | None:
     if isinstance(check, _checks.FalseCheck) and "!" not in text:
         return "that is not a policy expression"
-    if isinstance(check, _checks.RuleCheck) and not _exists(check.match, enforcer):
-        return f'there is no rule "{check.match}"'
+    if isinstance(check, _checks.RuleCheck):
+        return None if _exists(check.match, enforcer) else f'there is no rule "{check.match}"'
     if isinstance(check, _checks.GenericCheck) and not _is_known(check.kind):
         known_attributes = ", ".join(sorted(_OF_CALLERS))
         return (
             f'there is no check "{check.kind}": write role, rule, http or https, a constant, or '
             f"one of {known_attributes}"
         )
+    return _template_problem(check) if isinstance(check, _checks.Check) else None
+
+
+def _template_problem(check: _checks.Check) -> str | None:
+    target = _AnyTarget()
+    try:
+        check.match % target
+    except (TypeError, ValueError) as error:
+        return (
+            f'"{check.match}" cannot be filled in ({error}): write %(project_id)s for the project '
+            "of what is asked for, and %% for a percent sign"
+        )
+    if check.kind in ("http", "https") and (unknown_names := target.keys() - _OF_TARGETS):
+        return (
+            f'"{check}" needs {", ".join(sorted(unknown_names))}, and requests have only '
+            f"{' and '.join(sorted(_OF_TARGETS))}"
+        )
     return None
+
+
+class _AnyTarget(dict[str, str]):
+    """A target with whatever a rule looks up."""
+
+    def __missing__(self, key: str) -> str:
+        self[key] = "text"
+        return self[key]
 
 
 def _exists(name: str, enforcer: policy.Enforcer) -> bool:
@@ -94,10 +174,11 @@ def _exists(name: str, enforcer: policy.Enforcer) -> bool:
 
 
 def _is_known(kind: str) -> bool:
-    if kind.partition(".")[0] in _OF_CALLERS | _ELSEWHERE:
-        return True
     try:
         ast.literal_eval(kind)
-    except (ValueError, SyntaxError):
+    except ValueError:
+        # What this server knows of callers has no parts.
+        return kind in _OF_CALLERS or kind.partition(".")[0] in _ELSEWHERE
+    except SyntaxError:
         return False
     return True

@@ -119,6 +119,48 @@ DECISIONS_KEPT: Final = 4096
 SECONDS_BETWEEN_SEARCHES: Final = 1.0
 
 
+class _Rules:
+    """Rules as they were when they were loaded, which any number of threads may evaluate.
+
+    :param enforcer: replaces its rules file by file when one changes.
+    """
+
+    def __init__(self, enforcer: policy.Enforcer) -> None:
+        self._enforcer = copy.copy(enforcer)
+        self._enforcer.rules = copy.copy(enforcer.rules)
+        # or the evaluation would check the files once more
+        self._enforcer.use_conf = False
+        # The same few services send the same requests all day, and a rule is slow to evaluate.
+        self._decisions: dict[tuple[object, ...], bool] = {}
+
+    def allow(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
+        """Return whether a rule allows the caller.
+
+        Decisions of the default rules are cached; those of an operator's rules are not, as a rule
+        may ask another service.
+
+        :raises errors.ServiceUnavailable: the other service does not answer.
+        """
+        if self._enforcer.file_rules:
+            return self._evaluate(rule, caller, target)
+        question = (rule, *target.items(), *caller.identity())
+        is_allowed = self._decisions.get(question)
+        if is_allowed is None:
+            if len(self._decisions) >= DECISIONS_KEPT:
+                self._decisions.clear()
+            is_allowed = self._decisions[question] = self._evaluate(rule, caller, target)
+        return is_allowed
+
+    def _evaluate(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
+        try:
+            return bool(self._enforcer.authorize(rule, target, caller.credentials()))
+        except (KeyError, OSError, RuntimeError) as error:
+            LOG.error("The rule %s of the policy cannot be evaluated: %s", rule, _line(error))
+            raise errors.ServiceUnavailable(
+                f"The rule {rule} of the policy cannot be evaluated now: {_line(error)}"
+            ) from error
+
+
 class Enforcer:
     """The rules in force: the defaults, changed by the operator's policy files."""
 
@@ -128,11 +170,10 @@ class Enforcer:
         :raises InvalidConfiguration: the policy file cannot be used.
         """
         self._enforcer = _loaded_enforcer(conf)
-        # oslo.policy replaces rules file by file when one changes; no rule is evaluated meanwhile.
+        self._rules = _Rules(self._enforcer)
+        # Files are followed by one request at a time; rules are evaluated by all of them at once.
         self._turn = threading.Lock()
         self._conditions = LastingConditions()
-        # The same few services send the same requests all day, and a rule is slow to evaluate.
-        self._decisions: dict[tuple[object, ...], bool] = {}
         self._next_search = 0.0
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
@@ -148,27 +189,9 @@ class Enforcer:
             target = {"project_id": caller.project_id, "user_id": caller.user_id}
         with self._turn:
             self._follow_files()
-            is_allowed = self._decide(rule, caller, target)
-        if not is_allowed:
+            rules = self._rules
+        if not rules.allow(rule, caller, target):
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
-
-    def _decide(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
-        """Return whether the rules in force allow the caller.
-
-        Decisions of the default rules are cached; those of an operator's rules are not, as a rule
-        may ask another service.
-        """
-        if self._enforcer.file_rules:
-            self._decisions.clear()
-            return bool(self._enforcer.authorize(rule, target, caller.credentials()))
-        question = (rule, *target.items(), *caller.identity())
-        is_allowed = self._decisions.get(question)
-        if is_allowed is None:
-            if len(self._decisions) >= DECISIONS_KEPT:
-                self._decisions.clear()
-            is_allowed = bool(self._enforcer.authorize(rule, target, caller.credentials()))
-            self._decisions[question] = is_allowed
-        return is_allowed
 
     def _follow_files(self) -> None:
         """Load files that have changed; one that cannot be used leaves the rules in force.
@@ -184,7 +207,8 @@ class Enforcer:
         rules, file_rules = enforcer.rules, enforcer.file_rules
         enforcer.use_conf = True
         try:
-            _load(enforcer)
+            if _load(enforcer):
+                self._rules = _Rules(enforcer)
         except _UNUSABLE_FILE as error:
             enforcer.rules, enforcer.file_rules = rules, file_rules
             reason = _line(error)
@@ -198,7 +222,6 @@ class Enforcer:
         else:
             self._conditions.is_over("file")
         finally:
-            # or the evaluation would check the files once more
             enforcer.use_conf = False
 
 
@@ -222,15 +245,20 @@ def _loaded_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
     return enforcer
 
 
-def _load(enforcer: policy.Enforcer) -> None:
-    """Read the files that have changed.
+def _load(enforcer: policy.Enforcer) -> bool:
+    """Read the files that have changed; return whether any has.
 
     :raises ValueError: a file cannot be used; or another error of ``_UNUSABLE_FILE``.
     """
     before = enforcer.file_rules
-    enforcer.load_rules()
-    if enforcer.file_rules is not before:
-        checks.require_known(enforcer)
+    try:
+        enforcer.load_rules()
+    except RecursionError as error:
+        raise ValueError("its rules are nested too deeply") from error
+    if enforcer.file_rules is before:
+        return False
+    checks.require_known(enforcer)
+    return True
 
 
 def _line(error: Exception) -> str:

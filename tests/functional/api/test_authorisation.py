@@ -3,7 +3,11 @@
 import json
 import logging
 import os
+import socket
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,10 @@ import pytest
 
 from placement_server import extensions
 from placement_server.api import routes
+from placement_server.conf import InvalidConfiguration
 from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
+from tests.fixtures.stub_server import StubHandler, StubServer
 
 from .conftest import MakeApi
 from .rights import OPERATIONS
@@ -164,6 +170,105 @@ def test_a_policy_file_that_breaks_while_it_is_in_use_leaves_the_rules_as_they_w
     os.utime(policy_file, (time.time() + 20,) * 2)
     assert ask(api, "GET", "/traits", "gardener").status == 403
     assert ask(api, "GET", "/traits", "reader").status == 200
+
+
+LIST = "placement:traits:list"
+UNUSABLE = [
+    (f'"{LIST}": "rule:{LIST}"', f"in a circle: {LIST} -> {LIST}"),
+    (f'"{LIST}": "rule:b"\nb: "role:x or not rule:{LIST}"', f"{LIST} -> b -> {LIST}"),
+    (f'"{LIST}": "rule:gone"\ndefault: "rule:gone"', "default -> default"),
+    (f'"{LIST}": "{"not " * 120}role:x"', "more than 100 checks and rules deep"),
+    (
+        f'"{LIST}": "rule:r0"\n'
+        + "".join(f'r{n}: "rule:r{n + 1}"\n' for n in range(3000))
+        + 'r3000: "@"',
+        "deep",
+    ),
+    (f'"{LIST}": "project_id:%(x"', "cannot be filled in (incomplete format key)"),
+    (f'"{LIST}": "role:100%"', "cannot be filled in"),
+    (f'"{LIST}": "user_id:%(user_id)d"', "cannot be filled in"),
+    (f'"{LIST}": "http://127.0.0.1/%(host)s"', "needs host"),
+    (f'"{LIST}": "user_id.name:x"', 'there is no check "user_id.name"'),
+    (f'"{LIST}": "user_id.1x:x"', 'there is no check "user_id.1x"'),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), UNUSABLE)
+def test_rules_that_cannot_be_evaluated_are_refused(
+    make_api: MakeApi, text: str, problem: str
+) -> None:
+    with pytest.raises(InvalidConfiguration) as caught:
+        make_api(policy=text)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "problem"), UNUSABLE)
+def test_the_old_rules_stay_where_the_new_ones_cannot_be_evaluated(
+    make_api: MakeApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, problem: str
+) -> None:
+    api = make_api(policy=f'"{LIST}": "role:gardener"\n')
+    (policy_file,) = tmp_path.glob("policy-*.yaml")
+    policy_file.write_text(text)
+    os.utime(policy_file, (time.time() + 10,) * 2)
+    assert ask(api, "GET", "/traits", "gardener").status == 200
+    assert ask(api, "GET", "/traits", "reader").status == 403
+    (message,) = [
+        record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR
+    ]
+    assert problem in message
+
+
+def test_rules_with_percent_signs_and_constants_are_used(make_api: MakeApi) -> None:
+    text = f"'{LIST}': \"'100%%':100%% or token.user.id:%(user_id)s\"\n"
+    api = make_api(policy=text)
+    assert ask(api, "GET", "/traits", "reader").status == 403
+    api = make_api(policy=f"'{LIST}': \"'100%':100%%\"\n")
+    assert ask(api, "GET", "/traits", "reader").status == 200
+
+
+@pytest.fixture
+def slow_service() -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """A service that allows everything, once it may: its URL, whether it was asked, and that."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    class Service(StubHandler):
+        def do_POST(self) -> None:
+            is_asked.set()
+            may_answer.wait(30)
+            self.send_response(200)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"True")
+
+    with StubServer(Service) as server:
+        yield server.url, is_asked, may_answer
+        may_answer.set()
+
+
+def test_a_slow_service_of_one_rule_holds_up_no_other_request(
+    make_api: MakeApi, slow_service: tuple[str, threading.Event, threading.Event]
+) -> None:
+    url, is_asked, may_answer = slow_service
+    api = make_api(policy=f'"{LIST}": "{url}/"\n')
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(ask, api, "GET", "/traits", "reader")
+        assert is_asked.wait(30)
+        assert ask(api, "GET", "/resource_classes", "admin").status == 200
+        assert not slow.done()
+        may_answer.set()
+        assert slow.result(30).status == 200
+
+
+def test_a_service_of_a_rule_that_is_down_is_503(
+    make_api: MakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        api = make_api(policy=f'"{LIST}": "http://127.0.0.1:{unused.getsockname()[1]}/"\n')
+        answer = ask(api, "GET", "/traits", "reader")
+    assert answer.status == 503
+    assert LIST in answer.detail
+    assert "Traceback" not in caplog.text
 
 
 def test_a_policy_file_that_appears_is_found_at_the_next_search(
