@@ -1,15 +1,25 @@
-"""Binding of NVML: `pynvml`, loaded when first needed, with its answers and errors as ours."""
+"""Binding of NVML: `pynvml`, loaded when first needed, with its answers and errors as ours.
+
+Whatever a function returns or raises, a caller gets what it expects, None, or one of three errors:
+the GPU fell off the bus, NVML has to be started again, or the answer makes no sense.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from compute_agent.discovery.bounded_calls import step
 
+LARGEST = (1 << 64) - 1
+SHOWN = 80  # characters of an answer that is reported
+
 Binding = Any
 """The module pynvml: untyped, and its functions differ between versions."""
+
+
+_Fact = TypeVar("_Fact")
 
 
 class NvmlUnavailable(Exception):
@@ -22,6 +32,10 @@ class GpuLost(Exception):
 
 class NvmlStale(Exception):
     """NVML forgot us (the driver was reloaded): start it again and repeat."""
+
+
+class NvmlMalformed(Exception):
+    """A function answered what it never should; the message names it and the value."""
 
 
 def load() -> Binding:
@@ -47,6 +61,8 @@ class Nvml:
             binding.nvmlInit()
         except binding.NVMLError as error:
             raise NvmlUnavailable(_why(binding, error)) from error
+        except Exception as error:
+            raise NvmlUnavailable(f"nvmlInit raised {error!r}") from error
         self._silent = {
             binding.NVML_ERROR_NOT_SUPPORTED,
             binding.NVML_ERROR_FUNCTION_NOT_FOUND,  # the library is older than the binding
@@ -57,13 +73,22 @@ class Nvml:
             binding.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,  # likewise, for a structure
         }
 
-    def ask(self, function: str, *arguments: Any, is_numbered: bool = False) -> Any:
+    def ask(
+        self,
+        function: str,
+        *arguments: Any,
+        read: Callable[[Any], _Fact],
+        is_numbered: bool = False,
+    ) -> _Fact | None:
         """Call `function`; None when the device, driver or library has no answer to it.
 
-        `is_numbered`: the last argument counts something up, and NVML calls each number behind the
-        last that it knows an invalid argument.
-
-        Raises GpuLost and NvmlStale; any other failure is a warning, the answer is unknown.
+        :param read: makes a fact of the answer; whatever it raises is about the answer.
+        :param is_numbered: the last argument counts something up, and NVML calls each number
+            behind the last that it knows an invalid argument.
+        :raises GpuLost: the GPU fell off the bus.
+        :raises NvmlStale: NVML has to be started again.
+        :raises NvmlMalformed: the answer, or the error, is none that NVML has. Any other failure
+            is a warning, the answer is unknown.
         """
         nvml = self.binding
         call = getattr(nvml, function, None)
@@ -71,9 +96,9 @@ class Nvml:
             return None
         step(function)
         try:
-            return call(*arguments)
+            answer = call(*arguments)
         except nvml.NVMLError as error:
-            code = error.value
+            code = getattr(error, "value", None)
             if code == nvml.NVML_ERROR_GPU_IS_LOST:
                 raise GpuLost(function) from error
             if code in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
@@ -82,22 +107,35 @@ class Nvml:
             if code not in self._silent and not behind_last:
                 self._warn(f"NVML: {function}: {error}; treated as unknown")
             return None
+        except Exception as error:
+            raise NvmlMalformed(f"NVML: {function} raised {error!r}") from error
+        try:
+            return read(answer)
+        except Exception as error:
+            shown = repr(answer)[:SHOWN]
+            raise NvmlMalformed(f"NVML: {function} returned {shown}: {error}") from error
+
+    def ask_handle(self, function: str, *arguments: Any) -> Any:
+        """Like `ask`, for what only other functions understand."""
+        return self.ask(function, *arguments, read=lambda answer: answer)
 
     def ask_text(self, function: str, *arguments: Any) -> str | None:
-        """Like `ask`, for a string: bytes in older bindings, empty when there is none."""
-        answer = self.ask(function, *arguments)
-        if isinstance(answer, bytes):
-            answer = answer.decode("utf-8", "replace")
-        return answer.strip() or None if isinstance(answer, str) else None
+        """Like `ask`, for a text; None also for an empty one."""
+        return self.ask(function, *arguments, read=text_of) or None
+
+    def ask_number(self, function: str, *arguments: Any, most: int = LARGEST) -> int | None:
+        """Like `ask`, for a number."""
+        return self.ask(function, *arguments, read=lambda answer: number(answer, most))
 
     def shutdown(self) -> None:
         """Let go of the driver, which cannot be unloaded before. Safe when it is gone already."""
         step("nvmlShutdown")
         try:
             self.binding.nvmlShutdown()
-        except self.binding.NVMLError as error:
-            if error.value != self.binding.NVML_ERROR_UNINITIALIZED:
-                self._warn(f"NVML: nvmlShutdown: {error}")
+        except Exception as error:  # noqa: BLE001 (nothing depends on it)
+            uninitialised = self.binding.NVML_ERROR_UNINITIALIZED
+            if getattr(error, "value", None) != uninitialised:
+                self._warn(f"NVML: nvmlShutdown: {error!r}")
 
 
 def _why(binding: Binding, error: Any) -> str:
@@ -116,5 +154,25 @@ def _why(binding: Binding, error: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return a text of NVML, which some releases of its binding give as bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    """Return a text of NVML, which some releases of its binding give as bytes.
+
+    :raises TypeError: it is neither.
+    """
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if not isinstance(text, str):
+        raise TypeError(f"{value!r} is not a text")
+    return text.strip()
+
+
+def number(value: Any, most: int = LARGEST) -> int:
+    """Return a number of NVML.
+
+    :param most: that it can be.
+    :raises TypeError: it is none.
+    :raises ValueError: it is larger, or as far below 0.
+    """
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is not a number")
+    if abs(value) > most:
+        raise ValueError(f"{value} is more than {most}")
+    return int(value)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compute_agent.discovery.facts import PciAddress
-from compute_agent.discovery.nvml.binding import GpuLost, Nvml
+from compute_agent.discovery.nvml.binding import GpuLost, Nvml, number
 
 BROKEN: Final = {
     48: "a double bit error of its memory",
@@ -44,29 +44,34 @@ class XidWatch:
         if key in self._address_of:
             return
         self._address_of[key] = address
-        supported_types = self._nvml.ask("nvmlDeviceGetSupportedEventTypes", handle) or 0
+        supported_types = self._nvml.ask_number("nvmlDeviceGetSupportedEventTypes", handle) or 0
         if not supported_types & self._types:
             return
         if self._set is None:
-            self._set = self._nvml.ask("nvmlEventSetCreate")
+            self._set = self._nvml.ask_handle("nvmlEventSetCreate")
         if self._set is not None:
-            self._nvml.ask("nvmlDeviceRegisterEvents", handle, self._types, self._set)
+            self._nvml.ask_handle("nvmlDeviceRegisterEvents", handle, self._types, self._set)
 
     def broken_gpus(self) -> Iterator[tuple[PciAddress, int]]:
         """Yield the Xids that broke a GPU since the last call, with its address.
 
-        Raises NvmlStale.
+        Raises NvmlStale and NvmlMalformed.
         """
         for _ in range(MOST_EVENTS if self._set is not None else 0):
             try:
-                event = self._nvml.ask("nvmlEventSetWait_v2", self._set, 0)
+                event = self._nvml.ask("nvmlEventSetWait_v2", self._set, 0, read=_event)
             except GpuLost:
                 return  # some GPU is lost: which one is found when it is asked
             if event is None:
                 return
-            address = self._address_of.get(_key(event.device))
-            if address is not None and event.eventType & self._types and event.eventData in BROKEN:
-                yield address, int(event.eventData)
+            device, kinds, xid = event
+            address = self._address_of.get(device)
+            if address is not None and kinds & self._types and xid in BROKEN:
+                yield address, xid
+
+
+def _event(event: Any) -> tuple[int | None, int, int]:
+    return _key(event.device), number(event.eventType), number(event.eventData)
 
 
 def _key(handle: Any) -> int | None:

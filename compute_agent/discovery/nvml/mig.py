@@ -11,30 +11,37 @@ from dataclasses import replace
 from typing import Any
 
 from compute_agent.discovery.facts import GpuInstance, MigDevice, MigProfile
-from compute_agent.discovery.nvml.binding import Nvml
+from compute_agent.discovery.nvml.binding import Nvml, number, text_of
 
 PREFIX = "MIG "
+MOST = 1024  # parts of a GPU, far above what there is
 
 
 def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
     """Return every shape that the GPU knows, by name."""
     count = getattr(nvml.binding, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)
-    shapes = []
-    for number in range(count):
-        shape = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", gpu, number, is_numbered=True)
-        if shape is None:
-            continue
-        name = _text(shape.name).removeprefix(PREFIX)
-        shapes.append(
-            MigProfile(
-                name=name or plain_name(shape.sliceCount, shape.memorySizeMB),
-                profile_id=shape.id,
-                slices=shape.sliceCount,
-                memory_mib=shape.memorySizeMB,
-                max_instances=shape.instanceCount,
-            )
+    function = "nvmlDeviceGetGpuInstanceProfileInfo"
+    shapes = (
+        nvml.ask(function, gpu, index, read=_profile, is_numbered=True) for index in range(count)
+    )
+    return tuple(
+        sorted(
+            (shape for shape in shapes if shape is not None),
+            key=lambda profile: (profile.name, profile.profile_id),
         )
-    return tuple(sorted(shapes, key=lambda profile: (profile.name, profile.profile_id)))
+    )
+
+
+def _profile(shape: Any) -> MigProfile:
+    slices, memory_mib = number(shape.sliceCount, MOST), number(shape.memorySizeMB)
+    name = text_of(shape.name or "").removeprefix(PREFIX)
+    return MigProfile(
+        name=name or plain_name(slices, memory_mib),
+        profile_id=number(shape.id),
+        slices=slices,
+        memory_mib=memory_mib,
+        max_instances=number(shape.instanceCount, MOST),
+    )
 
 
 def instances(
@@ -46,17 +53,23 @@ def instances(
         # handles, of which the binding has a type but no list
         handles = (ctypes.c_void_p * max(profile.max_instances, 1))()
         count = ctypes.c_uint(len(handles))
-        answer = nvml.ask(
+        answer = nvml.ask_handle(
             "nvmlDeviceGetGpuInstances", gpu, profile.profile_id, handles, ctypes.byref(count)
         )
         if answer is None:
             return None
         for handle in handles[: count.value]:
-            part = nvml.ask("nvmlGpuInstanceGetInfo", ctypes.c_void_p(handle))
+            part = nvml.ask("nvmlGpuInstanceGetInfo", ctypes.c_void_p(handle), read=_part)
             if part is not None:
-                place = part.placement
-                parts.append(GpuInstance(place.start, place.size, part.profileId, part.id))
+                parts.append(part)
     return tuple(sorted(set(parts)))
+
+
+def _part(part: Any) -> GpuInstance:
+    place = part.placement
+    return GpuInstance(
+        number(place.start), number(place.size), number(part.profileId), number(part.id)
+    )
 
 
 def remaining_counts(
@@ -66,7 +79,9 @@ def remaining_counts(
     counts = (
         (
             profile.name,
-            nvml.ask("nvmlDeviceGetGpuInstanceRemainingCapacity", gpu, profile.profile_id),
+            nvml.ask_number(
+                "nvmlDeviceGetGpuInstanceRemainingCapacity", gpu, profile.profile_id, most=MOST
+            ),
         )
         for profile in profiles
     )
@@ -85,8 +100,8 @@ def devices(
     """
     place_of = {part.id: part for part in parts}
     pieces = []
-    for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
-        handle = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+    for index in range(nvml.ask_number("nvmlDeviceGetMaxMigDeviceCount", gpu, most=MOST) or 0):
+        handle = nvml.ask_handle("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
         device = None if handle is None else _device(nvml, handle, profiles)
         if device is not None:
             place = place_of.get(device.gpu_instance)
@@ -96,11 +111,11 @@ def devices(
 
 def _device(nvml: Nvml, handle: Any, profiles: tuple[MigProfile, ...]) -> MigDevice | None:
     uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
-    gpu_instance = nvml.ask("nvmlDeviceGetGpuInstanceId", handle)
-    compute_instance = nvml.ask("nvmlDeviceGetComputeInstanceId", handle)
+    gpu_instance = nvml.ask_number("nvmlDeviceGetGpuInstanceId", handle)
+    compute_instance = nvml.ask_number("nvmlDeviceGetComputeInstanceId", handle)
     if uuid is None or gpu_instance is None or compute_instance is None:
         return None  # it went away between two calls
-    shape = nvml.ask("nvmlDeviceGetAttributes", handle)
+    shape = nvml.ask("nvmlDeviceGetAttributes", handle, read=_shape)
     _, marker, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
     return MigDevice(
         uuid=uuid,
@@ -110,24 +125,30 @@ def _device(nvml: Nvml, handle: Any, profiles: tuple[MigProfile, ...]) -> MigDev
     )
 
 
-def _profile_name(shape: Any, profiles: tuple[MigProfile, ...]) -> str:
+def _shape(shape: Any) -> tuple[int, int, int]:
+    """Return the slices and the memory of a device, and the slices of its compute instance."""
+    return (
+        number(shape.gpuInstanceSliceCount),
+        number(shape.memorySizeMB),
+        number(shape.computeInstanceSliceCount),
+    )
+
+
+def _profile_name(shape: tuple[int, int, int] | None, profiles: tuple[MigProfile, ...]) -> str:
     """Derive the profile's name from its shape, for drivers that leave it out of the device's."""
     if shape is None:
         return "unknown"
-    slices, memory = shape.gpuInstanceSliceCount, shape.memorySizeMB
+    slices, memory_mib, parts = shape
     fitting = [profile for profile in profiles if profile.slices == slices]
     nearest = min(
-        fitting, key=lambda profile: (abs(profile.memory_mib - memory), profile.name), default=None
+        fitting,
+        key=lambda profile: (abs(profile.memory_mib - memory_mib), profile.name),
+        default=None,
     )
-    name = nearest.name if nearest else plain_name(slices, memory)
-    parts = shape.computeInstanceSliceCount
+    name = nearest.name if nearest else plain_name(slices, memory_mib)
     return name if parts in (0, slices) else f"{parts}c.{name}"
 
 
 def plain_name(slices: int, memory_mib: int) -> str:
     """Form a profile's name as NVIDIA does, with the memory in whole GB, rounded up."""
     return f"{slices}g.{-(-memory_mib // 1024)}gb"
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")

@@ -13,6 +13,11 @@ MOST_LINKS = 64
 """Numbers asked for at most; the GPUs of today have up to 36."""
 
 
+def address_of(pci: Any) -> PciAddress:
+    """Return the address in NVML's facts of a PCI function."""
+    return pci_address(text_of(pci.busId))
+
+
 def states(nvml: Nvml, gpu: Any) -> tuple[bool, ...]:
     """Return whether each link is active, by number; () = none, or not reported.
 
@@ -20,10 +25,10 @@ def states(nvml: Nvml, gpu: Any) -> tuple[bool, ...]:
     """
     active = []
     for number in range(MOST_LINKS):
-        state = nvml.ask("nvmlDeviceGetNvLinkState", gpu, number, is_numbered=True)
+        state = nvml.ask("nvmlDeviceGetNvLinkState", gpu, number, read=bool, is_numbered=True)
         if state is None:
             break
-        active.append(bool(state))
+        active.append(state)
     return tuple(active)
 
 
@@ -36,17 +41,17 @@ def links(nvml: Nvml, gpu: Any, active: Sequence[bool]) -> tuple[NvLink, ...] | 
         return None
     link_counts: Counter[tuple[PciAddress, str]] = Counter()
     for number in (number for number, is_active in enumerate(active) if is_active):
-        remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, number)
+        remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, number, read=address_of)
         if remote is not None:
-            link_counts[pci_address(text_of(remote.busId)), _kind(nvml, gpu, number)] += 1
+            link_counts[remote, _kind(nvml, gpu, number)] += 1
     return tuple(sorted(NvLink(*device, amount) for device, amount in link_counts.items()))
 
 
 def _kind(nvml: Nvml, gpu: Any, number: int) -> str:
-    kind = nvml.ask("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, number)
+    kind = nvml.ask_number("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, number)
     names = {
         getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_GPU", 0): "gpu",
         getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_SWITCH", 2): "switch",
         getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_IBMNPU", 1): "cpu",
     }
-    return names.get(kind, "unknown")
+    return "unknown" if kind is None else names.get(kind, "unknown")

@@ -5,6 +5,7 @@ a call the device does not support             that fact is unknown
 GPU lost                                       the GPU is out, NVML is started again
 an Xid that breaks a GPU                       kept with the GPU until `forget`
 NVML not started any more (driver reloaded)    started again, once, in the same reading
+an answer that cannot be                       the GPU is unknown, with a warning
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
-from compute_agent.discovery.facts import CellId, PciAddress, pci_address
+from compute_agent.discovery.facts import CellId, PciAddress
 from compute_agent.discovery.nvml import mig, nvlinks, vgpus
 from compute_agent.discovery.nvml.binding import (
     Binding,
     GpuLost,
     Nvml,
+    NvmlMalformed,
     NvmlStale,
     NvmlUnavailable,
     load,
-    text_of,
+    number,
 )
 from compute_agent.discovery.nvml.events import XidWatch
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
@@ -31,8 +34,10 @@ from compute_agent.programs.lasting_conditions import LastingConditions
 
 LOG = logging.getLogger(__name__)
 
+MOST_GPUS = 1024
 NODE_SET_WORDS = 16  # of 64 bits: 1024 nodes, the most a kernel is built for
 
+_Answer = TypeVar("_Answer")
 _Modes = tuple[bool | None, bool | None, tuple[bool, ...]]
 """MIG, mixed sizes of vGPUs, which NVLinks are active."""
 
@@ -109,15 +114,21 @@ class NvmlSource:
 
     def _ensure_started(self) -> Nvml:
         if self._nvml is None:
-            self._nvml = Nvml(self._load(), self._warn)
+            try:
+                binding = self._load()
+            except NvmlUnavailable:
+                raise
+            except Exception as error:
+                raise NvmlUnavailable(f"its Python module raises {error!r}") from error
+            self._nvml = Nvml(binding, self._warn)
             self._watch = XidWatch(self._nvml)
         return self._nvml
 
     def _read_all(self, nvml: Nvml) -> list[NvmlGpu]:
         gpus, is_lost = [], False
-        for index in range(nvml.ask("nvmlDeviceGetCount") or 0):
+        for index in range(self._asked(lambda: self._count(nvml)) or 0):
             try:
-                gpu = self._gpu_at(nvml, index)
+                gpu = self._asked(partial(self._gpu_at, nvml, index))
             except GpuLost:
                 self._note_lost(index)
                 is_lost = True
@@ -126,11 +137,22 @@ class NvmlSource:
                 self._lost_gpus.discard(gpu.address)
                 gpus.append(gpu)
         if self._watch is not None:
-            self._broken_gpus.update(self._watch.broken_gpus())
+            self._broken_gpus.update(self._asked(partial(dict, self._watch.broken_gpus())) or {})
         if is_lost:
             # NVML keeps the handle of a lost GPU until it is started again
             self.close()
         return [replace(gpu, critical_xid=self._broken_gpus.get(gpu.address)) for gpu in gpus]
+
+    def _asked(self, question: Callable[[], _Answer]) -> _Answer | None:
+        """Return an answer; None, with a warning, for one that cannot be."""
+        try:
+            return question()
+        except NvmlMalformed as error:
+            self._warn(f"{error}; what NVML reports of that GPU is unknown")
+            return None
+
+    def _count(self, nvml: Nvml) -> int:
+        return nvml.ask_number("nvmlDeviceGetCount", most=MOST_GPUS) or 0
 
     def _note_lost(self, index: int) -> None:
         address = self._address_of_index.get(index)
@@ -142,14 +164,13 @@ class NvmlSource:
         )
 
     def _gpu_at(self, nvml: Nvml, index: int) -> NvmlGpu | None:
-        handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+        handle = nvml.ask_handle("nvmlDeviceGetHandleByIndex", index)
         if handle is None:
             return None
-        pci = nvml.ask("nvmlDeviceGetPciInfo", handle)
-        if pci is None:
+        address = nvml.ask("nvmlDeviceGetPciInfo", handle, read=nvlinks.address_of)
+        if address is None:
             self._warn(f"NVML: GPU number {index} has no PCI address; left out")
             return None
-        address = pci_address(text_of(pci.busId))
         self._address_of_index[index] = address
         if self._watch is not None:
             self._watch.add(handle, address)
@@ -157,8 +178,8 @@ class NvmlSource:
 
     def _gpu(self, nvml: Nvml, handle: Any, address: PciAddress) -> NvmlGpu:
         uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
-        mode = nvml.ask("nvmlDeviceGetMigMode", handle)
-        is_mig_enabled = None if mode is None else bool(mode[0])  # the other is that after a reset
+        # the other number is the mode after a reset
+        is_mig_enabled = nvml.ask("nvmlDeviceGetMigMode", handle, read=lambda m: bool(number(m[0])))
         has_mixed_sizes = vgpus.sizes_mixed(nvml, handle)
         key = uuid or address
         modes = (is_mig_enabled, has_mixed_sizes, nvlinks.states(nvml, handle))
@@ -188,13 +209,16 @@ class NvmlSource:
 
 def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu, links: Sequence[bool]) -> NvmlGpu:
     """Read what stays the same until NVML is started again or a mode is switched."""
-    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
-    own_memory = nvml.ask("nvmlDeviceGetNumaNodeId", handle)
+    own_memory = nvml.ask_number("nvmlDeviceGetNumaNodeId", handle)
     return replace(
         gpu,
         serial=nvml.ask_text("nvmlDeviceGetSerial", handle),
         model=nvml.ask_text("nvmlDeviceGetName", handle),
-        compute_capability=None if capability is None else (capability[0], capability[1]),
+        compute_capability=nvml.ask(
+            "nvmlDeviceGetCudaComputeCapability",
+            handle,
+            read=lambda version: (number(version[0]), number(version[1])),
+        ),
         near_cells=_near_cells(nvml, handle),
         memory_cell=None if own_memory is None or own_memory < 0 else CellId(own_memory),
         mig_profiles=() if gpu.mig_enabled is None else mig.profiles(nvml, handle),
@@ -205,10 +229,14 @@ def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu, links: Sequence[bool]) -> Nv
 
 def _near_cells(nvml: Nvml, handle: Any) -> tuple[CellId, ...]:
     scope = getattr(nvml.binding, "NVML_AFFINITY_SCOPE_NODE", 0)
-    words = nvml.ask("nvmlDeviceGetMemoryAffinity", handle, NODE_SET_WORDS, scope) or ()
+    function = "nvmlDeviceGetMemoryAffinity"
+    return nvml.ask(function, handle, NODE_SET_WORDS, scope, read=_cells_of_words) or ()
+
+
+def _cells_of_words(words: Any) -> tuple[CellId, ...]:
     return tuple(
         CellId(word * 64 + bit)
         for word, bits in enumerate(words)
         for bit in range(64)
-        if bits >> bit & 1
+        if number(bits) >> bit & 1
     )
