@@ -66,8 +66,9 @@ created on a GPU are not counted; `compute-agent status` shows them.
         "nvlink_traits",
         default=True,
         help="""
-Add the trait CUSTOM_NVLINK_GROUP_<N> to the providers of GPUs that are connected by NVLinks. N
-counts from 0 on each host. Needs NVML.
+Add the trait CUSTOM_NVLINK_GROUP_<N> to the providers of GPUs that are connected by NVLinks, which
+needs NVML, and CUSTOM_XGMI_GROUP_<N> to those of AMD that are connected by XGMI. N counts from 0 on
+each host.
 """,
     ),
     cfg.BoolOpt(

@@ -302,8 +302,8 @@ class NvLink:
 class PhysicalGpu:
     """A GPU (or another PCI device that makes mediated devices), whole; never one of its VFs.
 
-    PCI facts come from sysfs and are always there. What NVML adds is None or empty where NVML is
-    absent or does not see the device (a GPU bound to vfio-pci is invisible to it).
+    PCI facts come from sysfs and are always there. What NVML adds, or the driver of another maker
+    shows, is None or empty where that does not see the device (one bound to vfio-pci).
     """
 
     address: PciAddress
@@ -334,6 +334,10 @@ class PhysicalGpu:
     """By remote; None = not reported."""
     critical_xid: int | None = None
     """An error NVIDIA's driver reported after which no guest should get the GPU."""
+    memory_mib: int | None = None
+    """Its own memory, as drivers of AMD and Intel show it."""
+    link_group: str | None = None
+    """Name of the hive whose GPUs reach each other over XGMI."""
 
 
 @dataclass(frozen=True, slots=True)

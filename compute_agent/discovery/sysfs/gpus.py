@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from compute_agent.discovery.facts import GpuVf, PciDevice, PhysicalGpu
 from compute_agent.discovery.sysfs import mdevs
 from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions
 from compute_agent.discovery.sysfs.reader import Machine
+from compute_agent.discovery.sysfs.vpd import identity
 
 DISPLAY_CLASSES = ("0300", "0302", "0380")  # VGA, 3D, other display controller
 ACCELERATOR_CLASS = "1200"
@@ -13,6 +17,19 @@ GPU_ACCELERATORS = frozenset({"1002"})
 """Vendors whose processing accelerators are GPUs: AMD's, from Instinct MI200 on. Those of others
 are FPGAs (Intel, Xilinx), processors for neural networks (Intel, Habana) or test devices (QEMU);
 guests get them by [pci]device_spec. Intel's data centre GPUs are display controllers."""
+
+# in the directory of a function, by AMD's driver amdgpu
+MODEL = "product_name"
+UNIQUE_ID = "unique_id"
+SERIAL_NUMBER = "serial_number"
+MEMORY = "mem_info_vram_total"
+HIVE = "xgmi_hive_info"
+HIVE_ID = f"{HIVE}/xgmi_hive_id"
+# by Intel's driver xe, for each tile
+TILE_MEMORY = "physical_vram_size_bytes"
+
+_TILE = re.compile(r"tile\d+")
+_MIB = 1 << 20
 
 SCREENS = frozenset(
     {
@@ -90,7 +107,28 @@ def _gpu(
         ),
         mdev_types=mdevs.types(machine, function),
         mdevs=existing_mdevs.get(device.address, ()),
+        **_shown_by_driver(machine, function),
     )
+
+
+def _shown_by_driver(machine: Machine, function: PciFunction) -> dict[str, Any]:
+    """Return what drivers of AMD and Intel show; NVIDIA's shows nothing here."""
+    tree, here, entries = machine.sys, function.directory, function.entries
+
+    def text(name: str) -> str | None:
+        return tree.optional_text(f"{here}/{name}") if name.partition("/")[0] in entries else None
+
+    sources = [MEMORY] if MEMORY in entries else []
+    sources += [f"{tile}/{TILE_MEMORY}" for tile in sorted(entries) if _TILE.fullmatch(tile)]
+    sizes = [tree.optional_integer(f"{here}/{source}") for source in sources]
+    memory_bytes = sum(size for size in sizes if size)
+    return {
+        "model": text(MODEL),
+        "uuid": identity(text(UNIQUE_ID)),
+        "serial": identity(text(SERIAL_NUMBER)),
+        "memory_mib": memory_bytes // _MIB or None,
+        "link_group": text(HIVE_ID),
+    }
 
 
 def _vf(

@@ -179,3 +179,43 @@ def test_a_vgpu_inside_a_guest_stands_for_itself(machine: MachineBuilder, look: 
     machine.gpu(GPU, product="26b9")
     machine.link(f"{machine.device(GPU)}/physfn", "devices/pci0000:00/0000:00:01.0")
     assert [gpu.address for gpu in look(machine).gpus] == [GPU]
+
+
+def amd_gpu(machine: MachineBuilder, address: str, number: int, hive: str | None) -> None:
+    """An Instinct as the driver amdgpu shows it."""
+    here = machine.pci(address, vendor="1002", product="74a1", class_code="120000", driver="amdgpu")
+    machine.sys(f"{here}/mem_info_vram_total", 192 << 30)
+    machine.sys(f"{here}/product_name", "AMD Instinct MI300X OAM")
+    machine.sys(f"{here}/unique_id", f"9f2c36b61b0c5f0{number}")
+    machine.sys(f"{here}/serial_number", f"69242500000{number}")
+    if hive is not None:
+        machine.sys(f"{here}/xgmi_hive_info/xgmi_hive_id", hive)
+
+
+def test_gpus_of_amd_have_the_facts_that_their_driver_shows(
+    machine: MachineBuilder, look: Look
+) -> None:
+    amd_gpu(machine, "0000:05:00.0", 1, "11836410862103441712")
+    (gpu,) = look(machine).gpus
+    assert (gpu.model, gpu.memory_mib) == ("AMD Instinct MI300X OAM", 192 * 1024)
+    assert (gpu.uuid, gpu.serial) == ("9f2c36b61b0c5f01", "692425000001")
+    assert gpu.link_group == "11836410862103441712"
+
+
+def test_an_amd_gpu_without_any_of_it_is_a_gpu(machine: MachineBuilder, look: Look) -> None:
+    here = machine.pci("0000:05:00.0", vendor="1002", product="740f", class_code="038000")
+    machine.sys(f"{here}/product_name", "")
+    machine.sys(f"{here}/unique_id", "0000000000000000")
+    machine.sys(f"{here}/mem_info_vram_total", "much")
+    topology = look(machine)
+    (gpu,) = topology.gpus
+    assert (gpu.model, gpu.uuid, gpu.memory_mib, gpu.link_group) == (None, None, None, None)
+    assert len(topology.warnings) == 1
+
+
+def test_gpus_of_intel_have_the_memory_of_their_tiles(machine: MachineBuilder, look: Look) -> None:
+    here = machine.pci(GPU, vendor="8086", product="0bd5", class_code="038000", driver="xe")
+    for tile in range(2):
+        machine.sys(f"{here}/tile{tile}/physical_vram_size_bytes", hex(64 << 30))
+    (gpu,) = look(machine).gpus
+    assert gpu.memory_mib == 128 * 1024

@@ -179,6 +179,15 @@ def test_gpus_linked_over_a_third_are_one_group() -> None:
     assert groups(facts)["22"] == ["CUSTOM_NVLINK_GROUP_0"]
 
 
+def test_gpus_of_one_xgmi_hive_are_a_group() -> None:
+    facts = fake_topology("host1", SIZE)
+    hives = ("77", "33", None, "77")
+    gpus = tuple(replace(gpu, link_group=hive) for gpu, hive in zip(facts.gpus, hives, strict=True))
+    layout = lay_out("host1", replace(facts, gpus=gpus), OFF)
+    traits = [p.traits for p in layout.providers if "_pci_" in p.name]
+    assert ["CUSTOM_XGMI_GROUP_0" in found for found in traits] == [True, False, False, True]
+
+
 def test_links_to_a_cpu_join_no_gpus() -> None:
     cpu = to("04", "cpu")
     assert groups(linked(gpu20=[cpu], gpu21=[cpu]))["20"] == []

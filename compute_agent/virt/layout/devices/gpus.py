@@ -42,7 +42,8 @@ MIG_CLASS_PREFIX = "CUSTOM_MIG_"
 CUDA_PREFIX = "HW_GPU_CUDA_COMPUTE_CAPABILITY_"
 MIG_TRAIT = "CUSTOM_GPU_MIG"
 NVLINK_PREFIX = "CUSTOM_NVLINK_GROUP_"
-"""GPUs of a host with the same number reach each other through NVLinks."""
+XGMI_PREFIX = "CUSTOM_XGMI_GROUP_"
+"""GPUs of a host with the same number reach each other through NVLinks, or XGMI."""
 
 
 class GpuLayout(NamedTuple):
@@ -88,7 +89,7 @@ def lay_out_gpus(
     warnings: list[str] = []
     errors: list[str] = []
     keys = gpu_keys(topology.gpus)
-    groups = nvlink_groups(topology.gpus) if options.nvlink_traits else {}
+    groups = link_traits(topology.gpus) if options.nvlink_traits else {}
     for gpu in topology.gpus:
         layout = _lay_out_gpu(
             root_name,
@@ -159,7 +160,7 @@ class _Traits(NamedTuple):
     absent_prefixes: tuple[str, ...]
 
     @classmethod
-    def of(cls, gpu: PhysicalGpu, group: int | None, options: GpuOptions) -> _Traits:
+    def of(cls, gpu: PhysicalGpu, group: str | None, options: GpuOptions) -> _Traits:
         traits = set()
         prefixes = [CUDA_PREFIX, f"CUSTOM_{CUDA_PREFIX}"]
         if gpu.compute_capability is not None:
@@ -174,9 +175,10 @@ class _Traits(NamedTuple):
         if gpu.critical_xid is not None:
             traits.add(UNHEALTHY)
         if group is not None:
-            traits.add(f"{NVLINK_PREFIX}{group}")
+            traits.add(group)
         if gpu.nvlinks is not None or not options.nvlink_traits:
             prefixes.append(NVLINK_PREFIX)
+        prefixes.append(XGMI_PREFIX)
         return cls(frozenset(traits), tuple(prefixes))
 
 
@@ -187,6 +189,7 @@ def gpu_facts(topology: HostTopology) -> list[dict[str, Any]]:
             "address": gpu.address,
             "uuid": gpu.uuid,
             "model": gpu.model,
+            "memory_mib": gpu.memory_mib,
             "mig_devices": [
                 {name: getattr(device, name) for name in ("uuid", "profile", "start", "size")}
                 for device in sorted(gpu.mig_devices, key=_place)
@@ -196,6 +199,20 @@ def gpu_facts(topology: HostTopology) -> list[dict[str, Any]]:
         }
         for gpu in topology.gpus
     ]
+
+
+def link_traits(gpus: Sequence[PhysicalGpu]) -> dict[PciAddress, str]:
+    """Return the trait of the group of each GPU that reaches another one of the host."""
+    hives: dict[str, list[PciAddress]] = {}
+    for gpu in gpus:
+        if gpu.link_group is not None:
+            hives.setdefault(gpu.link_group, []).append(gpu.address)
+    linked_hives = sorted(members for members in hives.values() if len(members) > 1)
+    return {
+        member: f"{XGMI_PREFIX}{number}"
+        for number, members in enumerate(linked_hives)
+        for member in members
+    } | {address: f"{NVLINK_PREFIX}{number}" for address, number in nvlink_groups(gpus).items()}
 
 
 def nvlink_groups(gpus: Sequence[PhysicalGpu]) -> dict[PciAddress, int]:
