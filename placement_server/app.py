@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement_server.api.dispatch import Dispatcher
+from placement_server.api.routes import Dispatcher
 from placement_server.api.services import Services
 from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
@@ -17,8 +17,7 @@ from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, operations, telemetry
-from placement_server.middleware.observation import Observation
-from placement_server.middleware.request_id import RequestId
+from placement_server.middleware.observation import Observation, RequestId
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.store import Store
 from placement_server.web import fleet

@@ -1,23 +1,80 @@
-"""The request log, and the metrics of every request."""
+"""Observation of requests: their ids, the request log, metrics, and answers to all other errors."""
 
 from __future__ import annotations
 
 import functools
 import logging
+import re
 import time
+import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from oslo_context import context
 from prometheus_client import Counter, Histogram
 
-from placement_server import metrics
-from placement_server.api.request import ROUTE_KEY, VERSION_KEY, shown_uri
+from placement_server import errors, metrics
+from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY, shown_uri
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-#: Operators filter and scrape by this name.
-LOG = logging.getLogger("placement_server.requestlog")
+LOG = logging.getLogger(__name__)
+
+REQUEST_LOG = logging.getLogger("placement_server.requestlog")
+"""Operators filter and scrape by this name."""
+
+_REQUEST_ID: Final = re.compile(
+    r"req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+
+
+class RequestId:
+    """Give every request an id, in the log, in errors and in the answer's headers.
+
+    An id that the client sends is another service's: it appears in the log as the global request
+    id, so that one action of a user can be followed through all services.
+
+    It also settles the Accept header, on which every answer from here on inwards depends: no
+    preference means JSON.
+    """
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
+        request_id = f"req-{uuid.uuid4()}"
+        environ[REQUEST_ID_KEY] = request_id
+        if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
+            environ["HTTP_ACCEPT"] = "application/json"
+        context.RequestContext(request_id=request_id, global_request_id=global_request_id(environ))
+
+        def start_identified(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Any:
+            headers = [*headers, ("x-openstack-request-id", request_id)]
+            return start_response(status, headers, exc_info)
+
+        try:
+            return self._application(environ, start_identified)
+        except Exception as error:
+            LOG.exception(
+                "The request %s %s failed outside of the API and is answered with 500",
+                environ["REQUEST_METHOD"],
+                shown_uri(environ),
+            )
+            status, headers, body = errors.render(
+                errors.InternalError(str(error)), environ, None, request_id
+            )
+            start_identified(status, headers)
+            return [body]
+
+
+def global_request_id(environ: errors.Environ) -> str | None:
+    """Return the id that the client sent, if it has the form of one."""
+    inbound = environ.get("HTTP_X_OPENSTACK_REQUEST_ID")
+    return inbound if inbound and _REQUEST_ID.fullmatch(inbound) else None
+
 
 #: All other methods, which a client may make up, are one in the metrics.
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -51,7 +108,7 @@ class Observation:
         chunks = self._application(environ, start_and_record)
         status, headers = starts[-1]
         self._count(environ, status, time.perf_counter() - start)
-        if LOG.isEnabledFor(logging.INFO):
+        if REQUEST_LOG.isEnabledFor(logging.INFO):
             self._log(environ, status, headers)
         return chunks
 
@@ -68,7 +125,7 @@ class Observation:
     @staticmethod
     def _log(environ: dict[str, Any], status: str, headers: list[tuple[str, str]]) -> None:
         length = next((value for name, value in headers if name.lower() == "content-length"), "-")
-        LOG.info(
+        REQUEST_LOG.info(
             '%s "%s %s" status: %s len: %s microversion: %s',
             environ.get("REMOTE_ADDR", "-"),
             environ["REQUEST_METHOD"],

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.allocations import owners
+from placement_server.store.allocations.consumers import ensure_owners
 from placement_server.store.tables import allocations, consumers, resource_providers
 from placement_server.store.transactions.transaction import (
     STRUCTURE,
@@ -76,7 +76,7 @@ def create_incomplete_consumers(
     """Give consumers that have allocations but no record one, with this project and user."""
     uuids = sorted(tx.execute(_INCOMPLETE.limit(max_count)).scalars())
     if uuids:
-        ids = owners.ensure(tx, [project_id], [user_id], [])
+        ids = ensure_owners(tx, [project_id], [user_id], [])
         tx.execute(
             sa.insert(consumers),
             [

@@ -20,11 +20,16 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.schema import revision, standard_names
 from placement_server.store.schema.names import NameTables
-from placement_server.store.transactions import outcome, retry
-from placement_server.store.transactions.engine import Engines, create_engines
-from placement_server.store.transactions.kept_connection import KeptConnection
+from placement_server.store.transactions import outcome
+from placement_server.store.transactions.engine import Engines, KeptConnection, create_engines
 from placement_server.store.transactions.known_owners import KnownOwners
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transactions.transaction import (
+    ReadTransaction,
+    WriteTransaction,
+    is_disconnect,
+    retrying,
+    translate_failures,
+)
 
 if TYPE_CHECKING:
     from oslo_config.cfg import ConfigOpts
@@ -119,9 +124,9 @@ class Store:
         try:
             if options.sync_on_startup or engines.in_memory:
                 await_database(engines.writer, options)
-                with retry.translate_failures("bringing the schema up to date"):
+                with translate_failures("bringing the schema up to date"):
                     _synchronise(engines, url, options)
-            retry.retrying(
+            retrying(
                 lambda: _require_newest(engines, options),
                 tries=READ_TRIES,
                 doing="reading the revision of the schema",
@@ -190,7 +195,7 @@ class Store:
                 transaction.commit()
                 return result
 
-        return retry.retrying(
+        return retrying(
             once, tries=READ_TRIES, doing=_doing(function), patience=self.options.lock_timeout
         )
 
@@ -215,7 +220,7 @@ class Store:
             self._label(connection, function)
             return function(ReadTransaction(connection), *args, **kwargs)
 
-        return retry.retrying(
+        return retrying(
             lambda: kept_connection.run(work),
             tries=READ_TRIES,
             doing=_doing(function),
@@ -259,7 +264,7 @@ class Store:
                 self._commit(transaction, tx, doing)
                 return result, tx, start
 
-        result, tx, start = retry.retrying(
+        result, tx, start = retrying(
             once,
             tries=self.options.claim_tries,
             doing=doing,
@@ -276,7 +281,7 @@ class Store:
         try:
             transaction.commit()
         except DBAPIError as error:
-            if not retry.is_disconnect(error):
+            if not is_disconnect(error):
                 _roll_back(transaction.connection)
                 raise
             LOG.warning(

@@ -25,8 +25,11 @@ from placement_server.store.tables import (
     resource_provider_aggregates,
     users,
 )
-from placement_server.store.transactions.retry import LostRace
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transactions.transaction import (
+    LostRace,
+    ReadTransaction,
+    WriteTransaction,
+)
 
 MARKED_FOR: Final = timedelta(days=1)
 

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.tables import metadata
-from placement_server.store.transactions import retry
+from placement_server.store.transactions.transaction import translate_failures
 
 
 def vacuum(engine: Engine) -> list[str]:
@@ -31,7 +31,7 @@ def vacuum(engine: Engine) -> list[str]:
     )
     doing = "giving room back"
     with (
-        retry.translate_failures(doing),
+        translate_failures(doing),
         engine.connect().execution_options(**options) as connection,
     ):
         result = connection.exec_driver_sql(statement)

@@ -31,9 +31,9 @@ from placement_server.candidates.index.arrays import (
 from placement_server.candidates.index.class_columns import (
     ClassColumns,
     ClassView,
+    Growable,
     largest_amounts,
 )
-from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.tree_shape import TreeShape
 from placement_server.store.changes.snapshot import ProviderRow

@@ -36,9 +36,8 @@ from placement_server.candidates.index.saved.saved_index import (
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot
-from placement_server.store.changes.cursor import Position
+from placement_server.store.changes.cursor import MOST_SEEN, Position, SeenChanges
 from placement_server.store.changes.lineage import Mark, Totals
-from placement_server.store.changes.seen import MOST_SEEN, SeenChanges
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store

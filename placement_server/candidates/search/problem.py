@@ -1,7 +1,17 @@
-"""The problem of one tree class: all that a query can distinguish about its trees."""
+"""The problem of one tree class, the order in which its items are placed, and their permutations.
 
+The problem is all that a query can distinguish about the trees of the class. Items with few choices
+are placed first; permutations of symmetric items are made without a search.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain, repeat
+from itertools import permutations as all_orders
+from operator import concat, itemgetter
+
+from placement_server.candidates.query.compiled import Plan
 
 Positions = tuple[int, ...]
 
@@ -65,3 +75,110 @@ class Problem:
             if position:
                 children[self.parents[position]].append(labels[position])
         return tuple(labels)
+
+
+SymmetricItems = Sequence[tuple[int, ...]]
+
+
+def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[Positions]:
+    """Yield the placements that differ from one only by which symmetric item took which provider.
+
+    :param symmetric_items: sets of items that may be exchanged with each other.
+    """
+    if not symmetric_items:
+        return iter(())
+    return filter(placement.__ne__, _permute(symmetric_items, placement))
+
+
+def _permute(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[Positions]:
+    """Yield all orders of the first set, for each of them all of the second, and so on."""
+    items, *others = symmetric_items
+    orders = variants(items, arrangements(itemgetter(*items)(placement)), placement)
+    if not others:
+        return orders
+    return chain.from_iterable(map(partial(_permute, others), orders))
+
+
+def variants(
+    items: Sequence[int], places: Iterator[Positions], placement: Positions
+) -> Iterator[Positions]:
+    """Yield a placement with some of its items at other positions.
+
+    :param places: the positions of these items, one by one.
+    """
+    if list(items) == list(range(len(placement))):
+        return places
+    # Searches with very many candidates spend their time here, so it is done in C.
+    reorder = itemgetter(
+        *(
+            items.index(item) if item in items else len(items) + item
+            for item in range(len(placement))
+        )
+    )
+    return map(reorder, map(concat, places, repeat(placement)))
+
+
+def arrangements(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the distinct orders of some positions, in lexical order."""
+    current = sorted(positions)
+    if len(set(current)) == len(current):
+        return all_orders(current)
+    return _distinct_arrangements(current)
+
+
+def _distinct_arrangements(current: list[int]) -> Iterator[tuple[int, ...]]:
+    while True:
+        yield tuple(current)
+        pivot = len(current) - 2
+        while pivot >= 0 and current[pivot] >= current[pivot + 1]:
+            pivot -= 1
+        if pivot < 0:
+            return
+        other = len(current) - 1
+        while current[other] <= current[pivot]:
+            other -= 1
+        current[pivot], current[other] = current[other], current[pivot]
+        current[pivot + 1 :] = reversed(current[pivot + 1 :])
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOrder:
+    """Items with few choices first, symmetric ones side by side.
+
+    Items are symmetric when they ask for the same amounts, can be served by the same providers and
+    are bound by the same rules.
+
+    :param sequence: the items in the order in which they are placed.
+    :param symmetric_left: by step, how many symmetric items are still to be placed, its own
+        included.
+    :param is_symmetric: by step, whether its item is symmetric to the one before.
+    :param symmetric_items: the symmetry classes of more than one item.
+    """
+
+    sequence: list[int]
+    symmetric_left: list[int]
+    is_symmetric: list[bool]
+    symmetric_items: list[tuple[int, ...]]
+
+
+def order_items(plan: Plan, problem: Problem) -> ItemOrder:
+    """Put the items of a plan in order."""
+    members: dict[tuple[object, ...], list[int]] = {}
+    eligible = problem.eligible
+    for number, item in enumerate(plan.items):
+        subtrees = tuple(
+            (number in subtree.together, number in subtree.apart) for subtree in plan.subtrees
+        )
+        key = (
+            item.is_suffixed, item.is_named, tuple(sorted(item.amounts)), eligible[number],
+            subtrees, problem.linked_sets[number] if problem.linked_sets else None,
+            None if item.is_suffixed else number,
+        )  # fmt: skip
+        members.setdefault(key, []).append(number)
+    classes = sorted(members.values(), key=lambda items: (eligible[items[0]].bit_count(), items[0]))
+    return ItemOrder(
+        sequence=[item for items in classes for item in items],
+        symmetric_left=[len(items) - at for items in classes for at in range(len(items))],
+        is_symmetric=[at > 0 for items in classes for at in range(len(items))],
+        symmetric_items=[tuple(sorted(items)) for items in classes if len(items) > 1],
+    )

@@ -32,8 +32,8 @@ from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.contradiction import find_contradiction
 from placement_server.candidates.search.eligible import Eligible, find_eligible
+from placement_server.candidates.search.look_ahead import find_contradiction
 from placement_server.candidates.search.placements import (
     ClassPlacements,
     FirstPlacements,

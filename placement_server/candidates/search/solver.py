@@ -34,11 +34,14 @@ from math import comb
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.query.compiled import Plan
-from placement_server.candidates.search.contradiction import narrow_to_subtrees
-from placement_server.candidates.search.item_order import order_items
-from placement_server.candidates.search.look_ahead import LookAhead
-from placement_server.candidates.search.permutations import variants
-from placement_server.candidates.search.problem import Positions, Problem, bits
+from placement_server.candidates.search.look_ahead import LookAhead, narrow_to_subtrees
+from placement_server.candidates.search.problem import (
+    Positions,
+    Problem,
+    bits,
+    order_items,
+    variants,
+)
 from placement_server.candidates.search.reporter import Reporter
 
 Tick = Callable[[], None]

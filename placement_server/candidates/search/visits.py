@@ -16,8 +16,8 @@ from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan
-from placement_server.candidates.search.contradiction import find_contradiction
 from placement_server.candidates.search.eligible import Eligible
+from placement_server.candidates.search.look_ahead import find_contradiction
 from placement_server.candidates.search.problem import Problem, bits
 from placement_server.candidates.search.sharing_only import Alone, find_alone
 from placement_server.candidates.search.tree_classes import (

@@ -38,8 +38,7 @@ from placement_server.store.errors import NoAllocations, ProviderNotFound, joine
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.schema.names import class_ids
-from placement_server.store.transactions.retry import LostRace
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import LostRace, WriteTransaction
 
 __all__ = ["delete", "of_consumer", "of_provider", "write"]
 

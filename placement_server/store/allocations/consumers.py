@@ -4,25 +4,114 @@ A write of several consumers locks their records first, in one order. A write of
 nothing, unless it makes a project, user or type: its record changes only while it still has the
 generation that was read, which proves that its allocations are those that were read, as every
 change of them raises the generation.
+
+Projects, users and consumer types are made on first use. None is renamed, and one is removed only
+when it has been out of use for much longer than a process remembers the ids that it has seen
+(:mod:`~placement_server.store.unused`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, literal, select
 
-from placement_server.store.allocations import owners
+from placement_server.store import unused
 from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
-from placement_server.store.tables import allocations, consumers
-from placement_server.store.transactions.retry import LostRace
-from placement_server.store.transactions.transaction import AnyResult, WriteTransaction
+from placement_server.store.tables import allocations, consumer_types, consumers, projects, users
+from placement_server.store.transactions.known_owners import OwnerIds
+from placement_server.store.transactions.transaction import AnyResult, LostRace, WriteTransaction
+
+_PROJECT, _USER, _TYPE = range(3)
+_TABLES: Final = (projects, users, consumer_types)
+_NAME_COLUMNS: Final = (projects.c.external_id, users.c.external_id, consumer_types.c.name)
+
+_FIND: Final = sa.union_all(
+    *(
+        select(
+            literal(number).label("kind"),
+            table.c.id,
+            name.label("name"),
+            unused.is_marked(table).label("marked"),
+        ).where(name.in_(bindparam(parameter, expanding=True)))
+        for number, table, name, parameter in zip(
+            range(3), _TABLES, _NAME_COLUMNS, ("projects", "users", "types"), strict=True
+        )
+    )
+)
+
+
+def ensure_owners(
+    tx: WriteTransaction,
+    project_ids: Iterable[str],
+    user_ids: Iterable[str],
+    type_names: Iterable[str],
+    *,
+    before_inserting: Callable[[], None] = lambda: None,
+) -> OwnerIds:
+    """Return the ids of these projects, users and consumer types; insert those that are new.
+
+    The loser of the race for a new name waits for the winner, fails on the unique key and is
+    retried. All writers insert in the same order, so they wait without deadlock.
+
+    :param before_inserting: is called if some are new or marked, to take locks that come before
+        theirs.
+    """
+    all_names = (sorted(set(project_ids)), sorted(set(user_ids)), sorted(set(type_names)))
+    known_ids = tx.known_owners.among(all_names)
+    if known_ids is not None:
+        return known_ids
+    owner_ids, marked_names = _find(tx, all_names)
+    if any(marked_names):
+        before_inserting()
+        for table, ids, names_of_table in zip(_TABLES, owner_ids, marked_names, strict=True):
+            unused.unmark(tx, table, [ids[name] for name in names_of_table])
+    # the mark of a marked one is still there if this transaction fails
+    tx.known_owners.learn(
+        OwnerIds(
+            *(
+                {name: row_id for name, row_id in ids.items() if name not in names_of_table}
+                for ids, names_of_table in zip(owner_ids, marked_names, strict=True)
+            )
+        )
+    )
+    new_names = [
+        [name for name in names if name not in ids]
+        for names, ids in zip(all_names, owner_ids, strict=True)
+    ]
+    if any(new_names):
+        before_inserting()
+        for table, column, names in zip(_TABLES, _NAME_COLUMNS, new_names, strict=True):
+            if names:
+                rows = Insertion(table.name, [(column.name, "text")], [(name,) for name in names])
+                tx.batches.insert(tx.connection, [rows], tx.now)
+        for ids, inserted_ids in zip(owner_ids, _find(tx, new_names)[0], strict=True):
+            ids.update(inserted_ids)
+    return owner_ids
+
+
+def _find(
+    tx: WriteTransaction, all_names: Sequence[Sequence[str]]
+) -> tuple[OwnerIds, tuple[set[str], set[str], set[str]]]:
+    """Return the ids of those names that exist, and which of them are marked as out of use."""
+    owner_ids = OwnerIds({}, {}, {})
+    marked_names: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+    parts = [chunks(names) for names in all_names]
+    for projects_, users_, types in zip_longest(*parts, fillvalue=()):
+        parameters = {"projects": projects_, "users": users_, "types": types}
+        for kind, row_id, name, is_marked in tx.execute(_FIND, parameters):
+            owner_ids[kind][name] = row_id
+            if is_marked:
+                marked_names[kind].add(name)
+    return owner_ids, marked_names
+
 
 _C: Final = consumers.c
 
@@ -164,7 +253,7 @@ def _owners(
     """Return the ids of the new project, user and type of each consumer."""
     if not living_consumers:
         return []
-    ids = owners.ensure(
+    ids = ensure_owners(
         tx,
         {consumer.write.project_id for consumer in living_consumers},
         {consumer.write.user_id for consumer in living_consumers},

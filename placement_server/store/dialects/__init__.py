@@ -6,7 +6,8 @@ one multi-row statement on MySQL and MariaDB.
 
 from __future__ import annotations
 
-from sqlalchemy import Dialect
+from collections.abc import Mapping
+from typing import Final
 
 from placement_server.store.dialects.batches import (
     CHUNK,
@@ -25,6 +26,7 @@ from placement_server.store.dialects.postgresql import PostgresqlBatches
 from placement_server.store.dialects.sqlite import SqliteBatches
 
 __all__ = [
+    "BATCHES",
     "CHUNK",
     "Batches",
     "ChangeRecord",
@@ -34,17 +36,13 @@ __all__ = [
     "Rise",
     "Settled",
     "Value",
-    "batches_of",
     "chunks",
 ]
 
-_SQLITE = SqliteBatches()
-_POSTGRESQL = PostgresqlBatches()
-_MYSQL = MysqlBatches()
-
-
-def batches_of(dialect: Dialect) -> Batches:
-    """Return the batches for one kind of database."""
-    if dialect.name == "sqlite":
-        return _SQLITE
-    return _POSTGRESQL if dialect.name == "postgresql" else _MYSQL
+BATCHES: Final[Mapping[str, Batches]] = {
+    "sqlite": SqliteBatches(),
+    "postgresql": PostgresqlBatches(),
+    "mysql": MysqlBatches(),
+    "mariadb": MysqlBatches(),
+}
+"""The batches for each kind of database, by the name that SQLAlchemy has for it."""

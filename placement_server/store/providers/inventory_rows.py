@@ -19,9 +19,9 @@ from placement_server.store.tables import (
     resource_classes,
     resource_providers,
 )
-from placement_server.store.transactions.retry import LostRace
 from placement_server.store.transactions.transaction import (
     AnyRow,
+    LostRace,
     ReadTransaction,
     WriteTransaction,
     aware,

@@ -33,10 +33,10 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transactions.retry import LostRace
 from placement_server.store.transactions.transaction import (
     STRUCTURE,
     AnyRow,
+    LostRace,
     WriteTransaction,
     aware,
 )

@@ -15,8 +15,7 @@ from placement_server.store.allocations.write_context import read_context
 from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.records import KEEP, ConsumerRecord, ConsumerWrite
 from placement_server.store.tables import allocations
-from placement_server.store.transactions.retry import LostRace
-from placement_server.store.transactions.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import LostRace, WriteTransaction
 from placement_server.store.trees import tree_rows
 from placement_server.store.trees.tree import TreeProvider
 from placement_server.store.trees.tree_write import (

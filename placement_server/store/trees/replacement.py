@@ -25,8 +25,12 @@ from placement_server.store.dialects import InventoryChange
 from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.provider_rows import HOLD_PROVIDERS
 from placement_server.store.tables import resource_providers
-from placement_server.store.transactions.retry import LostRace
-from placement_server.store.transactions.transaction import STRUCTURE, USAGE, WriteTransaction
+from placement_server.store.transactions.transaction import (
+    STRUCTURE,
+    USAGE,
+    LostRace,
+    WriteTransaction,
+)
 from placement_server.store.trees import (
     holdings,
     name_ids,

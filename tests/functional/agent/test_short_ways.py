@@ -17,7 +17,7 @@ from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
 AGENT = 38
-SERVER = 25
+SERVER = 22
 FRAMES = 4
 
 

@@ -123,7 +123,7 @@ def test_a_client_whose_claim_was_cut_off_gets_503_and_the_log_says_why(
         answer = client.claim(consumer, held={provider: {"VCPU": 1}})
     assert answer.status == 503
     assert "[placement_database]statement_timeout" in answer.detail
-    (record,) = (entry for entry in caplog.records if entry.name == "placement_server.api.dispatch")
+    (record,) = (entry for entry in caplog.records if entry.name == "placement_server.api.routes")
     assert f"PUT /allocations/{consumer}: The database ended a statement" in record.getMessage()
     assert client.get(f"/allocations/{consumer}").json == {"allocations": {}}
     assert client.put(f"/allocations/{consumer}", claim_body({provider: {"VCPU": 1}})).status == 204

@@ -16,9 +16,9 @@ import numpy as np
 import orjson
 import pytest
 
+from placement_server.candidates.index.class_columns import Growable
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.feed import Feed
-from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_columns import _shapes
 from placement_server.candidates.index.saved.saved_file import SavedFile

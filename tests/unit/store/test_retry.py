@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
 
 from placement_server.store.errors import ConcurrentUpdate, ProviderNotFound, StoreUnavailable
-from placement_server.store.transactions.retry import LostRace, is_worth_retrying, retrying
+from placement_server.store.transactions.transaction import LostRace, is_worth_retrying, retrying
 
 
 class WithState(Exception):

@@ -9,10 +9,10 @@ import numpy.typing as npt
 from placement_server.candidates.index.class_columns import (
     CLASS_FIELDS,
     ClassColumns,
+    Growable,
     largest_amounts,
 )
 from placement_server.candidates.index.columns import SLOT_FIELDS, Columns
-from placement_server.candidates.index.growable import Growable
 from placement_server.candidates.index.set_table import SetTable
 
 Array = npt.NDArray[Any]
