@@ -4,14 +4,14 @@ search: candidate searches; reads: requests by id; requests: both; startup: work
 growth: up to 100,000 hosts; axes: how costs grow with hosts, groups, clients, workers and
 schedulers; servers: placement on several servers; claims: claims at once; bank: is every claim
 exact, also when workers, servers and databases are killed; agent: what one agent costs; discovery:
-one look at a large host through libvirt; fleet: 1,000 agents against one server; soak: does an
-agent grow; what_if: questions about supposed changes; capacity: counts of further claims;
-explanation: why nothing was found, with the closest changes; trees: whole trees beside the plain
-way; watchers: searches while requests wait for changes; scheduling: claims through running
-schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for each host that
-placement offers; day: what packing and spreading make of a simulated day; pages: the fleet in a
-browser; tracing: requests with traces and without; floors: claims and many hosts beside what the
-same costs when only the unavoidable is done.
+one look at a large host through libvirt; plans: what a guest gets of a host; fleet: 1,000 agents
+against one server; soak: does an agent grow; what_if: questions about supposed changes; capacity:
+counts of further claims; explanation: why nothing was found, with the closest changes; trees: whole
+trees beside the plain way; watchers: searches while requests wait for changes; scheduling: claims
+through running schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for
+each host that placement offers; day: what packing and spreading make of a simulated day; pages: the
+fleet in a browser; tracing: requests with traces and without; floors: claims and many hosts beside
+what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
 in one table at the end. With --quick that takes some three minutes: fewer rows, and little
@@ -38,7 +38,7 @@ from benchmarks.claims import bank, rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, pgbench, starts, table
 from benchmarks.growth import axes
-from benchmarks.in_process import capacity, explanation, tracing, what_if
+from benchmarks.in_process import capacity, explanation, planner, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import bus_claims, day, selection
@@ -172,6 +172,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "agent": lambda console, arguments: events.show(console, arguments.quick),
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
+    "plans": lambda console, arguments: planner.show(console, arguments.quick),
     "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "pages": lambda console, arguments: pages.show(console, arguments.quick),

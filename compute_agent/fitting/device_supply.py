@@ -1,0 +1,342 @@
+"""Supply of devices for the wishes of a guest: what is possible on which cells, at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from compute_agent.fitting.guest import LEGACY, PREFERRED, REQUIRED, SOCKET, Wish
+from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.matching import bits
+
+
+class GuestCells(NamedTuple):
+    """The cells of a guest, as bits.
+
+    :param nodes: of each node; empty where nodes have none of their own.
+    """
+
+    mask: int
+    nodes: tuple[int, ...] = ()
+
+    def of(self, node: int | None) -> int:
+        """Return the cells that count for a wish of that node."""
+        return self.mask if node is None or node >= len(self.nodes) else self.nodes[node]
+
+
+class Choice(NamedTuple):
+    """A device for a kind of wish: the cells that allow it, those near it, how many it serves."""
+
+    device: int
+    enabling: int
+    near: int
+    distances: tuple[int, ...]
+    served: int
+
+
+class Prices(NamedTuple):
+    """What devices cost on certain cells.
+
+    :param kinds: of each kind of wish the devices, the best first: whether it is far where it
+        should be near, its distance from all cells, its number.
+    :param far: the least for all wishes together, likewise `distance`.
+    """
+
+    kinds: list[list[tuple[bool, int, int]]]
+    far: int
+    distance: int
+
+
+class DeviceSupply:
+    """The devices of a host that may serve the wishes of a guest.
+
+    :ivar candidates: of each wish, the devices that may serve it on some cells.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        devices: Sequence[Device],
+        wishes: Sequence[Wish],
+        *,
+        floats: bool,
+    ) -> None:
+        self.devices = devices
+        self.wishes = wishes
+        self._floats = floats
+        index: dict[int | None, int] = {cell.id: i for i, cell in enumerate(cells)}
+        self._packages = [
+            cell.package if any(wish.nearness == SOCKET for wish in wishes) else None
+            for cell in cells
+        ]
+        self._near = [1 << index[d.cell] if d.cell in index else 0 for d in devices]
+        self._socket = _sockets(cells, devices, index)
+        self.candidates = [tuple(self._candidates(wish)) for wish in wishes]
+        self._distances = {
+            number: _distances_from(cells, devices[number].cell)
+            for number in {device for candidates in self.candidates for device in candidates}
+        }
+        self.kinds = _kinds(wishes, self.candidates)
+        self._choices = [
+            [
+                Choice(
+                    device,
+                    self._enabling_or_none(wishes[members[0]], device),
+                    self._near[device],
+                    self._distances[device],
+                    devices[device].free // wishes[members[0]].amount,
+                )
+                for device in self.candidates[members[0]]
+            ]
+            for members in self.kinds
+        ]
+        self.weight = sum(map(len, self._choices))
+
+    def _candidates(self, wish: Wish) -> Iterator[int]:
+        for number, device in enumerate(self.devices):
+            if (
+                device.resource_class == wish.resource_class
+                and device.free >= wish.amount
+                and device.healthy
+                and (wish.devices is None or device.id in wish.devices)
+                and not wish.forbidden & device.traits
+                and all(traits & device.traits for traits in wish.required)
+                and (self._floats or self._is_reachable(wish, number))
+            ):
+                yield number
+
+    def _is_reachable(self, wish: Wish, device: int) -> bool:
+        """Whether a device is near enough if the guest is on the right cells."""
+        if wish.nearness in (REQUIRED, SOCKET):
+            return bool(self._near[device])
+        return (
+            wish.nearness != LEGACY or self.devices[device].cell is None or bool(self._near[device])
+        )
+
+    def _enabling_or_none(self, wish: Wish, device: int) -> int:
+        """Return the cells of which the guest must have one; 0 = it may be anywhere."""
+        is_near_anywhere = (
+            self._floats
+            or wish.nearness in ("", PREFERRED)
+            or (wish.nearness == LEGACY and self.devices[device].cell is None)
+        )
+        return 0 if is_near_anywhere else self.enabling(wish, device)
+
+    def distances(self, device: int) -> tuple[int, ...]:
+        """Return the distances of a candidate from each cell; () = it is near no known one."""
+        return self._distances[device]
+
+    def likeness(self, position: int) -> object:
+        """Return what is equal for cells whose devices may change places."""
+        named = any(wish.devices is not None for wish in self.wishes)
+        return (
+            self._packages[position],
+            tuple(
+                sorted(
+                    (
+                        device.resource_class,
+                        device.free,
+                        device.healthy,
+                        tuple(sorted(device.traits)),
+                        device.id if named else "",
+                    )
+                    for number, device in enumerate(self.devices)
+                    if self._near[number] >> position & 1
+                )
+            ),
+        )
+
+    def is_allowed(self, wish: Wish, device: int, cells: GuestCells) -> bool:
+        """Whether a candidate of a wish is as near as it must be."""
+        enabling = self._enabling_or_none(wish, device)
+        return not enabling or bool(cells.of(wish.node) & enabling)
+
+    def enabling(self, wish: Wish, device: int) -> int:
+        """Return the cells of which the guest must have one for a device to be near enough."""
+        return self._socket[device] if wish.nearness == SOCKET else self._near[device]
+
+    def prices(self, cells: GuestCells) -> Prices | None:
+        """Return what each device costs on these cells; None: some wish has not enough of them."""
+        kinds = []
+        least_far = least_distance = 0
+        positions = tuple(bits(cells.mask))
+        for members, choices in zip(self.kinds, self._choices, strict=True):
+            wish = self.wishes[members[0]]
+            target = cells.of(wish.node)
+            is_preferred = wish.nearness == PREFERRED and not self._floats
+            prices, units = [], 0
+            for device, enabling, near, distances, own in choices:
+                if enabling and not enabling & target:
+                    continue
+                distance = sum([distances[p] for p in positions]) if distances else 0
+                prices.append((is_preferred and not target & near, distance, device))
+                units += own
+            if units < len(members):
+                return None
+            prices.sort()
+            missing = len(members)
+            for is_far, distance, device in prices:
+                own = min(missing, self.devices[device].free // wish.amount)
+                least_far += own * is_far
+                least_distance += own * distance
+                missing -= own
+                if not missing:
+                    break
+            kinds.append(prices)
+        return Prices(kinds, least_far, least_distance)
+
+    def possible(self, cells: GuestCells) -> list[int] | None:
+        """Return devices for all wishes, whichever; None is a proof that there are not enough."""
+        if any(wish.amount > 1 for wish in self.wishes):
+            return self._packed(cells)
+        return self._matched(cells)[0]
+
+    def lacking(self, cells: GuestCells) -> int | None:
+        """Return the cells of which one would help a guest that has not enough; None: it has.
+
+        Only wishes that are not for a certain node count.
+        """
+        wishes: Sequence[int] | None
+        if any(wish.amount > 1 for wish in self.wishes):
+            packed = self._packed(cells)
+            wishes = None if packed is not None else list(range(len(self.wishes)))
+        else:
+            wishes = self._matched(cells)[1]
+        if wishes is None:
+            return None
+        helpful = 0
+        for number in wishes:
+            wish = self.wishes[number]
+            for device in self.candidates[number]:
+                if wish.node is None and not self.is_allowed(wish, device, cells):
+                    helpful |= self.enabling(wish, device)
+        return helpful
+
+    def gains(self, cells: GuestCells) -> list[int]:
+        """Return how many wishes more could be served with each further cell."""
+        gains = [0] * len(self._packages)
+        for members in self.kinds:
+            wish = self.wishes[members[0]]
+            for device in self.candidates[members[0]]:
+                if wish.node is None and not self.is_allowed(wish, device, cells):
+                    for cell in bits(self.enabling(wish, device)):
+                        gains[cell] += self.devices[device].free // wish.amount
+        return gains
+
+    def can_reach(self, cells: GuestCells, open_cells: int, number: int) -> bool:
+        """Whether so many further cells may have devices enough, by their mere numbers."""
+        all_missing = 0
+        gains = [0] * len(self._packages)
+        for members, choices in zip(self.kinds, self._choices, strict=True):
+            wish = self.wishes[members[0]]
+            if wish.node is not None:
+                continue
+            missing = len(members)
+            units = [0] * len(self._packages)
+            for choice in choices:
+                if not choice.enabling or choice.enabling & cells.mask:
+                    missing -= choice.served
+                else:
+                    for cell in bits(choice.enabling & open_cells):
+                        units[cell] += choice.served
+            if missing <= 0:
+                continue
+            if missing > sum(sorted(units, reverse=True)[:number]):
+                return False
+            all_missing += missing
+            gains = [gain + min(own, missing) for gain, own in zip(gains, units, strict=True)]
+        return all_missing <= sum(sorted(gains, reverse=True)[:number])
+
+    def _matched(self, cells: GuestCells) -> tuple[list[int] | None, Sequence[int] | None]:
+        """Match wishes of one unit; else return the wishes that compete for too few devices."""
+        allowed = [
+            [d for d in self.candidates[number] if self.is_allowed(wish, d, cells)]
+            for number, wish in enumerate(self.wishes)
+        ]
+        users: dict[int, list[int]] = {}
+        device_of = [-1] * len(self.wishes)
+
+        def place(number: int, seen: set[int]) -> bool:
+            for device in allowed[number]:
+                if device in seen:
+                    continue
+                seen.add(device)
+                own = users.setdefault(device, [])
+                if len(own) < self.devices[device].free:
+                    own.append(number)
+                    device_of[number] = device
+                    return True
+                for index, other in enumerate(own):
+                    if place(other, seen):
+                        own[index] = number
+                        device_of[number] = device
+                        return True
+            return False
+
+        for number in range(len(self.wishes)):
+            seen: set[int] = set()
+            if not place(number, seen):
+                return None, [number, *(user for device in seen for user in users[device])]
+        return device_of, None
+
+    def _packed(self, cells: GuestCells) -> list[int] | None:
+        """Put wishes of several units on devices, the largest first, by trying out."""
+        order = sorted(range(len(self.wishes)), key=lambda n: (-self.wishes[n].amount, n))
+        left = [device.free for device in self.devices]
+        device_of = [-1] * len(self.wishes)
+        dead: set[tuple[int, tuple[int, ...]]] = set()
+
+        def place(index: int) -> bool:
+            if index == len(order):
+                return True
+            state = index, tuple(left)
+            if state in dead:
+                return False
+            number = order[index]
+            wish = self.wishes[number]
+            for device in self.candidates[number]:
+                if left[device] >= wish.amount and self.is_allowed(wish, device, cells):
+                    left[device] -= wish.amount
+                    device_of[number] = device
+                    if place(index + 1):
+                        return True
+                    left[device] += wish.amount
+            dead.add(state)
+            return False
+
+        return device_of if place(0) else None
+
+
+def _distances_from(cells: Sequence[Cell], near: int | None) -> tuple[int, ...]:
+    if near is None:
+        return ()
+    return tuple([cell.distances.get(near) or cell.distance(near) for cell in cells])
+
+
+def _kind(wish: Wish) -> Wish:
+    return wish._replace(name="")
+
+
+def _kinds(wishes: Sequence[Wish], candidates: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Return the numbers of equal wishes together; those with the fewest devices first."""
+    kinds: dict[Wish, list[int]] = {}
+    for number, wish in enumerate(wishes):
+        kinds.setdefault(_kind(wish), []).append(number)
+    return sorted(kinds.values(), key=lambda members: (len(candidates[members[0]]), members))
+
+
+def _sockets(
+    cells: Sequence[Cell], devices: Sequence[Device], index: Mapping[int | None, int]
+) -> list[int]:
+    """Return the cells of the socket of each device, as bits; 0 = unknown."""
+    masks: dict[int, int] = {}
+    for position, cell in enumerate(cells):
+        if cell.package is not None:
+            masks[cell.package] = masks.get(cell.package, 0) | 1 << position
+    sockets = []
+    for device in devices:
+        position = index.get(device.cell, -1)
+        package = cells[position].package if position >= 0 else None
+        own = 1 << position if position >= 0 else 0
+        sockets.append(own if package is None else masks[package])
+    return sockets

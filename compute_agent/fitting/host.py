@@ -1,0 +1,96 @@
+"""A host as the planner sees it: what is free of its cells, and of the devices below them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+ORDINARY: Final = 0
+"""The size of pages that are not huge."""
+NEAR: Final = 10
+FAR: Final = 20
+"""Distances of a cell to itself and to others, where the host does not report them."""
+
+
+class Core(NamedTuple):
+    """A core with dedicated CPUs.
+
+    :param cpus: those that are free, ascending.
+    :param threads: all of its CPUs, whoever has them.
+    :param group: the L3 cache that it shares with others of its cell.
+    """
+
+    cpus: tuple[int, ...]
+    threads: int
+    group: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What of a cell is free, overcommit included. Memory in MiB.
+
+    :ivar cores: those with dedicated CPUs, free or not; empty where only their number is known.
+    :ivar pinnable: dedicated CPUs to give, which may be fewer than are free.
+    :ivar vcpus: CPUs to give to guests that float.
+    :ivar floating: most of them for one node: the CPUs that there are; None: `vcpus`.
+    :ivar memory_mib: memory that is in no huge pages.
+    :ivar own_memory_mib: most of it for one node: no guest overcommits against itself.
+    :ivar pinned_memory_mib: of it for a node with pinned CPUs, which is not overcommitted.
+    :ivar pages_mib: memory in huge pages, by their size in KiB.
+    :ivar package: the socket; None = unknown.
+    """
+
+    id: int
+    cores: tuple[Core, ...] = ()
+    pinnable: int = 0
+    vcpus: int = 0
+    floating: int | None = None
+    memory_mib: int = 0
+    own_memory_mib: int | None = None
+    pinned_memory_mib: int | None = None
+    pages_mib: Mapping[int, int] = field(default_factory=dict)
+    distances: Mapping[int, int] = field(default_factory=dict)
+    package: int | None = None
+    physnets: frozenset[str] = frozenset()
+    tunneled: bool = False
+
+    def distance(self, other: int) -> int:
+        """Return the distance to another cell, or to itself."""
+        return self.distances.get(other, NEAR if other == self.id else FAR)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The units of one class that a device has.
+
+    :ivar id: of the device, for instance the uuid of its provider.
+    :ivar units: names of the free ones, in the order in which they are given; empty: no names.
+    :ivar used: others have some of it.
+    :ivar cell: None = it is near no cell that is known.
+    :ivar link_group: devices with the same reach each other by links of their own.
+    """
+
+    id: str
+    resource_class: str
+    free: int
+    units: tuple[str, ...] = ()
+    used: bool = False
+    cell: int | None = None
+    pcie_root: str = ""
+    link_group: str = ""
+    traits: frozenset[str] = frozenset()
+    healthy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Everything that may be given to one guest.
+
+    :ivar memory_mib: ordinary memory for guests on any cell together, since some have memory that
+        is on no certain one; None: what the cells have.
+    """
+
+    cells: tuple[Cell, ...] = ()
+    devices: tuple[Device, ...] = ()
+    memory_mib: int | None = None

@@ -1,0 +1,166 @@
+"""Plan of what a guest gets of a host, or the reason why it gets nothing.
+
+Nodes are matched with cells; orders of nodes are never enumerated to prove that there is no way.
+A search that leaves out what cannot be better compares plans until its budget of steps ends; if it
+has found none by then, `feasible` finds one or proves that there is none.
+"""
+
+from __future__ import annotations
+
+from compute_agent.fitting import feasible, refusals, spreading
+from compute_agent.fitting.device_supply import GuestCells
+from compute_agent.fitting.devices import ON_NO_CELL, DeviceChooser
+from compute_agent.fitting.guest import Guest, Node
+from compute_agent.fitting.host import ORDINARY, Host
+from compute_agent.fitting.matching import Matching
+from compute_agent.fitting.node_search import NodeSearch
+from compute_agent.fitting.plan import Cost, Given, Part, Plan, Refusal
+from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions, Rooms, network_cells
+
+
+def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Plan | Refusal:
+    """Return the best of what a guest can get of a host, or why it can get nothing.
+
+    The same arguments give the same answer.
+    """
+    return _Planning(host, guest, options).answer()
+
+
+class _Planning:
+    """One question to the planner."""
+
+    def __init__(self, host: Host, guest: Guest, options: PlanOptions) -> None:
+        self._host = host
+        self._guest = guest
+        self._options = options
+        self._rooms = Rooms(host, guest, options)
+        self._chooser = DeviceChooser(
+            host.cells,
+            host.devices,
+            guest.wishes,
+            keep_links=options.keep_links,
+            floats=guest.floats,
+        )
+
+    def answer(self) -> Plan | Refusal:
+        if not all(self._chooser.candidates) or self._memory() > self._memory_limit():
+            return self._refusal()
+        if self._guest.floats:
+            return self._floating()
+        nodes = _limited(self._guest.nodes, self._memory_limit())
+        allowed = self._allowed(nodes)
+        found: Plan | None = None
+        if all(allowed):
+            found = self._on_cells(nodes, allowed)
+        if found is None and not self._guest.names_nodes:
+            found = self._spread()
+        return found or self._refusal()
+
+    def _memory(self) -> int:
+        return sum(n.memory_mib for n in self._guest.nodes if n.page_sizes == {ORDINARY})
+
+    def _memory_limit(self) -> int:
+        limit = self._host.memory_mib
+        return limit if limit is not None else 1 << 62
+
+    def _refusal(self) -> Refusal:
+        return refusals.refusal(self._host, self._guest, self._rooms, self._chooser)
+
+    def _floating(self) -> Plan | Refusal:
+        devices = self._chooser.best(ON_NO_CELL)
+        if devices is None:
+            return self._refusal()
+        return self._plan((), Cost(*devices[:5], devices=devices.devices), devices.devices, 0)
+
+    def _allowed(self, nodes: tuple[Node, ...]) -> list[int]:
+        """Return the cells that have room for each node, as bits."""
+        masks: dict[Node, int] = {}
+        cells = self._host.cells
+        allowed = []
+        for node in nodes:
+            mask = masks.get(node)
+            if mask is None:
+                mask = 0
+                for position, cell in enumerate(cells):
+                    if (node.cell is None or node.cell == cell.id) and not self._rooms.lacks(
+                        position, node
+                    ):
+                        mask |= 1 << position
+                masks[node] = mask
+            allowed.append(mask)
+        return feasible.with_devices(allowed, self._chooser)
+
+    def _on_cells(self, nodes: tuple[Node, ...], allowed: list[int]) -> Plan | None:
+        """Return the best plan with each node on a cell of its own."""
+        if Matching(allowed).complete() >= 0:
+            return None
+        search = NodeSearch(self._host, self._guest, nodes, self._rooms, self._chooser, allowed)
+        search.run(self._options.budget)
+        cells, devices, cost = search.cells, search.devices, search.best
+        if cost is None and search.is_exhaustive:
+            return None
+        if cost is None:
+            way = feasible.way(allowed, network_cells(self._host.cells, self._guest), self._chooser)
+            if way is None:
+                return None
+            cells = way
+            own = tuple(1 << cell for cell in cells)
+            chosen = self._chooser.best(GuestCells(sum(own), own))
+            assert chosen is not None
+            devices, cost = chosen.devices, search.key(cells, chosen)
+        parts = tuple(self._rooms.part(cell, node) for cell, node in zip(cells, nodes, strict=True))
+        return self._plan(parts, cost, devices, search.steps, is_best=search.is_exhaustive)
+
+    def _spread(self) -> Plan | None:
+        spread = spreading.spread(
+            self._host, self._guest, self._rooms, self._chooser, self._options
+        )
+        if spread is None:
+            return None
+        return self._plan(
+            spread.parts,
+            spread.cost,
+            spread.cost.devices,
+            spread.steps,
+            is_best=spread.is_best,
+        )
+
+    def _plan(
+        self,
+        parts: tuple[Part, ...],
+        cost: Cost,
+        devices: tuple[int, ...],
+        steps: int,
+        *,
+        is_best: bool = True,
+    ) -> Plan:
+        return Plan(
+            parts,
+            tuple(given(self._host, self._guest, devices)),
+            cost,
+            is_best and self._chooser.is_exhaustive,
+            steps + self._chooser.steps,
+        )
+
+
+def given(host: Host, guest: Guest, devices: tuple[int, ...]) -> list[Given]:
+    """Return the units of the devices that serve each wish."""
+    taken: dict[int, int] = {}
+    given_units = []
+    for wish, number in zip(guest.wishes, devices, strict=True):
+        device = host.devices[number]
+        first = taken.get(number, 0)
+        taken[number] = first + wish.amount
+        units = device.units[first : first + wish.amount]
+        given_units.append(Given(wish.name, device.id, wish.resource_class, wish.amount, units))
+    return given_units
+
+
+def _limited(nodes: tuple[Node, ...], limit: int) -> tuple[Node, ...]:
+    """Return the nodes, with huge pages only where ordinary memory does not do for all."""
+    if sum(node.memory_mib for node in nodes if ORDINARY in node.page_sizes) <= limit:
+        return nodes
+    return tuple(
+        node._replace(page_sizes=node.page_sizes - {ORDINARY}) if len(node.page_sizes) > 1 else node
+        for node in nodes
+    )

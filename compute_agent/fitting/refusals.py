@@ -1,0 +1,302 @@
+"""Reasons why a guest does not fit: the first rule that cannot be kept, and what is nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Final
+
+from compute_agent.fitting import feasible
+from compute_agent.fitting.device_supply import GuestCells
+from compute_agent.fitting.devices import DeviceChooser
+from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node, Wish
+from compute_agent.fitting.host import ORDINARY, Cell, Host
+from compute_agent.fitting.matching import Matching, bits
+from compute_agent.fitting.plan import (
+    CELLS,
+    CPUS,
+    DEVICES,
+    MEMORY,
+    NEARNESS,
+    NETWORKS,
+    PAGES,
+    PINNED,
+    THREADS,
+    TOGETHER,
+    Refusal,
+)
+from compute_agent.fitting.room import Rooms, network_cells
+
+_SHOWN_CELLS: Final = 16
+_RULES: Final = (CPUS, PINNED, THREADS, MEMORY)
+
+
+def refusal(host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> Refusal:
+    """Return why a guest does not fit on a host on which it does not."""
+    reasons = _Reasons(host, guest, rooms, chooser)
+    return reasons.of_devices() or reasons.of_memory() or reasons.of_cells()
+
+
+class _Reasons:
+    """The rules, one after the other."""
+
+    def __init__(self, host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> None:
+        self._host = host
+        self._guest = guest
+        self._rooms = rooms
+        self._chooser = chooser
+
+    def of_devices(self) -> Refusal | None:
+        """Return the wish that no device of the host can serve, however near or far."""
+        cells = self._host.cells
+        every = (1 << len(cells)) - 1
+        everywhere = GuestCells(every)
+        for wish, candidates in zip(self._guest.wishes, self._chooser.candidates, strict=True):
+            if not candidates:
+                return self._of_wish(DEVICES, wish, None)
+        if self._chooser.possible(everywhere) is None:
+            return self._of_wish(DEVICES, self._guest.wishes[-1], None)
+        return None
+
+    def of_memory(self) -> Refusal | None:
+        """Return that the ordinary memory of all cells together is too little."""
+        limit = self._host.memory_mib
+        wanted = sum(n.memory_mib for n in self._guest.nodes if n.page_sizes == {ORDINARY})
+        if limit is None or wanted <= limit:
+            return None
+        free = {cell.id: f"{max(cell.memory_mib, 0)} MiB" for cell in self._host.cells}
+        return Refusal(
+            MEMORY,
+            None,
+            f"{wanted} MiB of ordinary memory, of which {max(limit, 0)} MiB are left on the host",
+            free,
+            f"the host: {wanted - max(limit, 0)} MiB",
+        )
+
+    def of_cells(self) -> Refusal:
+        """Return which node has no cell, or what keeps them from being together."""
+        if not self._guest.names_nodes:
+            return self._of_whole(self._guest.nodes[0])
+        nodes, cells = self._guest.nodes, self._host.cells
+        allowed = []
+        for number, node in enumerate(nodes):
+            own = [(i, c) for i, c in enumerate(cells) if node.cell in (None, c.id)]
+            lacks = {c.id: self._rooms.lacks(i, node) for i, c in own}
+            mask = sum(1 << i for i, c in own if not lacks[c.id])
+            if not mask:
+                return self._of_node(number, node, lacks)
+            allowed.append(mask)
+        matching = Matching(allowed)
+        unmatched = matching.complete()
+        if unmatched >= 0:
+            competing, near = matching.reachable(unmatched)
+            names = ", ".join(map(str, sorted(competing)))
+            return Refusal(
+                CELLS,
+                unmatched,
+                f"a cell of its own, as nodes {names} do, which fit on "
+                f"{near.bit_count()} cell(s) only",
+                {cells[i].id: self._text(cells[i], nodes[unmatched]) for i in bits(near)},
+            )
+        every = 0
+        for mask in allowed:
+            every |= mask
+        networks = network_cells(cells, self._guest)
+        if networks and feasible.way(allowed, (), self._chooser) is not None:
+            return self._of_networks()
+        return self._of_nearness(GuestCells(every, tuple(allowed)))
+
+    def _of_networks(self) -> Refusal:
+        cells = self._host.cells
+        return Refusal(
+            NETWORKS,
+            None,
+            "cells near its networks ([neutron]physnets), of which it needs one for each",
+            {
+                cell.id: f"near {', '.join(sorted(cell.physnets)) or 'no network'}"
+                + (" and the tunnels" if cell.tunneled else "")
+                for cell in islice(cells, _SHOWN_CELLS)
+            },
+        )
+
+    def _of_nearness(self, cells: GuestCells) -> Refusal:
+        wishes = [wish for wish in self._guest.wishes if wish.nearness]
+        wish = next(
+            (
+                wish
+                for wish, candidates in zip(
+                    self._guest.wishes, self._chooser.candidates, strict=True
+                )
+                if not any(self._chooser.is_allowed(wish, d, cells) for d in candidates)
+            ),
+            (wishes or self._guest.wishes)[-1],
+        )
+        return self._of_wish(NEARNESS, wish, wish.node)
+
+    def _of_wish(self, rule: str, wish: Wish, node: int | None) -> Refusal:
+        free: dict[int, int] = {}
+        elsewhere = 0
+        for device in self._host.devices:
+            if (
+                device.resource_class != wish.resource_class
+                or not device.healthy
+                or (wish.devices is not None and device.id not in wish.devices)
+                or wish.forbidden & device.traits
+                or not all(traits & device.traits for traits in wish.required)
+            ):
+                continue
+            if device.cell is None:
+                elsewhere += device.free
+            else:
+                free[device.cell] = free.get(device.cell, 0) + device.free
+        number = sum(
+            w.amount for w in self._guest.wishes if w.resource_class == wish.resource_class
+        )
+        near = f" near its cells (policy {wish.nearness})" if wish.nearness else ""
+        more = f" ({elsewhere} are free on no known cell)" if elsewhere else ""
+        return Refusal(
+            rule,
+            node,
+            f"{number} {wish.resource_class}{near}{more}",
+            {cell: f"{amount} {wish.resource_class}" for cell, amount in free.items()},
+        )
+
+    def _of_whole(self, whole: Node) -> Refusal:
+        """Return what all cells together have too little of."""
+        cells = self._host.cells
+        totals = {
+            CPUS: (whole.vcpus, sum(max(_floating(c), 0) for c in cells)),
+            PINNED: (
+                whole.pinned + whole.emulator_cpus,
+                sum(max(c.pinnable, 0) for c in cells),
+            ),
+            THREADS: (
+                whole.pinned,
+                sum(self._rooms.pinnable(i) for i in range(len(cells))),
+            ),
+            MEMORY: (
+                whole.memory_mib,
+                sum(
+                    max(self._rooms.memory(i, is_pinned=bool(whole.pinned)), 0)
+                    for i in range(len(cells))
+                ),
+            ),
+        }
+        for rule, (wanted, there) in totals.items():
+            if wanted > there:
+                return Refusal(
+                    rule,
+                    None,
+                    self._wanted(whole),
+                    self._texts(whole),
+                    f"all cells together: {wanted - there} {_UNITS[rule]}",
+                )
+        networks = network_cells(cells, self._guest)
+        every = GuestCells((1 << len(cells)) - 1)
+        if networks and self._chooser.possible(every) is not None:
+            return self._of_networks()
+        if self._guest.wishes:
+            return self._of_nearness(every)
+        return Refusal(TOGETHER, None, self._wanted(whole), self._texts(whole))
+
+    def _of_node(self, number: int, node: Node, lacks: Mapping[int, str]) -> Refusal:
+        rules = set(lacks.values())
+        rule = next(iter(rules)) if len(rules) == 1 else TOGETHER
+        for first in _RULES:
+            alone = _only(first, node)
+            positions = {cell.id: i for i, cell in enumerate(self._host.cells)}
+            if alone is None:
+                continue
+            reasons = [self._rooms.lacks(positions[cell], alone) for cell in lacks]
+            if reasons and all(reasons):
+                rule = THREADS if THREADS in reasons else reasons[-1]
+                break
+        missing = min(
+            (
+                (self._missing(rule, cell, node), cell.id)
+                for cell in self._host.cells
+                if cell.id in lacks
+            ),
+            default=(0, -1),
+        )
+        miss = f"cell {missing[1]}: {missing[0]} {_UNITS.get(rule, '')}" if missing[0] > 0 else ""
+        return Refusal(
+            rule, number, f"{self._wanted(node)} on one cell", self._texts(node, lacks), miss
+        )
+
+    def _missing(self, rule: str, cell: Cell, node: Node) -> int:
+        if rule == CPUS:
+            return node.vcpus - max(_floating(cell), 0)
+        if rule == PINNED:
+            return node.pinned + node.emulator_cpus - cell.pinnable
+        if rule == MEMORY:
+            position = self._host.cells.index(cell)
+            return node.memory_mib - self._rooms.memory(position, is_pinned=bool(node.pinned))
+        if rule == PAGES:
+            return node.memory_mib - max(
+                (cell.pages_mib.get(size, 0) for size in node.page_sizes), default=0
+            )
+        return 0
+
+    def _wanted(self, node: Node) -> str:
+        sizes = sorted(node.page_sizes - {ORDINARY})
+        pages = f" in pages of {' or '.join(map(str, sizes))} KiB" if sizes else ""
+        policy = self._guest.threads
+        threads = {REQUIRE: " of whole cores", ISOLATE: " of cores without siblings"}.get(
+            policy, ""
+        )
+        emulator = f" and {node.emulator_cpus} for the emulator" if node.emulator_cpus else ""
+        return (
+            f"{node.vcpus} shared and {node.pinned} pinned CPUs{threads if node.pinned else ''}"
+            f"{emulator} with {node.memory_mib} MiB{pages}"
+        )
+
+    def _texts(self, node: Node, shown: Mapping[int, str] | None = None) -> dict[int, str]:
+        return {
+            cell.id: self._text(cell, node)
+            for cell in islice(self._host.cells, _SHOWN_CELLS)
+            if shown is None or cell.id in shown
+        }
+
+    def _text(self, cell: Cell, node: Node) -> str:
+        parts = []
+        if node.vcpus:
+            on = "" if cell.floating is None else f" on {cell.floating}"
+            parts.append(f"{max(cell.vcpus, 0)} shared CPUs{on}")
+        if node.pinned or node.emulator_cpus:
+            position = self._host.cells.index(cell)
+            most = self._rooms.pinnable(position)
+            whole = f", {most} of them as wanted" if most < cell.pinnable else ""
+            parts.append(f"{cell.pinnable} CPUs to pin{whole}")
+        sizes = sorted(node.page_sizes - {ORDINARY})
+        if ORDINARY in node.page_sizes:
+            position = self._host.cells.index(cell)
+            memory = self._rooms.memory(position, is_pinned=bool(node.pinned))
+            parts.append(f"{max(memory, 0)} MiB")
+        parts += [f"{cell.pages_mib.get(size, 0)} MiB in pages of {size} KiB" for size in sizes]
+        return ", ".join(parts)
+
+
+_UNITS: Final = {
+    CPUS: "shared CPUs",
+    PINNED: "CPUs to pin",
+    THREADS: "CPUs",
+    MEMORY: "MiB",
+    PAGES: "MiB",
+}
+
+
+def _floating(cell: Cell) -> int:
+    return cell.vcpus if cell.floating is None else min(cell.vcpus, cell.floating)
+
+
+def _only(rule: str, node: Node) -> Node | None:
+    """Return a node that wants but what one rule is about; None: the node wants nothing of it."""
+    wanted: Mapping[str, Callable[[], Node]] = {
+        CPUS: lambda: Node(vcpus=node.vcpus),
+        PINNED: lambda: Node(pinned=node.pinned, emulator_cpus=node.emulator_cpus),
+        THREADS: lambda: Node(pinned=node.pinned),
+        MEMORY: lambda: Node(pinned=0, memory_mib=node.memory_mib, page_sizes=node.page_sizes),
+    }
+    make = wanted.get(rule)
+    return make() if make is not None else None

@@ -1,0 +1,242 @@
+"""Guests that name no nodes and fit on no cell alone: their CPUs and memory over the fewest cells.
+
+Memory may come from cells that give no CPU, and CPUs from cells that give no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from compute_agent.fitting.device_supply import GuestCells
+from compute_agent.fitting.devices import DeviceChooser, DeviceCost
+from compute_agent.fitting.guest import REQUIRE, Guest, Node
+from compute_agent.fitting.host import Host
+from compute_agent.fitting.matching import Matching
+from compute_agent.fitting.plan import Cost, Part
+from compute_agent.fitting.room import PlanOptions, Rooms, network_cells, total_cost
+
+Amounts = tuple[int, int, int]
+"""Floating CPUs, pinned CPUs, MiB."""
+_KINDS: Final = range(3)
+_STEPS_OF_A_WAY: Final = 40
+"""A set of cells costs as much time as so many steps of the budget."""
+
+
+class Spread(NamedTuple):
+    """A guest laid over several cells.
+
+    :param is_best: no other way is better; else the budget of steps ended.
+    """
+
+    parts: tuple[Part, ...]
+    cost: Cost
+    is_best: bool
+    steps: int
+
+
+def spread(
+    host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser, options: PlanOptions
+) -> Spread | None:
+    """Return the best way to lay a guest over several cells; None: there is no way."""
+    return _Spreading(host, guest, rooms, chooser).best(options.budget)
+
+
+class _Way(NamedTuple):
+    cost: Cost
+    positions: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+
+class _Spreading:
+    """One guest, and what each cell can give of it."""
+
+    def __init__(self, host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> None:
+        self._host = host
+        self._rooms = rooms
+        self._chooser = chooser
+        self._networks = network_cells(host.cells, guest)
+        self._whole = whole = guest.nodes[0]
+        self._is_whole = guest.threads == REQUIRE and any(cell.cores for cell in host.cells)
+        sizes = {core.threads for cell in host.cells for core in cell.cores if core.threads > 1}
+        self._step = min(sizes, default=1) if self._is_whole else 1
+        self._needs: Amounts = (whole.vcpus, whole.pinned, whole.memory_mib)
+        self._room: list[Amounts] = [self._room_of(position) for position in range(len(host.cells))]
+        self._usable = [
+            position
+            for position, room in enumerate(self._room)
+            if any(need and amount for need, amount in zip(self._needs, room, strict=True))
+        ]
+
+    def _room_of(self, position: int) -> Amounts:
+        cell = self._host.cells[position]
+        vcpus = cell.vcpus if cell.floating is None else min(cell.vcpus, cell.floating)
+        memory = self._rooms.memory(position, is_pinned=bool(self._whole.pinned))
+        return max(vcpus, 0), max(self._rooms.pinnable(position), 0), max(memory, 0)
+
+    def best(self, budget: int) -> Spread | None:
+        if not self._is_enough(self._usable) or not self._is_near(self._usable):
+            return None
+        steps = 0
+        for number in range(max(2, self._least_number()), len(self._usable) + 1):
+            best: _Way | None = None
+            for positions in combinations(self._usable, number):
+                steps += 1
+                if steps == budget // _STEPS_OF_A_WAY + 1:
+                    # without any way yet the search goes on: only trying out proves that few
+                    # CPUs and MiB, of which every cell must give one, cannot be distributed
+                    best = best or self._any()
+                    if best is not None:
+                        return self._spread(best, steps, is_best=False)
+                if not self._is_enough(positions):
+                    continue
+                way = self._way(positions)
+                if way is not None and (best is None or way.cost < best.cost):
+                    best = way
+            if best is not None:
+                return self._spread(best, steps, is_best=True)
+        return None
+
+    def _least_number(self) -> int:
+        """Return how many cells are needed at the least."""
+        least = 1
+        for kind in _KINDS:
+            missing, number = self._needs[kind], 0
+            for amount in sorted((self._room[p][kind] for p in self._usable), reverse=True):
+                if missing <= 0:
+                    break
+                missing -= amount
+                number += 1
+            least = max(least, number)
+        return least
+
+    def _is_enough(self, positions: Sequence[int]) -> bool:
+        return all(
+            sum(self._room[position][kind] for position in positions) >= self._needs[kind]
+            for kind in _KINDS
+            if self._needs[kind]
+        )
+
+    def _any(self) -> _Way | None:
+        """Return some way: all cells, less those without which it does as well."""
+        positions = list(self._usable)
+        way = self._way(tuple(positions))
+        for position in list(positions):
+            fewer = [other for other in positions if other != position]
+            if self._is_enough(fewer) and self._is_near(fewer):
+                better = self._way(tuple(fewer))
+                if better is not None or way is None:
+                    way, positions = better, fewer
+        return way
+
+    def _is_near(self, positions: Sequence[int]) -> bool:
+        """Whether networks and devices are near these cells."""
+        mask = sum(1 << position for position in positions)
+        return all(near & mask for near in self._networks) and (
+            self._chooser.possible(GuestCells(mask)) is not None
+        )
+
+    def _way(self, positions: tuple[int, ...]) -> _Way | None:
+        mask = sum(1 << position for position in positions)
+        if any(not near & mask for near in self._networks):
+            return None
+        devices = self._chooser.best(GuestCells(mask))
+        if devices is None:
+            return None
+        for nodes in self._shares(positions):
+            if not any(map(self._rooms.lacks, positions, nodes)):
+                return _Way(self._cost(positions, nodes, devices), positions, nodes)
+        return None
+
+    def _shares(self, positions: tuple[int, ...]) -> Iterator[tuple[Node, ...]]:
+        """Yield ways to distribute the guest, so that every cell gives something."""
+        shares = self._distributed(positions, [(0, 0, 0)] * len(positions))
+        if not all(map(any, shares)):
+            reserved = self._one_of_each(positions)
+            if reserved is None:
+                return
+            shares = self._distributed(positions, reserved)
+        emulator_cpus = self._whole.emulator_cpus
+        for first in range(len(positions) if emulator_cpus else 1):
+            yield tuple(
+                Node(*share, emulator_cpus=emulator_cpus if index == first else 0)
+                for index, share in enumerate(shares)
+            )
+
+    def _distributed(
+        self, positions: tuple[int, ...], reserved: Sequence[Amounts]
+    ) -> list[Amounts]:
+        """Return what each cell gives: what is reserved, then the fullest as much as it can."""
+        shares = [list(amounts) for amounts in reserved]
+        if self._is_whole:
+            self._give_whole_cores(positions, shares)
+        for kind in _KINDS:
+            missing = self._needs[kind] - sum(share[kind] for share in shares)
+            for index in sorted(
+                range(len(positions)), key=lambda i: (-self._room[positions[i]][kind], i)
+            ):
+                more = min(missing, self._room[positions[index]][kind] - shares[index][kind])
+                shares[index][kind] += more
+                missing -= more
+        return [(vcpus, pinned, memory) for vcpus, pinned, memory in shares]
+
+    def _give_whole_cores(self, positions: tuple[int, ...], shares: list[list[int]]) -> None:
+        """Let cells give sums of whole cores that are as many CPUs as the guest pins, if any are.
+
+        By the total so far, the amounts of the cells so far, the fullest first.
+        """
+        order = sorted(range(len(positions)), key=lambda i: (-self._room[positions[i]][1], i))
+        totals: dict[int, tuple[int, ...]] = {0: ()}
+        for index in order:
+            most = self._room[positions[index]][1]
+            amounts = [
+                amount
+                for amount in range(most, shares[index][1] - 1, -1)
+                if self._rooms.has_pinned(positions[index], amount)
+            ]
+            totals = {
+                total + amount: (*before, amount)
+                for total, before in reversed(totals.items())
+                for amount in reversed(amounts)
+                if total + amount <= self._whole.pinned
+            }
+        for index, amount in zip(order, totals.get(self._whole.pinned, ()), strict=False):
+            shares[index][1] = amount
+
+    def _one_of_each(self, positions: tuple[int, ...]) -> list[Amounts] | None:
+        """Return something that each cell can give; None: the guest does not need as much."""
+        steps = (1, self._step, 1)
+        slots = [
+            kind
+            for kind in _KINDS
+            for _slot in range(min(self._needs[kind] // steps[kind], len(positions)))
+        ]
+        matching = Matching(
+            [
+                sum(1 << i for i, k in enumerate(slots) if self._room[position][k] >= steps[k])
+                for position in positions
+            ]
+        )
+        if matching.complete() >= 0:
+            return None
+        kinds = [slots[slot] for slot in matching.cell_of]
+        return [
+            (steps[0] * (kind == 0), steps[1] * (kind == 1), steps[2] * (kind == 2))
+            for kind in kinds
+        ]
+
+    def _cost(
+        self, positions: tuple[int, ...], nodes: tuple[Node, ...], devices: DeviceCost
+    ) -> Cost:
+        cells = self._host.cells
+        distance = sum(
+            cells[one].distance(cells[other].id) for one, other in combinations(positions, 2)
+        )
+        costs = list(map(self._rooms.cost, positions, nodes))
+        ids = tuple(cells[position].id for position in positions)
+        return total_cost(distance, devices, costs, ids)
+
+    def _spread(self, way: _Way, steps: int, *, is_best: bool) -> Spread:
+        parts = tuple(map(self._rooms.part, way.positions, way.nodes))
+        return Spread(parts, way.cost, is_best, steps)

@@ -1,0 +1,113 @@
+"""One random host and guest: the planner's answer compared with all that there is.
+
+By command, as many as one likes: ``python -m tests.property.fitting.comparison FIRST NUMBER``.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+
+from compute_agent.fitting.guest import Guest
+from compute_agent.fitting.host import Host
+from compute_agent.fitting.plan import Plan, Refusal
+from compute_agent.fitting.planner import plan
+from compute_agent.fitting.room import PlanOptions
+from tests.property.fitting import drawn, oracle
+
+
+def compare(seed: int) -> None:
+    """Compare the answer for the host and the guest of a seed.
+
+    :raises AssertionError: the planner is wrong.
+    """
+    rng = random.Random(seed)
+    host = drawn.a_host(rng)
+    guest = drawn.a_guest(rng, host)
+    options = PlanOptions(
+        packing=rng.random() < 0.5,
+        keep_links=rng.random() < 0.8,
+        spare_device_cells=rng.random() < 0.8,
+    )
+    answer = plan(host, guest, options)
+    assert answer == plan(host, guest, options), "the same input gives the same plan"
+    hurried = plan(host, guest, options._replace(budget=0))
+    assert isinstance(answer, Plan) == isinstance(hurried, Plan), "a budget decides nothing"
+    costs = [
+        oracle.cost(host, guest, cells, devices, options)
+        for cells, devices in oracle.ways(host, guest)
+    ]
+    if isinstance(answer, Refusal):
+        assert not costs, "it fits"
+        assert answer.sentence
+        return
+    assert costs, "it does not fit"
+    assert answer.is_best
+    check(host, guest, answer)
+    check(host, guest, hurried)
+    assert cost_of(host, guest, answer, options) == min(costs), "it is the best"
+
+
+def cost_of(host: Host, guest: Guest, answer: Plan, options: PlanOptions) -> tuple[object, ...]:
+    cells = {cell.id: cell for cell in host.cells}
+    devices = {device.id: device for device in host.devices}
+    own_cells = [cells[part.cell] for part in answer.parts]
+    own_devices = [devices[given.device] for given in answer.given]
+    return oracle.cost(host, guest, own_cells, own_devices, options)
+
+
+def check(host: Host, guest: Guest, answer: Plan | Refusal) -> None:
+    """Check that a plan keeps the rules, and gives what is free once."""
+    assert isinstance(answer, Plan)
+    cells = {cell.id: cell for cell in host.cells}
+    devices = {device.id: device for device in host.devices}
+    own_cells = [cells[part.cell] for part in answer.parts]
+    own_devices = tuple(devices[given.device] for given in answer.given)
+    assert own_devices in set(oracle.device_ways(host, guest, own_cells))
+    for part in answer.parts:
+        free = {cpu for core in cells[part.cell].cores for cpu in core.cpus}
+        assert set(part.pinned_cpus) <= free
+        assert len(part.pinned_cpus) == len(set(part.pinned_cpus)) == part.pinned
+    if guest.floats:
+        assert not answer.parts
+        return
+    assert len(set(own_cells and [part.cell for part in answer.parts])) == len(own_cells)
+    assert oracle.networks_are_near(host, guest, own_cells)
+    if guest.names_nodes:
+        for node, part, cell in zip(guest.nodes, answer.parts, own_cells, strict=True):
+            assert oracle.has_room(cell, node, guest.threads)
+            assert (part.vcpus, part.memory_mib) == (node.vcpus, node.memory_mib)
+            assert part.pinned == node.pinned + node.emulator_cpus
+            assert node.cell in (None, part.cell)
+            assert not part.memory_mib or oracle.holds(cell, node, part.page_size_kib or 0)
+            check_cpus(part, cell, node.pinned, guest.threads)
+        return
+    for name in ("vcpus", "memory_mib", "pinned"):
+        assert sum(getattr(part, name) for part in answer.parts) == getattr(guest.nodes[0], name)
+    assert all(part.vcpus or part.memory_mib or part.pinned for part in answer.parts)
+
+
+def check_cpus(part, cell, count: int, policy: str) -> None:
+    """Check that the CPUs of a part break no more than the best choice of them."""
+    own = set(part.pinned_cpus) - set(part.emulator_cpus)
+    assert len(own) == count
+    cost = oracle.cpu_costs(cell.cores, count, policy)
+    touched = [c for c in cell.cores if own & set(c.cpus)]
+    whole = [c for c in touched if len(c.cpus) == c.threads and set(c.cpus) <= own]
+    fractions = count - sum(c.threads for c in whole)
+    broken = sum(1 for c in touched if len(c.cpus) == c.threads and c not in whole)
+    assert (fractions, broken, len({c.group for c in touched})) == min(cost)[:3]
+
+
+def main() -> None:
+    first, number = map(int, sys.argv[1:3])
+    for seed in range(first, first + number):
+        try:
+            compare(seed)
+        except AssertionError as error:
+            sys.exit(f"seed {seed}: {error}")
+    print(f"{number} hosts and guests agree with the brute force")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

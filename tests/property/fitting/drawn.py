@@ -1,0 +1,111 @@
+"""Hosts and guests made up at random, small enough to try out everything."""
+
+from __future__ import annotations
+
+import random
+
+from compute_agent.fitting.guest import Guest, Node, Wish
+from compute_agent.fitting.host import Cell, Core, Device, Host
+
+CLASSES = ("GPU", "GPU", "VF")
+NEARNESS = ("", "required", "socket", "preferred", "legacy", "required", "preferred")
+
+
+def a_cell(rng: random.Random, number: int, numbers: list[int]) -> Cell:
+    threads = rng.choice((1, 2, 2, 4))
+    cores, cpu = [], number * 100
+    for core in range(rng.randint(0, 3 if threads < 4 else 1)):
+        cpus = [cpu + i for i in range(threads)]
+        cpu += threads
+        free = cpus if rng.random() < 0.6 else rng.sample(cpus, rng.randint(0, threads))
+        cores.append(Core(tuple(sorted(free)), threads, core // rng.choice((1, 2, 4))))
+    free_cpus = sum(len(core.cpus) for core in cores)
+    memory = rng.randint(0, 4)
+    return Cell(
+        id=number,
+        cores=tuple(cores),
+        pinnable=free_cpus if rng.random() < 0.8 else rng.randint(0, free_cpus),
+        vcpus=rng.randint(-1, 3),
+        floating=rng.choice((None, rng.randint(0, 3))),
+        memory_mib=memory,
+        own_memory_mib=rng.choice((None, None, rng.randint(0, 4))),
+        pinned_memory_mib=rng.choice((None, None, rng.randint(0, 4))),
+        pages_mib=rng.choice(({}, {2048: rng.choice((0, 2, 4))}, {2048: 2, 4096: 4})),
+        distances={other: 10 if other == number else rng.choice((12, 21)) for other in numbers}
+        if rng.random() < 0.7
+        else {},
+        package=rng.choice((None, number // 2, 0)),
+        physnets=frozenset(net for net in "ab" if rng.random() < 0.3),
+        tunneled=rng.random() < 0.3,
+    )
+
+
+def a_device(rng: random.Random, number: int, cells: list[int]) -> Device:
+    free = rng.choice((0, 1, 1, 1, 2))
+    return Device(
+        id=f"d{number}",
+        resource_class=rng.choice(CLASSES),
+        free=free,
+        used=rng.random() < 0.3,
+        cell=rng.choice((None, *cells, *cells, 99)),
+        pcie_root=rng.choice(("", "r0", "r1")),
+        link_group=rng.choice(("", "0", "1")),
+        traits=frozenset(trait for trait in "TU" if rng.random() < 0.7),
+        healthy=rng.random() < 0.9,
+    )
+
+
+def a_host(rng: random.Random) -> Host:
+    numbers = sorted(rng.sample(range(8), rng.randint(0 if rng.random() < 0.1 else 1, 5)))
+    cells = tuple(a_cell(rng, number, numbers) for number in numbers)
+    devices = tuple(a_device(rng, i, numbers) for i in range(rng.randint(0, 4)))
+    total = sum(cell.memory_mib for cell in cells)
+    return Host(cells, devices, rng.choice((None, None, rng.randint(0, total))))
+
+
+def a_node(rng: random.Random, numbers: list[int]) -> Node:
+    return Node(
+        vcpus=rng.choice((0, 0, 1, 2)),
+        pinned=rng.choice((0, 0, 1, 2, 2, 3)),
+        memory_mib=rng.randint(0, 3),
+        page_sizes=rng.choice(
+            (frozenset((0,)),) * 4 + (frozenset((2048, 4096)), frozenset((2048,)))
+        ),
+        emulator_cpus=rng.random() < 0.1,
+        cell=rng.choice(numbers) if numbers and rng.random() < 0.1 else None,
+    )
+
+
+def a_guest(rng: random.Random, host: Host) -> Guest:
+    numbers = [cell.id for cell in host.cells]
+    names_nodes = rng.random() < 0.75
+    count = rng.randint(1, min(4, len(numbers) + 1)) if names_nodes else 1
+    node = a_node(rng, numbers)
+    nodes = [node if rng.random() < 0.4 else a_node(rng, numbers) for _ in range(count)]
+    if not names_nodes:
+        whole = nodes[0]._replace(page_sizes=frozenset((0,)), emulator_cpus=0, cell=None)
+        nodes = [whole if any(whole[:3]) else whole._replace(vcpus=1)]
+    wish = a_wish(rng, count)
+    wishes = [wish if rng.random() < 0.5 else a_wish(rng, count) for _ in range(rng.randint(0, 3))]
+    return Guest(
+        nodes=tuple(nodes),
+        names_nodes=names_nodes,
+        floats=not names_nodes and rng.random() < 0.1,
+        threads=rng.choice(("", "", "prefer", "require", "isolate")),
+        wishes=tuple(wish._replace(name=str(i)) for i, wish in enumerate(wishes)),
+        physnets=frozenset(net for net in "ab" if rng.random() < 0.3),
+        needs_tunnel=rng.random() < 0.2,
+    )
+
+
+def a_wish(rng: random.Random, nodes: int) -> Wish:
+    return Wish(
+        "",
+        rng.choice(CLASSES),
+        amount=rng.choice((1, 1, 1, 2)),
+        required=rng.choice((frozenset(),) * 3 + (frozenset((frozenset("T"),)),)),
+        forbidden=rng.choice((frozenset(),) * 3 + (frozenset("U"),)),
+        nearness=rng.choice(NEARNESS),
+        node=rng.choice((None, None, rng.randrange(nodes))),
+        devices=rng.choice((None, None, None, frozenset(("d0", "d1")))),
+    )
