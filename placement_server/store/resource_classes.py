@@ -32,6 +32,8 @@ _ALL: Final = _ROWS.order_by(_C.id)
 # By its name, as names.hold_classes does: InnoDB takes that share lock in the index of the names
 # alone, where a lock of the row found by its id would not conflict with it.
 _HOLD: Final = select(_C.id).where(_C.name == bindparam("name")).with_for_update()
+# The row of the first standard class, which is never changed: who makes a class has it.
+_TURN: Final = select(_C.id).where(_C.id == 0).with_for_update()
 _IN_USE: Final = select(
     sa.or_(
         *(
@@ -67,29 +69,37 @@ def create(tx: WriteTransaction, name: str) -> ResourceClassRow:
 
     :raises ResourceClassExists: it exists.
     """
-    if tx.execute(_ONE, {"name": name}).first() is not None:
+    if _found_or_turn(tx, name) is not None:
         raise ResourceClassExists(name)
-    return _insert(tx, name)
+    insert(tx, [name])
+    return get(tx, name)
 
 
 def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
     """Return the class, and whether it had to be created."""
-    row = tx.execute(_ONE, {"name": name}).first()
+    row = _found_or_turn(tx, name)
     if row is not None:
         return _resource_class(row), False
-    return _insert(tx, name), True
-
-
-def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
     insert(tx, [name])
-    return get(tx, name)
+    return get(tx, name), True
+
+
+def _found_or_turn(tx: WriteTransaction, name: str) -> AnyRow | None:
+    """Return the row of a class; None if there is none, and no other writer makes one now."""
+    row = tx.execute(_ONE, {"name": name}).first()
+    if row is None:
+        tx.execute(_TURN)
+        row = tx.execute(_ONE, {"name": name}).first()
+    return row
 
 
 def insert(tx: WriteTransaction, names: Collection[str]) -> dict[str, int]:
     """Insert classes that are new; return their ids, the next free ones.
 
-    The loser of the race for an id is retried.
+    Writers of classes take turns: with ids that each took for itself, many at once would lose the
+    race for one again and again.
     """
+    tx.execute(_TURN)
     highest = tx.execute(select(func.max(_C.id))).scalar()
     next_id = FIRST_CUSTOM_CLASS_ID if highest is None else max(highest + 1, FIRST_CUSTOM_CLASS_ID)
     ids = {name: number for number, name in enumerate(sorted(names), next_id)}
