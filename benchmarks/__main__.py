@@ -1,17 +1,9 @@
 """`python -m benchmarks [WHAT ...] [--quick]`: both servers in one run, against their bounds.
 
 search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
-growth: up to 100,000 hosts; axes: how costs grow with hosts, groups, clients, workers and
-schedulers; servers: placement on several servers; claims: claims at once; bank: is every claim
-exact, also when workers, servers and databases are killed; agent: what one agent costs; discovery:
-one look at a large host through libvirt; plans: what a guest gets of a host; fleet: 1,000 agents
-against one server; soak: does an agent grow; what_if: questions about supposed changes; capacity:
-counts of further claims; explanation: why nothing was found, with the closest changes; trees: whole
-trees beside the plain way; watchers: searches while requests wait for changes; scheduling: claims
-through running schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for
-each host that placement offers; day: what packing and spreading make of a simulated day; pages: the
-fleet in a browser; tracing: requests with traces and without; floors: claims and many hosts beside
-what the same costs when only the unavoidable is done.
+claims: claims at once; agent: what one agent costs; plans: what a guest gets of a host; scheduling:
+claims through running schedulers, from a call on the bus to the claim; capacity: counts of further
+claims; floors: claims and many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
 in one table at the end. With --quick that takes some three minutes: fewer rows, and little
@@ -33,16 +25,14 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks.agent import discovery, events, fleet, soak
-from benchmarks.claims import bank, rates
+from benchmarks.agent import events
+from benchmarks.claims import rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, pgbench, starts, table
-from benchmarks.growth import axes
-from benchmarks.in_process import capacity, explanation, planner, tracing, what_if
-from benchmarks.reads import comparison, growth, watchers
+from benchmarks.in_process import capacity, planner
+from benchmarks.reads import comparison
 from benchmarks.reads.rows import READS, SEARCH, Row
-from benchmarks.scheduler import bus_claims, day, selection
-from benchmarks.server import pages, several_servers, trees
+from benchmarks.scheduler import bus_claims
 
 
 def selected_rows(rows: Sequence[Row], wanted_texts: Sequence[str], quick: bool) -> list[Row]:
@@ -74,17 +64,6 @@ def main() -> None:
         metavar="DIR",
         help="search and reads: keep the loaded databases there for the next run",
     )
-    parser.add_argument(
-        "--agents", type=int, default=fleet.AGENTS, metavar="N", help="fleet: how many agents"
-    )
-    parser.add_argument(
-        "--steady",
-        type=float,
-        metavar="SECONDS",
-        help="fleet: how long the agents are left alone, 600 (61 when quick); where thousands "
-        "start slowly, only whole minutes have as many passes as are demanded",
-    )
-    parser.add_argument("--seed", default="1", help="what bank, fleet and day draw from")
     arguments = parser.parse_args()
     rows = [*SEARCH, *READS]
     if not selected_rows(rows, arguments.rows, arguments.quick):
@@ -165,27 +144,10 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
     "floors": run_floors,
 }
 BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
-    "growth": lambda console, arguments: growth.show(console, arguments.quick),
-    "servers": lambda console, arguments: several_servers.show(console, arguments.quick),
-    "axes": lambda console, arguments: axes.show(console, arguments.quick),
-    "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
     "agent": lambda console, arguments: events.show(console, arguments.quick),
-    "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
     "plans": lambda console, arguments: planner.show(console, arguments.quick),
-    "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
-    "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
-    "pages": lambda console, arguments: pages.show(console, arguments.quick),
-    "trees": lambda console, arguments: trees.show(console, arguments.quick),
-    "tracing": lambda console, arguments: tracing.show(console, arguments.quick),
-    "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
-    "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
-    "selection": lambda console, arguments: selection.show(console, arguments.quick),
     "scheduling": lambda console, arguments: bus_claims.show(console, arguments.quick),
-    "soak": lambda console, arguments: soak.show(console, arguments.quick),
-    "fleet": lambda console, arguments: fleet.show(
-        console, arguments.seed, arguments.quick, arguments.agents, arguments.steady
-    ),
 }
 DEFAULT: Final = ("search", "reads", "startup", "claims", "floors")
 

@@ -1,1 +1,1 @@
-"""Benchmarks of claims in placement: rates, and whether each one is exact."""
+"""Benchmark of the rates of claims in placement."""

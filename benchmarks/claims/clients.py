@@ -77,17 +77,6 @@ def make_provider(
     return provider
 
 
-def make_ample_hosts(client: Client, count: int) -> None:
-    """Create hosts that no benchmark fills."""
-    stock = {
-        "VCPU": {"total": 1_000_000},
-        "MEMORY_MB": {"total": 2_000_000_000},
-        "DISK_GB": {"total": 100_000_000},
-    }
-    for number in range(count):
-        make_provider(client, f"host-{number}", stock)
-
-
 def claim(client: Client, allocations: dict[str, dict[str, int]]) -> tuple[int, str]:
     """Claims for a new consumer; the status and the error code, if any."""
     body = {

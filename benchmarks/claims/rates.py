@@ -22,7 +22,6 @@ from benchmarks.claims.clients import (
     OWNER,
     Outcome,
     Target,
-    Worker,
     claiming,
     make_provider,
     run_clients,
@@ -73,12 +72,8 @@ def ask_and_claim(
     name: str,
     clients: int,
     claims: int,
-    place: Callable[[Worker], Worker] = lambda worker: worker,
 ) -> Outcome:
-    """Candidates and a claim of one of them, by so many clients at once.
-
-    :param place: makes a client use another server than that of the target.
-    """
+    """Candidates and a claim of one of them, by so many clients at once."""
 
     def choose(client: Client, index: int, number: int) -> Allocations:
         status, answer = client.send("GET", QUERY)
@@ -93,7 +88,7 @@ def ask_and_claim(
     return run_clients(
         target,
         f"{clients} client{'s' * (clients > 1)}, {name}",
-        [place(claiming(claims // clients, choose))] * clients,
+        [claiming(claims // clients, choose)] * clients,
     )
 
 

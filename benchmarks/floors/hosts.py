@@ -20,7 +20,7 @@ from benchmarks.floors.table import Row
 from benchmarks.in_process import searches
 from benchmarks.parts.postgresql import temporary_postgresql
 from benchmarks.parts.servers import make_schema, ours
-from benchmarks.reads.growth import fill, fill_file, first_search, measure
+from benchmarks.reads.many_hosts import fill, fill_file, first_search, measure
 from placement_server.candidates.index.index import IndexWriter
 
 #: All that the index is made of, as its first reading does.

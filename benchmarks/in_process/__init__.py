@@ -1,1 +1,1 @@
-"""Benchmarks without a process of their own: searches and questions on an index, traces."""
+"""Benchmarks without a process of their own: searches and counts on an index."""

@@ -1,4 +1,4 @@
-"""A private PostgreSQL, its databases and a streaming replica of it.
+"""A private PostgreSQL and its databases.
 
 It listens on 127.0.0.1, keeps its data in a directory of the caller, and does not sync.
 """
@@ -56,18 +56,6 @@ def temporary_postgresql(prefix: str) -> Iterator[tuple[str, Path]]:
         directory.chmod(0o755)
         with postgresql(directory / "postgresql") as url:
             yield url, directory
-
-
-@contextlib.contextmanager
-def replica(cluster: str, directory: Path) -> Iterator[str]:
-    """A streaming replica of a cluster; yields a URL as that of the cluster."""
-    directory.mkdir()
-    programs = _Programs(directory)
-    copying = ("-R", "-X", "stream", "-c", "fast")
-    source = f"postgresql:{cluster}/postgres"
-    programs.run("pg_basebackup", "-D", programs.data, "-d", source, *copying)
-    with programs.start() as url:
-        yield url
 
 
 class _Programs:

@@ -1,1 +1,1 @@
-"""Benchmarks of schedulers that run, and a simulated day of one."""
+"""Benchmark of schedulers that run."""

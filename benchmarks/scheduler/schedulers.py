@@ -18,7 +18,6 @@ from typing import Any, Final
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.parts.client import Client
 from benchmarks.parts.postgresql import free_port
 from benchmarks.parts.servers import Server, cpu_seconds
 from benchmarks.parts.worlds import Loader, World, uuid_of
@@ -181,16 +180,6 @@ class Schedulers:
     @property
     def pids(self) -> list[int]:
         return [process.pid for process in self._processes.values()]
-
-    def claim_and_release(self, count: int) -> None:
-        """Claim for so many instances, one after the other, and release each."""
-        placement = Client(self.placement.url)
-        with self._bus() as bus:
-            client = SchedulerClient(bus, timeout=_ANSWER_SECONDS)
-            for _ in range(count):
-                instance = str(uuid.uuid4())
-                client.call("claim", spec_obj=_SPEC, instance_uuid=instance)
-                placement.must("DELETE", f"/allocations/{instance}")
 
     def _start(self, name: str) -> None:
         state = self.directory / name

@@ -1,7 +1,7 @@
 """Clients deal over HTTP while everything around them is killed, cut and restarted.
 
 A run is made again with ``BANK_SEED=...``: the choices of the clients and the schedule of the
-faults come from it. The longer form is ``python -m benchmarks bank``.
+faults come from it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ PASSES = 120
 WARMING = 40
 MOST_MIB = 70
 MOST_GROWTH_MIB = 1.0
-"""What the allocator keeps may still settle; `python -m benchmarks soak` looks at days."""
+"""What the allocator keeps may still settle."""
 
 
 @pytest.fixture

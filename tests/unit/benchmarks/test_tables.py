@@ -1,4 +1,4 @@
-"""Rows of benchmarks beside what they are compared with, and growth."""
+"""Rows of benchmarks beside what they are compared with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from benchmarks.floors.table import FAILS, HOLDS, UNDECIDED, Row, show
-from benchmarks.growth.plots import exponent
 
 
 @pytest.mark.parametrize(
@@ -62,9 +61,3 @@ def test_a_table_counts_its_verdicts(verdicts: list[str], holds: bool) -> None:
     rows = [Row("search", "ms", 1.0, verdict=verdict) for verdict in verdicts]
     assert show(console, "Rows", rows) == holds
     assert ("1 rows: FAILS" in console.export_text()) != holds
-
-
-def test_the_exponent_of_growth_is_the_slope_of_logarithms() -> None:
-    assert exponent({1: 3.0, 2: 6.0, 4: 12.0}) == pytest.approx(1.0)
-    assert exponent({1: 3.0, 2: 3.0, 4: 3.0}) == pytest.approx(0.0)
-    assert exponent({1: 1.0, 2: 4.0, 4: 16.0}) == pytest.approx(2.0)

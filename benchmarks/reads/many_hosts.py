@@ -1,6 +1,6 @@
-"""Costs of the number of hosts: `python -m benchmarks growth`, our server alone.
+"""Many hosts, written straight into a database, and what a server costs with them.
 
-The hosts are written straight into the database, so that 100,000 of them take seconds. One worker
+So 100,000 of them take seconds. One worker
 process, so that its memory and its cold start are seen by themselves. A limited query may grow by
 array scans over all hosts, and by nothing else.
 """
@@ -15,17 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.parts.client import Client
-from benchmarks.parts.postgresql import temporary_postgresql
-from benchmarks.parts.servers import Server, create_database_of, family, ours
+from benchmarks.parts.servers import Server, family
 from benchmarks.parts.worlds import AGGREGATE, TRAIT
 from benchmarks.reads.rows import FLAT_QUERY, NOTHING
 
-SIZES = (1_000, 10_000, 100_000)
-QUICK_SIZES = (1_000, 10_000)
 TRAITS_OF_HOST = 9
 _BATCH = 10
 _LEAST_BATCHES = 3
@@ -176,43 +171,3 @@ def measure(server: Server, hosts: int, seconds: float) -> Size:
         nothing,
         changed_ms,
     )
-
-
-def show(console: Console, quick: bool) -> bool:
-    """Measure all sizes and print the curve."""
-    sizes = []
-    with temporary_postgresql("benchmark-") as (cluster, directory):
-        for hosts in QUICK_SIZES if quick else SIZES:
-            console.print(f"{hosts:,} hosts ...", style="dim")
-            database = f"hosts_{hosts}"
-            connection = create_database_of(cluster, "ours", database)
-            fill(f"{cluster}/{database}", hosts)
-            with ours(directory / database, connection, 1, synchronise=False) as server:
-                sizes.append(measure(server, hosts, 0.7 if quick else 3.0))
-    table = Table(title="Growth: PostgreSQL, one worker process, CPU in ms a request")
-    for heading in (
-        "hosts",
-        "cold start s",
-        "its CPU s",
-        "memory MiB",
-        "MiB per 10,000",
-        "limit=10",
-        "limit=1000",
-        "nothing fits",
-        "one host changed",
-    ):
-        table.add_column(heading, justify="right")
-    for size in sizes:
-        table.add_row(
-            f"{size.hosts:,}",
-            f"{size.cold_s:.2f}",
-            f"{size.cold_cpu_s:.2f}",
-            f"{size.resident_mib:.0f}",
-            f"{10_000 * size.resident_mib / size.hosts:.0f}",
-            f"{size.few_ms:.2f}",
-            f"{size.many_ms:.2f}",
-            f"{size.nothing_ms:.2f}",
-            f"{size.changed_ms:+.2f}",
-        )
-    console.print(table)
-    return True

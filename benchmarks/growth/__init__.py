@@ -1,1 +1,0 @@
-"""Growth of costs with hosts, groups, clients, workers and schedulers."""

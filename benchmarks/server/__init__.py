@@ -1,1 +1,0 @@
-"""Benchmarks of the server: its start, its workers, its pages, whole trees."""

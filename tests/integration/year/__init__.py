@@ -1,1 +1,0 @@
-"""A year of a fleet in small, as a test."""
