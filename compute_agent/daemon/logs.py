@@ -12,10 +12,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from oslo_log import formatters, log
-
-from compute_agent import __version__
 from compute_agent.daemon import message_bus
+from compute_agent.programs import log_lines
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -38,31 +36,10 @@ _MORE: Final = " (more lines of the library about this are left out)"
 
 def set_up(conf: cfg.ConfigOpts, program: str) -> None:
     """Log as configured, under the name of the program."""
-    log.setup(conf, program)
+    log_lines.set_up(conf, program)
     conditions = BusConditions()
     for handler in logging.getLogger().handlers:
         handler.addFilter(conditions.pass_on)
-        if type(handler.formatter) is formatters.ContextFormatter:
-            handler.setFormatter(
-                WithoutForeignErrors(
-                    project=program,
-                    version=__version__,
-                    datefmt=conf.log_date_format,
-                    config=conf,
-                )
-            )
-
-
-class WithoutForeignErrors(formatters.ContextFormatter):  # type: ignore[misc]
-    """Formats lines without the error that is being handled, unless the line asks for it.
-
-    Our messages have its text already, where it helps.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: str = super().format(record)
-        error = getattr(record, "error_summary", "")
-        return line if record.exc_info or not error else line.removesuffix(f": {error}")
 
 
 class BusConditions:

@@ -23,9 +23,9 @@ from typing import Any, Final
 from oslo_config import cfg
 from oslo_log import log
 
-from compute_agent.programs import configuration_files, whole_numbers
+from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.exit_status import Exit
-from placement_server import __version__, log_lines
+from placement_server import __version__
 from placement_server.conf import (
     InvalidConfiguration,
     parse,
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
     conf = _configuration(arguments)
-    log_lines.set_up(conf)
+    log_lines.set_up(conf, "placement")
     # a line for each of its own parts, at every change of the schema
     log.getLogger("alembic.runtime.plugins").logger.setLevel(log.WARNING)
     LOG.info(

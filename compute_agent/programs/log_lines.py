@@ -1,4 +1,4 @@
-"""Lines of the server's log: those of oslo.log, with the text of an error once."""
+"""Lines of a program's log: those of oslo.log, with the text of an error once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from oslo_config import cfg
 from oslo_log import formatters, log
 
-from placement_server import __version__
+from compute_agent import __version__
 
 
 class WithoutForeignErrors(formatters.ContextFormatter):  # type: ignore[misc]
@@ -22,14 +22,17 @@ class WithoutForeignErrors(formatters.ContextFormatter):  # type: ignore[misc]
         return line if record.exc_info or not error else line.removesuffix(f": {error}")
 
 
-def set_up(conf: cfg.ConfigOpts) -> None:
-    """Log as configured. Handlers with other formatters keep theirs."""
-    log.setup(conf, "placement")
+def set_up(conf: cfg.ConfigOpts, program: str) -> None:
+    """Log as configured, under the name of the program.
+
+    Handlers with other formatters keep theirs.
+    """
+    log.setup(conf, program)
     for handler in logging.getLogger().handlers:
         if type(handler.formatter) is formatters.ContextFormatter:
             handler.setFormatter(
                 WithoutForeignErrors(
-                    project="placement",
+                    project=program,
                     version=__version__,
                     datefmt=conf.log_date_format,
                     config=conf,

@@ -1,4 +1,4 @@
-"""Lines of the server's log: those of oslo.log, with the text of an error once."""
+"""Lines of a program's log: those of oslo.log, with the text of an error once."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 from oslo_log import formatters, log
 
-from placement_server import log_lines
+from compute_agent.programs import log_lines
 
 LOGGER = logging.getLogger("placement_server.requestlog")
 
@@ -33,7 +33,7 @@ def set_up(log_file: Path, **options: object) -> None:
     conf([], default_config_files=[], default_config_dirs=[])
     for name, value in {"log_file": str(log_file), **options}.items():
         conf.set_override(name, value)
-    log_lines.set_up(conf)
+    log_lines.set_up(conf, "placement")
 
 
 def fail() -> None:
