@@ -10,13 +10,12 @@ import os_traits
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.pci_aliases import pci_aliases
-from compute_agent.scheduler.claiming.claims import NewClaims
+from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
-from compute_agent.scheduler.fleet.aggregate_source import source_of
+from compute_agent.scheduler.fleet.aggregates import source_of
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, Fleet, Layouts
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions

@@ -28,7 +28,25 @@ from compute_agent.request.guest_numa import GuestNode
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary, ancestry
-from compute_agent.scheduler.device_classes import is_device
+
+_PARTS_OF_HOSTS: Final = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
+_RATES: Final = ("NET_BW_", "NET_PACKET_RATE_")
+_WITHOUT_PLACE: Final = "MEM_ENCRYPTION_CONTEXT"
+
+
+def is_special(resource_class: str) -> bool:
+    """Return whether only some hosts have units of a class: devices, and encrypted memory.
+
+    Other classes are handed out in many small parts: kilobits per second would outnumber all
+    devices.
+    """
+    return resource_class not in _PARTS_OF_HOSTS and not resource_class.startswith(_RATES)
+
+
+def is_device(resource_class: str) -> bool:
+    """Return whether units of a class are devices, which are near some NUMA cell or far from it."""
+    return is_special(resource_class) and resource_class != _WITHOUT_PLACE
+
 
 REQUIRED: Final = "required"
 SETTING: Final = "hw:pci_numa_affinity_policy"

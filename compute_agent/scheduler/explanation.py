@@ -22,8 +22,8 @@ from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import HostSearch
+from compute_agent.scheduler.search.targets import is_rebuild
 
 KEPT_SECONDS: Final = 10.0
 """How long the explanation of one question serves others that are equal."""

@@ -15,13 +15,18 @@ from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claiming.claim_order import HostOrder, lost_claim, lost_to_the_group
-from compute_agent.scheduler.claiming.claims import Claims, NewClaims
-from compute_agent.scheduler.claiming.crowding import crowded_hosts
-from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.claiming.claims import (
+    Claims,
+    GiveBack,
+    HostOrder,
+    NewClaims,
+    lost_claim,
+    lost_to_the_group,
+)
 from compute_agent.scheduler.claiming.together import (
     InstancesTogether,
     PlacedInstance,
+    crowded_hosts,
     with_group_host,
 )
 from compute_agent.scheduler.errors import NoValidHost
@@ -29,9 +34,9 @@ from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import Observer, Outcome
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
+from compute_agent.scheduler.search.targets import is_rebuild
 from compute_agent.scheduler.selection import Selection, selection_of
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher

@@ -109,7 +109,7 @@ def _sync(namespace: argparse.Namespace) -> int:
 
 
 def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
-    from compute_agent.scheduler.fleet.aggregate_source import source_of
+    from compute_agent.scheduler.fleet.aggregates import source_of
 
     if not conf.compute_scheduler.aggregate_source:
         raise BadArgument(

@@ -21,7 +21,7 @@ from compute_agent.request.candidate_request import (
     CandidateRequest,
     RequestGroup,
 )
-from compute_agent.scheduler.weighers import candidates as candidate_order
+from compute_agent.scheduler.weighers.order import candidates_in_order
 
 if TYPE_CHECKING:
     from compute_agent.drift.instances.instance import Instance
@@ -239,7 +239,7 @@ def _in_order(
     candidates: list[Candidate], answer: AllocationCandidates, coverage: Coverage
 ) -> list[Candidate]:
     """Return the best first: those that stay on the providers the instance is on already."""
-    ordered_candidates = candidate_order.in_order(candidates, answer.providers)
+    ordered_candidates = candidates_in_order(candidates, answer.providers)
     return sorted(
         ordered_candidates,
         key=lambda candidate: len(set(candidate.allocations) - set(coverage.kept_amounts)),

@@ -14,9 +14,9 @@ from compute_agent.placement.allocations.allocations import (
     NoCapacity,
     Record,
     no_capacity,
+    repeating_races,
 )
 from compute_agent.placement.allocations.amounts import as_request, of_entries, of_record
-from compute_agent.placement.allocations.races import repeating_races
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection
 from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 

@@ -4,22 +4,24 @@ Each instance is given the best host that the ones before it leave, on paper; th
 all of it in one transaction. So there is nothing to undo when the scheduler dies, or its host is
 lost, and nobody needs to know what it had begun. Where others were faster, what was short is
 counted as used and the plan is made again.
+
+A host may have too many members of a server group after a claim; then one claim stays there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claiming.claim_order import lost_claim, lost_to_the_group
-from compute_agent.scheduler.claiming.crowding import CrowdedHost, crowded_hosts
-from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.claiming.claims import GiveBack, lost_claim, lost_to_the_group
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.host_state import HostState, fits
@@ -27,6 +29,63 @@ from compute_agent.scheduler.observer import Observer, Outcome
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers
+
+PAUSES: Final = (0.02, 0.04, 0.08, 0.16)
+"""Seconds before each further look: longer than it takes another scheduler to give way."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdedHost:
+    """A host with too many members of the group: these instances, and others."""
+
+    host: HostState
+    instances: frozenset[str]
+    others: frozenset[str]
+
+
+def crowded_hosts(
+    members: GroupMembers,
+    claimed_hosts: Mapping[str, HostState],
+    wait: Callable[[float], object] = time.sleep,
+) -> list[CrowdedHost]:
+    """Return the hosts that are crowded now that the instances of a request have them.
+
+    Who claims later sees the earlier claim, so one of two requests always gives way. Where each
+    sees the other, both would. So the one with the smallest uuid on these hosts stays, and looks
+    again until the others have given way, or a smaller one comes; one that does not give way has
+    claimed before, and stays itself.
+
+    :param claimed_hosts: by instance; their claims are carried out.
+    """
+    if not _looked_at(members, claimed_hosts):
+        return []
+    # One that claims between the looks at two hosts is not seen on the first of them.
+    crowded_places = _looked_at(members, claimed_hosts)
+    for pause in PAUSES:
+        if not crowded_places or _comes_later(members, crowded_places):
+            break
+        wait(pause)
+        crowded_places = _looked_at(members, claimed_hosts)
+    return crowded_places
+
+
+def _looked_at(members: GroupMembers, claimed_hosts: Mapping[str, HostState]) -> list[CrowdedHost]:
+    crowded_places = []
+    for uuid, host in {host.uuid: host for host in claimed_hosts.values()}.items():
+        here = frozenset(
+            i for i, claimed_host in claimed_hosts.items() if claimed_host.uuid == uuid
+        )
+        others = members.crowding_after_claim(host, here)
+        if others:
+            crowded_places.append(CrowdedHost(host, here, others))
+    return crowded_places
+
+
+def _comes_later(members: GroupMembers, crowded_places: Sequence[CrowdedHost]) -> bool:
+    first = min(instance for place in crowded_places for instance in place.instances)
+    rivals = (members.rivals(place.host, place.others) for place in crowded_places)
+    return any(rival < first for rival in frozenset[str]().union(*rivals))
+
 
 LOG = logging.getLogger(__name__)
 

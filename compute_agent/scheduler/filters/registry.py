@@ -12,8 +12,6 @@ from compute_agent.scheduler.filters import (
     aggregate_metadata,
     all_hosts,
     compute,
-    compute_capabilities,
-    image_properties,
     isolated_hosts,
     json_query,
     load,
@@ -28,8 +26,8 @@ _REFERENCE_PREFIX = "nova.scheduler.filters."
 
 BUILT_IN: tuple[type[HostFilter], ...] = (
     compute.ComputeFilter,
-    compute_capabilities.ComputeCapabilitiesFilter,
-    image_properties.ImagePropertiesFilter,
+    compute.ComputeCapabilitiesFilter,
+    compute.ImagePropertiesFilter,
     server_group.ServerGroupAntiAffinityFilter,
     server_group.ServerGroupAffinityFilter,
     aggregate_metadata.AggregateImagePropertiesIsolation,

@@ -21,7 +21,7 @@ from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes, LostClaim
-from compute_agent.scheduler.claiming.claim_order import lost_claim
+from compute_agent.scheduler.claiming.claims import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.placement_client import PlacementClient

@@ -17,8 +17,7 @@ from compute_agent.scheduler.causes import Causes, FilterCause
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
-from compute_agent.scheduler.fleet.aggregate_source import AggregateSource, FixedAggregates
-from compute_agent.scheduler.fleet.aggregates import Aggregates
+from compute_agent.scheduler.fleet.aggregates import Aggregates, AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
 from compute_agent.scheduler.holdings import Holding
@@ -29,15 +28,14 @@ from compute_agent.scheduler.search import layout_queries, prefilters
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.inquiry import Inquiry
-from compute_agent.scheduler.search.rebuild import missing_traits
 from compute_agent.scheduler.search.server_groups import (
     GroupMembers,
     roots_of_named,
     with_hosts,
 )
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
-from compute_agent.scheduler.search.targets import Target, sees_all_hosts, target_of
-from compute_agent.scheduler.weighers import candidates as candidate_order
+from compute_agent.scheduler.search.targets import Target, missing_traits, sees_all_hosts, target_of
+from compute_agent.scheduler.weighers.order import candidates_in_order
 
 LOG = logging.getLogger(__name__)
 
@@ -276,7 +274,7 @@ class HostSearch:
                     uuid=root,
                     name=name,
                     providers=providers,
-                    candidates=candidate_order.in_order(candidates, providers, policy_of),
+                    candidates=candidates_in_order(candidates, providers, policy_of),
                     aggregates=request.aggregates.of_host(name),
                     instances=frozenset(
                         i for i, roots in roots_by_instance.items() if root in roots

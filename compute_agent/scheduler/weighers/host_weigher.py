@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.device_classes import is_special
+from compute_agent.scheduler.device_affinity import is_special
 from compute_agent.scheduler.host_state import HostState
 
 

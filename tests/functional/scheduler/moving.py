@@ -12,8 +12,8 @@ from typing import Any
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import Request, Response, Transport
+from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.mover import Mover

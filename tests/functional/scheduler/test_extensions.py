@@ -13,8 +13,7 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.fleet.aggregate_source import FixedAggregates
-from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
+from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates, FixedAggregates
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport

@@ -12,8 +12,8 @@ import pytest
 
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.spec import InstanceGroup, RequestSpec
+from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.filters import server_group

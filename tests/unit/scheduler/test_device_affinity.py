@@ -17,7 +17,7 @@ from compute_agent.request.spec import PciRequest
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.device_affinity import MOST_WAYS, bindings, policies
 from compute_agent.scheduler.search.layout_queries import shapes
-from compute_agent.scheduler.weighers import candidates
+from compute_agent.scheduler.weighers import order
 from tests.unit.scheduler.specs import spec
 
 
@@ -146,6 +146,6 @@ def test_of_the_candidates_of_a_host_those_with_near_devices_come_first() -> Non
         Candidate("host", {name: {"FPGA": 1}}, {"_NUMA0": ("cell0",), "_ACC": (name,)})
         for name in ("far", "near")
     ]
-    first, _ = candidates.in_order(offered, providers, {"_ACC": "preferred"})
+    first, _ = order.candidates_in_order(offered, providers, {"_ACC": "preferred"})
     assert first.mappings["_ACC"] == ("near",)
-    assert candidates.in_order(offered, providers) == tuple(offered)
+    assert order.candidates_in_order(offered, providers) == tuple(offered)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compute_agent.scheduler.claiming import release
+from compute_agent.scheduler.claiming import claims as new_claims
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.moves import claims
 from compute_agent.scheduler.moves.move import Move, MoveKind
@@ -84,7 +84,7 @@ MOVE = Move(MoveKind.COLD, IDENTITY, IDENTITY, IDENTITY, {IDENTITY: {"VCPU": 1}}
 ENTRIES: dict[str, tuple[Shape, dict[str, Any]]] = {
     "move": (claims.ENTRY, claims.entry_of(MOVE, "revert")),
     "give_back": (
-        release.ENTRY,
+        new_claims.ENTRY,
         {"op": "give_back", "consumer": IDENTITY, "allocations": {IDENTITY: {"VCPU": 1}}},
     ),
 }

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.request.errors import InvalidRequest
+from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters import registry as filters
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions

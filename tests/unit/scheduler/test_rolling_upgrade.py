@@ -12,9 +12,8 @@ import pytest
 from compute_agent.cmd.scheduler.upgrade_view import print_status
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
-from compute_agent.scheduler.claiming.claims import NewClaims
+from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import (
     BEHAVIOURS,

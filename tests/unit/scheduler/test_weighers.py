@@ -13,7 +13,7 @@ from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.weighers import candidates, order
+from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.order import WeighingOptions
 from tests.unit.scheduler.specs import spec
 
@@ -167,7 +167,7 @@ def test_a_card_that_is_broken_into_already_is_used_up_first() -> None:
         "nearly": summary("nearly", {"VGPU": 4}, {"VGPU": 3}),
     }
     offered = [Candidate("host", {name: {"VGPU": 1}}, {}) for name in providers]
-    first = candidates.in_order(offered, providers)
+    first = order.candidates_in_order(offered, providers)
     assert [next(iter(host.allocations)) for host in first] == ["nearly", "begun", "whole"]
 
 
@@ -175,7 +175,7 @@ def test_two_devices_from_one_card_go_before_one_from_each_of_two() -> None:
     providers = {name: summary(name, {"VGPU": 4}, {}) for name in "ab"}
     apart = Candidate("host", {"a": {"VGPU": 1}, "b": {"VGPU": 1}}, {})
     together = Candidate("host", {"b": {"VGPU": 2}}, {})
-    assert candidates.in_order([apart, together], providers) == (together, apart)
+    assert order.candidates_in_order([apart, together], providers) == (together, apart)
 
 
 def test_the_cell_with_most_left_goes_first() -> None:
@@ -184,7 +184,7 @@ def test_the_cell_with_most_left_goes_first() -> None:
         "empty": summary("empty", {"VCPU": 8}, {}),
     }
     offered = [Candidate("host", {name: {"VCPU": 1}}, {}) for name in providers]
-    assert [next(iter(c.allocations)) for c in candidates.in_order(offered, providers)] == [
+    assert [next(iter(c.allocations)) for c in order.candidates_in_order(offered, providers)] == [
         "empty",
         "full",
     ]

@@ -8,8 +8,8 @@ from typing import Any
 
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.scheduler.claiming import crowding
+from compute_agent.scheduler.claiming import together
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim on a crowded host looks again as often, without waiting in between."""
-    monkeypatch.setattr(crowding, "PAUSES", (0.0,) * len(crowding.PAUSES))
+    monkeypatch.setattr(together, "PAUSES", (0.0,) * len(together.PAUSES))
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ import pytest
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.claiming.claim_order import HostOrder
+from compute_agent.scheduler.claiming.claims import GiveBack, HostOrder
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import spec

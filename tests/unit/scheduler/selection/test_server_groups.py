@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent.request.spec import InstanceGroup, RequestSpec
-from compute_agent.scheduler.claiming.crowding import crowded_hosts
+from compute_agent.scheduler.claiming.together import crowded_hosts
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.operations.replacement import ReplacingClaims
