@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from compute_agent.request import extra_specs, flavor_settings
+from compute_agent.request import contradictions, extra_specs, flavor_settings
 from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     SUFFIX,
@@ -43,6 +43,7 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
 
     :raises InvalidRequest: an extra spec, image property, alias or group that cannot be used.
     """
+    contradictions.check(spec)
     written_groups = extra_specs.read(spec.flavor.extra_specs)
     request = replace(written_groups.request, limit=options.limit)
     sizes = _sizes(spec, written_groups)
@@ -71,8 +72,10 @@ def _sizes(spec: RequestSpec, written_groups: extra_specs.WrittenGroups) -> dict
     """Return the flavor's own sizes, each unless a group names its class already."""
     flavor = spec.flavor
     sizes: dict[str, int] = {}
-    if not written_groups.mentions("VCPU", "PCPU"):
-        sizes["VCPU"], sizes["PCPU"] = flavor_settings.pinned_cpus(spec, flavor.vcpus)
+    if not written_groups.request.total("VCPU") + written_groups.request.total("PCPU"):
+        shared, pinned = flavor_settings.pinned_cpus(spec, flavor.vcpus)
+        sizes["VCPU"] = 0 if written_groups.mentions("VCPU") else shared
+        sizes["PCPU"] = pinned
     if not written_groups.mentions("MEMORY_MB"):
         sizes["MEMORY_MB"] = flavor.memory_mb
     if not written_groups.mentions("DISK_GB"):

@@ -70,31 +70,27 @@ def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> Candidate
 
 
 def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:tpm_version`` and ``hw:tpm_model``: an emulated TPM (default tpm-tis)."""
+    """Apply ``hw:tpm_version``: an emulated TPM (default tpm-tis, with a secret of the user)."""
     version = _choice(spec, "hw:tpm_version", _TPM_VERSIONS)
-    model = _choice(spec, "hw:tpm_model", _TPM_MODELS)
-    secret = _choice(spec, "hw:tpm_secret_security", _TPM_SECRETS)
+    model = _choice(spec, "hw:tpm_model", _TPM_MODELS) or "tpm-tis"
+    secret = spec.flavor_setting("hw:tpm_secret_security") or "user"
+    if secret not in _TPM_SECRETS:
+        raise InvalidRequest("hw:tpm_secret_security", secret, " or ".join(_TPM_SECRETS))
     if version is None:
-        if model or secret:
-            other_setting = "hw:tpm_model" if model else "hw:tpm_secret_security"
-            raise InvalidRequest(
-                "hw:tpm_version", None, f"1.2 or 2.0, since {other_setting} is given"
-            )
+        # flavors and images may prepare for a TPM that only others ask for
         return request
-    model = model or "tpm-tis"
     if (version, model) == ("1.2", "tpm-crb"):
         raise InvalidRequest("hw:tpm_model", model, "tpm-tis with hw:tpm_version 1.2")
-    traits = [_TPM_VERSIONS[version], _TPM_MODELS[model]]
-    if secret:
-        traits.append(_TPM_SECRETS[secret])
-    return _requiring(request, *traits)
+    return _requiring(request, _TPM_VERSIONS[version], _TPM_MODELS[model], _TPM_SECRETS[secret])
 
 
 def firmware(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
     """Apply ``os:secure_boot`` and ``hw_firmware_stateless``: abilities of the firmware."""
     if _choice(spec, "os:secure_boot", ("required", "optional", "disabled")) == "required":
         request = _requiring(request, "COMPUTE_SECURITY_UEFI_SECURE_BOOT")
-    if _flag(spec, "hw:firmware_stateless"):
+    properties = spec.image.properties
+    is_uefi = properties.get("hw_firmware_type") == "uefi"
+    if is_uefi and _is_true("hw_firmware_stateless", properties.get("hw_firmware_stateless")):
         request = _requiring(request, "COMPUTE_SECURITY_STATELESS_FIRMWARE")
     return request
 
@@ -140,20 +136,36 @@ def pinned_cpus(spec: RequestSpec, vcpus: int) -> tuple[int, int]:
     :raises InvalidRequest: a policy or mask that does not exist or fit.
     """
     policy = _choice(spec, "hw:cpu_policy", ("shared", "dedicated", "mixed"))
+    threads = spec.flavor_setting("hw:emulator_threads_policy")
+    if threads not in (None, "share", "isolate"):
+        raise InvalidRequest("hw:emulator_threads_policy", threads, "share or isolate")
+    isolated_count = int(threads == "isolate")
     if policy == "dedicated":
-        threads = _choice(spec, "hw:emulator_threads_policy", ("share", "isolate"))
-        return 0, vcpus + (threads == "isolate")
+        return 0, vcpus + isolated_count
     if policy == "mixed":
-        mask = spec.setting("hw:cpu_dedicated_mask")
-        if mask is None:
-            raise InvalidRequest("hw:cpu_dedicated_mask", None, "the pinned CPUs, as 0-1 or ^0")
-        pinned_count = len(cpu_mask("hw:cpu_dedicated_mask", mask, vcpus))
-        if not 0 < pinned_count < vcpus:
-            raise InvalidRequest(
-                "hw:cpu_dedicated_mask", mask, f"some, not all and not none of {vcpus} CPUs"
-            )
-        return vcpus - pinned_count, pinned_count
+        pinned_count = len(dedicated_cpus(spec, vcpus))
+        return vcpus - pinned_count, pinned_count + isolated_count
     return vcpus, 0
+
+
+def dedicated_cpus(spec: RequestSpec, vcpus: int) -> frozenset[int]:
+    """Return the numbers of the pinned CPUs of a guest that mixes both kinds.
+
+    :raises InvalidRequest: no mask names them, or it names all or none.
+    """
+    name, mask = "hw:cpu_dedicated_mask", spec.flavor_setting("hw:cpu_dedicated_mask")
+    if mask is None and _is_true("hw:cpu_realtime", spec.flavor_setting("hw:cpu_realtime")):
+        name, mask = "hw:cpu_realtime_mask", spec.realtime_mask
+    if mask is None:
+        raise InvalidRequest(
+            name,
+            None,
+            "the pinned CPUs, as 0-1 or ^0; or hw:cpu_realtime = yes and hw:cpu_realtime_mask",
+        )
+    cpus = cpu_mask(name, mask, vcpus)
+    if not 0 < len(cpus) < vcpus:
+        raise InvalidRequest(name, mask, f"some, not all and not none of {vcpus} CPUs")
+    return cpus
 
 
 def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
@@ -190,7 +202,10 @@ def _choice(
 
 
 def _flag(spec: RequestSpec, name: str) -> bool:
-    value = spec.setting(name)
+    return _is_true(name, spec.setting(name))
+
+
+def _is_true(name: str, value: str | None) -> bool:
     if value is None:
         return False
     try:

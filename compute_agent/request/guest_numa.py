@@ -7,11 +7,11 @@ hw:mem_page_size                small, large, any, or a size (KiB, or with a uni
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from compute_agent.programs.whole_numbers import whole_number
+from oslo_utils import strutils
+
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor_settings
 from compute_agent.request.errors import InvalidRequest
@@ -20,8 +20,6 @@ from compute_agent.request.spec import RequestSpec
 
 _SMALL_PAGE = 4
 """KiB of a page that every host has."""
-_UNITS = {"": 1, "K": 1, "KB": 1, "KIB": 1, "M": 1024, "MB": 1024, "MIB": 1024}
-_UNITS |= {"G": 1024**2, "GB": 1024**2, "GIB": 1024**2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +64,10 @@ def guest_numa(
         whole = GuestNode(vcpu, pcpu, memory_mb)
         return GuestNuma((whole,), bool(pages), pages)
     count = amount("hw:numa_nodes", text)
-    if count < 1 or count > vcpu + pcpu:
-        raise InvalidRequest(
-            "hw:numa_nodes", text, f"a number from 1 to {vcpu + pcpu}, the CPUs of the guest"
-        )
-    memory = _memory_shares(spec, count, memory_mb)
-    shared_counts, pinned_counts = _cpu_shares(spec, count, vcpu, pcpu)
+    if count < 1:
+        raise InvalidRequest("hw:numa_nodes", text, "a number of at least 1")
+    cpu_sets, memory = _shares(spec, count, memory_mb)
+    shared_counts, pinned_counts = _cpu_shares(spec, cpu_sets, vcpu, pcpu)
     nodes = tuple(map(GuestNode, shared_counts, pinned_counts, memory))
     return GuestNuma(nodes, True, pages)
 
@@ -105,45 +101,60 @@ def _as_given(
     return GuestNuma(nodes, True, pages)
 
 
-def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:
-    settings = [spec.setting(f"hw:numa_mem.{i}") for i in range(count)]
-    if all(value is None for value in settings):
-        return _equal(memory_mb, count)
-    shares = [amount(f"hw:numa_mem.{i}", value) for i, value in enumerate(settings)]
+def _shares(
+    spec: RequestSpec, count: int, memory_mb: int
+) -> tuple[Sequence[Collection[int]], Sequence[int]]:
+    """Return the vCPU numbers and the MiB of each node: as written, else equal shares."""
+    vcpus = spec.flavor.vcpus
+    masks = [spec.setting(f"hw:numa_cpus.{node}") for node in range(count)]
+    sizes = [spec.setting(f"hw:numa_mem.{node}") for node in range(count)]
+    if not any((*masks, *sizes)):
+        if vcpus % count or memory_mb % count:
+            raise InvalidRequest(
+                "hw:numa_nodes",
+                count,
+                f"a number that divides {vcpus} CPUs and {memory_mb} MiB, or hw:numa_cpus.N and "
+                "hw:numa_mem.N for each node",
+            )
+        width = vcpus // count
+        ranges = [range(node * width, (node + 1) * width) for node in range(count)]
+        return ranges, [memory_mb // count] * count
+    for kind, values in (("cpus", masks), ("mem", sizes)):
+        for node, value in enumerate(values):
+            if value is None:
+                raise InvalidRequest(
+                    f"hw:numa_{kind}.{node}", None, f"CPUs and memory of each of {count} nodes"
+                )
+    shares = [amount(f"hw:numa_mem.{node}", value) for node, value in enumerate(sizes)]
     if sum(shares) != memory_mb:
         raise InvalidRequest(
             "hw:numa_mem.*", "+".join(map(str, shares)), f"a sum of {memory_mb}, the memory in MiB"
         )
-    return shares
-
-
-def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[list[int], list[int]]:
-    settings = [spec.setting(f"hw:numa_cpus.{i}") for i in range(count)]
-    if all(value is None for value in settings):
-        # a node needs a CPU of some kind: pinned ones fill up what the shared ones leave free
-        total = _equal(vcpu + pcpu, count)
-        shared_counts = _equal(vcpu, count)
-        return shared_counts, [
-            whole - part for whole, part in zip(total, shared_counts, strict=True)
-        ]
-    vcpus = spec.flavor.vcpus
     sets = [
-        flavor_settings.cpu_mask(f"hw:numa_cpus.{i}", value or "", vcpus)
-        for i, value in enumerate(settings)
+        flavor_settings.cpu_mask(f"hw:numa_cpus.{node}", value or "", vcpus)
+        for node, value in enumerate(masks)
     ]
     if sum(map(len, sets)) != vcpus or frozenset().union(*sets) != frozenset(range(vcpus)):
         raise InvalidRequest(
-            "hw:numa_cpus.*",
-            " ".join(value or "" for value in settings),
-            f"each of {vcpus} CPUs once",
+            "hw:numa_cpus.*", " ".join(map(str, masks)), f"each of {vcpus} CPUs once"
         )
-    mask = spec.setting("hw:cpu_dedicated_mask")
-    if vcpu and pcpu and mask is not None:
-        pinned_cpus = flavor_settings.cpu_mask("hw:cpu_dedicated_mask", mask, vcpus)
+    return sets, shares
+
+
+def _cpu_shares(
+    spec: RequestSpec, cpu_sets: Sequence[Collection[int]], vcpu: int, pcpu: int
+) -> tuple[list[int], list[int]]:
+    """Return how many shared and pinned CPUs each node has."""
+    vcpus = spec.flavor.vcpus
+    if not vcpus <= vcpu + pcpu <= vcpus + 1:
+        # the flavor names other amounts than its size
+        return _equal(vcpu, len(cpu_sets)), _equal(pcpu, len(cpu_sets))
+    if vcpu and pcpu:
+        pinned_cpus = flavor_settings.dedicated_cpus(spec, vcpus)
     else:
         pinned_cpus = frozenset(range(vcpus)) if pcpu else frozenset()
-    pinned_counts = [len(cpus & pinned_cpus) for cpus in sets]
-    shared_counts = [len(cpus - pinned_cpus) for cpus in sets]
+    pinned_counts = [len(pinned_cpus.intersection(cpus)) for cpus in cpu_sets]
+    shared_counts = [len(cpus) - n for cpus, n in zip(cpu_sets, pinned_counts, strict=True)]
     # a CPU for the emulator's own threads goes with the first node
     pinned_counts[0] += pcpu - sum(pinned_counts)
     return shared_counts, pinned_counts
@@ -160,11 +171,18 @@ def _page_traits(spec: RequestSpec, known_traits: Collection[str]) -> frozenset[
         return frozenset()
     if text == "large":
         return frozenset(known_traits) or frozenset((f"{PAGE_SIZE_PREFIX}2048",))
-    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
-    size = whole_number(match[1]) if match else None
-    if not match or match[2].upper() not in _UNITS or not size:
+    try:
+        kib = int(text) if text.isdecimal() else _bytes(text) // 1024
+    except ValueError:
+        kib = 0
+    if kib < 1:
         raise InvalidRequest(
             "hw:mem_page_size", text, "small, large, any, or a size such as 2048, 2MB, 1GB"
         )
-    kib = size * _UNITS[match[2].upper()]
     return frozenset((f"{PAGE_SIZE_PREFIX}{kib}",)) if kib > _SMALL_PAGE else frozenset()
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes of a size with a unit: 2MB, 2.5 GiB, 1g, 16Mb (bits)."""
+    unit = "" if text[-1:] in "bB" else "B"
+    return int(strutils.string_to_bytes(f"{text.replace(' ', '')}{unit}", return_int=True))

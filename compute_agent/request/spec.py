@@ -137,17 +137,33 @@ class RequestSpec:
     scheduler_hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     consumer_type: str = "INSTANCE"
 
+    def flavor_setting(self, name: str) -> str | None:
+        """Return a ``hw:`` or ``os:`` setting of the flavor."""
+        return self.flavor.extra_specs.get(name)
+
+    def image_setting(self, name: str) -> str | None:
+        """Return a setting of the image, where it is the property ``hw_`` or ``os_``."""
+        return self.image.properties.get(name.replace(":", "_", 1))
+
     def setting(self, name: str) -> str | None:
-        """Return a ``hw:`` or ``os:`` setting: the flavor's, else the image's property."""
-        value = self.flavor.extra_specs.get(name)
-        if value is None:
-            value = self.image.properties.get(name.replace(":", "_", 1))
-        return value
+        """Return a setting: the flavor's, else the image's."""
+        value = self.flavor_setting(name)
+        return self.image_setting(name) if value is None else value
+
+    @property
+    def realtime_mask(self) -> str | None:
+        """The CPUs with a realtime policy; an image narrows what the flavor has."""
+        name = "hw:cpu_realtime_mask"
+        return self.image_setting(name) or self.flavor_setting(name)
 
     @property
     def page_size(self) -> str | None:
-        """The size of the pages, or a wish for one: of the settings, else of the guest's cells."""
-        size = self.setting("hw:mem_page_size")
+        """The size of the pages, or a wish for one: of the settings, else of the guest's cells.
+
+        An image has one only where the flavor leaves the choice to it.
+        """
+        name = "hw:mem_page_size"
+        size = self.image_setting(name) or self.flavor_setting(name)
         return size or next((cell.page_size for cell in self.guest_cells if cell.page_size), None)
 
     def group_of(self, *policies: str) -> InstanceGroup | None:

@@ -101,9 +101,11 @@ def image_type(
     spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
 ) -> CandidateRequest:
     """Ask for hosts that can use the image's disk format."""
-    if not (context.image_type and spec.image.disk_format):
+    trait = f"COMPUTE_IMAGE_TYPE_{spec.image.disk_format.upper()}"
+    # a volume has been made from the image elsewhere; a format without a trait is any host's
+    if not context.image_type or spec.is_bfv or trait not in context.known_traits:
         return request
-    return _on_root(request, f"COMPUTE_IMAGE_TYPE_{spec.image.disk_format.upper()}")
+    return _on_root(request, trait)
 
 
 def disabled_hosts(

@@ -13,9 +13,13 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl
 
 from nova import config, context, objects, rpc
-from nova.scheduler import rpcapi
+from nova.db import migration
+from nova.pci import request as pci_request
+from nova.scheduler import request_filter, rpcapi, utils
+from nova.virt import hardware
 
 CONF = config.CONF
 
@@ -76,6 +80,45 @@ class Conductor:
         }
 
 
+class NoHosts:
+    """A host manager of a cloud that has none."""
+
+    def get_compute_nodes_by_host_or_node(self, *_arguments: Any, **_named: Any) -> list[Any]:
+        return []
+
+
+class Requests:
+    """What nova asks placement for."""
+
+    def __init__(self) -> None:
+        self._context = context.RequestContext("user", "project", is_admin=True)
+
+    def query(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the query for a request, or why there is none.
+
+        Nodes and devices of the guest are those that nova makes of flavor and image.
+        """
+        try:
+            asked = built(spec)
+            flavor, image = asked.flavor, asked.image
+            asked.numa_topology = hardware.numa_get_constraints(flavor, image)
+            devices = pci_request.get_pci_requests_from_flavor(flavor)
+            asked.pci_requests = devices
+            asked.generate_request_groups_from_pci_requests()
+            request_filter.process_reqspec(self._context, asked)
+            resources = utils.resources_from_request_spec(self._context, asked, NoHosts())
+            return {"query": parse_qsl(resources.to_querystring())}
+        except Exception as error:  # noqa: BLE001 - the test looks at any
+            return {"refused": f"{type(error).__name__}: {error}"}
+
+    def aggregate(self, name: str, uuid: str, metadata: dict[str, str]) -> dict[str, Any]:
+        """Make an aggregate."""
+        aggregate = objects.Aggregate(self._context, name=name, uuid=uuid)
+        aggregate.create()
+        aggregate.update_metadata(metadata)
+        return {}
+
+
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -85,6 +128,10 @@ def main() -> None:
     if CONF.transport_url:
         rpc.init(CONF)
         commands["select"] = Conductor().select
+    if CONF.api_database.connection:
+        migration.db_sync(database="api")
+        requests = Requests()
+        commands |= {"query": requests.query, "aggregate": requests.aggregate}
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         arguments = json.loads(line)

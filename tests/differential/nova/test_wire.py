@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.differential.nova.drawn_requests import ABSENT, MEMORY, image, spec
 from tests.differential.nova.nova_process import Nova
 from tests.fixtures import programs
 from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
-
-CELL = str(uuid.uuid4())
-CPUS = 4
-MEMORY = 64
 
 
 @pytest.fixture(scope="module")
@@ -60,66 +57,8 @@ def nova(
 
 
 def spec_of(cloud: Cloud, extra_specs: dict[str, str] | None = None, **fields: Any) -> Any:
-    """A RequestSpec as a conductor has it, for the hosts of this module."""
-    flavor = {
-        "_": "Flavor",
-        "id": 1,
-        "flavorid": "42",
-        "name": "m1.small",
-        "vcpus": CPUS,
-        "memory_mb": MEMORY,
-        "root_gb": 1,
-        "ephemeral_gb": 0,
-        "swap": 0,
-        "rxtx_factor": 1.0,
-        "vcpu_weight": 0,
-        "disabled": False,
-        "is_public": True,
-        "description": None,
-        "extra_specs": {f"trait:{cloud.mark}": "required", **(extra_specs or {})},
-    }
-    spec: dict[str, Any] = {
-        "_": "RequestSpec",
-        "project_id": "p",
-        "user_id": "u",
-        "flavor": flavor,
-        "num_instances": 1,
-        "availability_zone": None,
-        "is_bfv": False,
-        "ignore_hosts": None,
-        "force_hosts": None,
-        "force_nodes": None,
-        "retry": None,
-        "numa_topology": None,
-        "instance_group": None,
-        "requested_destination": None,
-        "scheduler_hints": {},
-        "requested_resources": [],
-        "limits": {"_": "SchedulerLimits"},
-        "image": image(),
-        "pci_requests": {"_": "InstancePCIRequests", "requests": []},
-        "requested_networks": {"_": "NetworkRequestList", "objects": []},
-        "security_groups": {"_": "SecurityGroupList", "objects": []},
-        "request_level_params": {"_": "RequestLevelParams"},
-    }
-    return {name: value for name, value in (spec | fields).items() if value is not ABSENT}
-
-
-ABSENT = object()
-
-
-def image(**properties: Any) -> dict[str, Any]:
-    return {
-        "_": "ImageMeta",
-        "id": str(uuid.uuid4()),
-        "name": "i",
-        "status": "active",
-        "disk_format": "raw",
-        "container_format": "bare",
-        "min_ram": 0,
-        "min_disk": 0,
-        "properties": properties,
-    }
+    """A request for the hosts of this module."""
+    return spec({f"trait:{cloud.mark}": "required", **(extra_specs or {})}, **fields)
 
 
 def numa(*cells: dict[str, Any]) -> dict[str, Any]:
@@ -300,16 +239,16 @@ def test_a_rescheduled_server_leaves_out_the_hosts_before(
         "num_attempts": 3,
         "hosts": {"_": "ComputeNodeList", "objects": [node(first), node(third)]},
     }
-    spec = spec_of(cloud, retry=retry)
-    answer = nova("select", spec=spec, instances=[str(uuid.uuid4())], alternates=True)
+    request_spec = spec_of(cloud, retry=retry)
+    answer = nova("select", spec=request_spec, instances=[str(uuid.uuid4())], alternates=True)
     assert [[one["nodename"] for one in per] for per in answer["selections"]] == [[second]]
 
 
 def test_what_fits_nowhere_is_an_error_that_conductors_know(
     nova: Nova, cloud: Cloud, hosts: dict[str, str]
 ) -> None:
-    spec = spec_of(cloud, {"resources:VCPU": "5000"})
-    answer = nova("select", spec=spec, instances=[str(uuid.uuid4())])
+    request_spec = spec_of(cloud, {"resources:VCPU": "5000"})
+    answer = nova("select", spec=request_spec, instances=[str(uuid.uuid4())])
     assert answer["error"].removesuffix("_Remote") == "nova.exception_Remote.NoValidHost"
     assert answer["text"].startswith("No valid host was found. ")
 
@@ -317,7 +256,7 @@ def test_what_fits_nowhere_is_an_error_that_conductors_know(
 def test_what_cannot_be_asked_for_is_an_error_that_conductors_know(
     nova: Nova, cloud: Cloud, hosts: dict[str, str]
 ) -> None:
-    spec = spec_of(cloud, {"hw:cpu_policy": "golden"})
-    answer = nova("select", spec=spec, instances=[str(uuid.uuid4())])
+    request_spec = spec_of(cloud, {"hw:cpu_policy": "golden"})
+    answer = nova("select", spec=request_spec, instances=[str(uuid.uuid4())])
     assert "NoValidHost" in answer["error"]
     assert "hw:cpu_policy is 'golden'" in answer["text"]

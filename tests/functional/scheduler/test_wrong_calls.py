@@ -14,7 +14,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import SchedulerEndpoint
-from compute_agent.scheduler.bus.rpc_calls import OBJECT, oslo_messaging
+from compute_agent.scheduler.bus.rpc_calls import oslo_messaging
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.observer import Observer
@@ -60,7 +60,7 @@ def nested(depth: int) -> list[Any]:
 
 WRONG: list[Any] = [
     *(None, 5, True, float("nan"), 10**400, "text", "\ud800", "\0", ["a"], [None], [[]], [{}], {}),
-    *({"a": 1}, {"a": {"b": [1]}}, {f"{OBJECT}data": 5}, {"a": {f"{OBJECT}data": None}}),
+    *({"a": 1}, {"a": {"b": [1]}}, {"nova_object.data": 5}, {"a": {"nova_object.data": None}}),
     *("x\nFORGED", {"x\nFORGED": [5]}, "x" * 100_000, nested(900)),
 ]
 """Values for each argument, and for each field of a specification."""

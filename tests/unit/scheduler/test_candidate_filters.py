@@ -97,7 +97,15 @@ def cell(vcpu: int = 4, pcpu: int = 0, memory_mb: int = 512, **more: Any) -> dic
         (spec({"hw:numa_nodes": "1", "hw:cpu_policy": "dedicated"}), [cell(pcpu=2)], True),
         (
             # the small node fits on both cells, the large one on the second only
-            spec({"hw:numa_nodes": "2", "hw:numa_mem.0": "112", "hw:numa_mem.1": "400"}),
+            spec(
+                {
+                    "hw:numa_nodes": "2",
+                    "hw:numa_cpus.0": "0",
+                    "hw:numa_cpus.1": "1",
+                    "hw:numa_mem.0": "112",
+                    "hw:numa_mem.1": "400",
+                }
+            ),
             [cell(memory_mb=399), cell(memory_mb=400)],
             True,
         ),

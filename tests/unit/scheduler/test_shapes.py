@@ -78,7 +78,10 @@ def test_traits_go_where_the_resources_they_describe_go() -> None:
 
 
 def test_the_trait_of_an_encryption_context_stays_with_the_context() -> None:
-    nested = queries(spec({"hw:mem_encryption": "true"}, root_gb=0))["nested"]
+    request_spec = spec(
+        {"hw:mem_encryption": "true"}, properties={"hw_firmware_type": "uefi"}, root_gb=0
+    )
+    nested = queries(request_spec)["nested"]
     assert nested == (
         "resources=MEM_ENCRYPTION_CONTEXT:1&required=HW_CPU_X86_AMD_SEV"
         "&resources_NUMA0=MEMORY_MB:512,VCPU:2&required_NUMA0=HW_NUMA_ROOT"
@@ -95,9 +98,9 @@ def test_an_aggregate_binds_the_host_when_nothing_is_left_of_the_unsuffixed_grou
 
 
 def test_guest_nodes_are_a_group_each_in_equal_shares() -> None:
-    nested = queries(spec({"hw:numa_nodes": "2"}, vcpus=5, memory_mb=1001, root_gb=0))["nested"]
+    nested = queries(spec({"hw:numa_nodes": "2"}, vcpus=4, memory_mb=1000, root_gb=0))["nested"]
     assert nested == (
-        "group_policy=none&resources_NUMA0=MEMORY_MB:501,VCPU:3&required_NUMA0=HW_NUMA_ROOT"
+        "group_policy=none&resources_NUMA0=MEMORY_MB:500,VCPU:2&required_NUMA0=HW_NUMA_ROOT"
         "&resources_NUMA1=MEMORY_MB:500,VCPU:2&required_NUMA1=HW_NUMA_ROOT"
     )
 
@@ -122,14 +125,24 @@ def test_guest_nodes_are_sized_as_given() -> None:
     )
 
 
+NODES = {
+    "hw:numa_nodes": "2",
+    "hw:numa_cpus.0": "0-1",
+    "hw:numa_cpus.1": "2-3",
+    "hw:numa_mem.0": "2048",
+    "hw:numa_mem.1": "2048",
+}
+
+
 @pytest.mark.parametrize(
     ("extra_specs", "message"),
     [
-        ({"hw:numa_nodes": "0"}, "from 1 to 4"),
-        ({"hw:numa_nodes": "5"}, "from 1 to 4"),
-        ({"hw:numa_nodes": "2", "hw:numa_mem.0": "1", "hw:numa_mem.1": "1"}, "a sum of 4096"),
-        ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2", "hw:numa_cpus.1": "2-3"}, "CPUs once"),
-        ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2"}, "expected CPU numbers"),
+        ({"hw:numa_nodes": "0"}, "at least 1"),
+        ({"hw:numa_nodes": "5"}, "a number that divides 4 CPUs and 4096 MiB"),
+        (NODES | {"hw:numa_mem.0": "1"}, "a sum of 4096"),
+        (NODES | {"hw:numa_cpus.1": "1-3"}, "CPUs once"),
+        (NODES | {"hw:numa_cpus.0": "x"}, "expected CPU numbers"),
+        ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2"}, "of each of 2 nodes"),
         ({"hw:mem_page_size": "huge"}, "small, large, any"),
         ({"hw:mem_page_size": "2" * 5000}, "small, large, any"),
     ],

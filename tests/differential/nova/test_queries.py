@@ -1,0 +1,158 @@
+"""The query for a request is nova's, but for the differences that are listed here with a reason.
+
+`NOVA_EXAMPLES` says how many requests are drawn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from compute_agent.conf import new_config
+from compute_agent.errors import ComputeAgentError
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
+from compute_agent.request import spec_reader
+from compute_agent.scheduler import assembly
+from tests.differential.nova.drawn_requests import REQUESTS, document, image, spec
+from tests.differential.nova.nova_process import Nova
+from tests.fixtures.environments import EnvironmentMissing
+from tests.functional.either_placement import ours
+
+EXAMPLES: Final = int(os.environ.get("NOVA_EXAMPLES", "400"))
+OPTIONS: Final = """\
+[filter_scheduler]
+pci_in_placement = true
+[scheduler]
+query_placement_for_image_type_support = true
+image_metadata_prefilter = true
+[pci]
+alias = {"name": "gpu", "resource_class": "CUSTOM_GPU"}
+alias = {"name": "nic", "vendor_id": "8086", "product_id": "1572", "traits": "CUSTOM_A"}
+"""
+Query = dict[str, frozenset[str]]
+
+
+class Recorder:
+    """A transport that keeps the queries for candidates."""
+
+    def __init__(self, inner: InProcessTransport) -> None:
+        self._inner = inner
+        self.queries: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def send(self, request: Request) -> Response:
+        if request.path.startswith("/allocation_candidates"):
+            self.queries.append(urlsplit(request.path).query)
+        return self._inner.send(request)
+
+
+class Ours:
+    """Our scheduler before a placement without hosts."""
+
+    def __init__(self, directory: Path, options: str) -> None:
+        self._recorder = Recorder(InProcessTransport(ours(directory)))
+        file = directory / "scheduler.conf"
+        file.write_text(
+            f"[compute_scheduler]\njournal_path = {directory}/journal\n"
+            f"explain_no_valid_host = false\n{options}"
+        )
+        conf = new_config([f"--config-file={file}"], default_config_dirs=[])
+        self._scheduler = assembly.parts_of(conf, self._recorder).scheduler
+
+    def query(self, body: Mapping[str, Any]) -> list[tuple[str, str]] | str:
+        """Return the parameters of the query, or why there is none."""
+        self._recorder.queries.clear()
+        try:
+            self._scheduler.select_destinations(spec_reader.read_spec(body), [str(uuid.uuid4())])
+        except ComputeAgentError as error:
+            if not self._recorder.queries:
+                return str(error)
+        return parse_qsl(self._recorder.queries[0])
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nova, Ours]]:
+    directory = tmp_path_factory.mktemp("queries")
+    database = f"[api_database]\nconnection = sqlite:///{directory}/api.db\n"
+    try:
+        nova = Nova(directory, database + OPTIONS)
+    except EnvironmentMissing as error:
+        pytest.skip(str(error))
+    yield nova, Ours(directory, OPTIONS)
+    nova.close()
+
+
+def comparable(query: list[tuple[str, str]]) -> Query:
+    """Return the parameters as sets, without the differences that are meant.
+
+    - `limit` is an option of each.
+    - Traits of the host are required of the root, which in a nested tree may give no resources.
+    - `!HW_NUMA_ROOT` keeps a flat request to flat hosts.
+    - The suffix of a device's group is a random uuid in nova, and made from its name here.
+    - `group_policy` says nothing where there is one group with a suffix, or none.
+    """
+    sets: dict[str, frozenset[str]] = {}
+    for name, value in query:
+        if name not in ("limit", "group_policy"):
+            sets[name] = sets.get(name, frozenset()) | frozenset(value.split(","))
+    of_host = sets.pop("required", frozenset()) | sets.pop("root_required", frozenset())
+    sets["root_required"] = of_host - {"!HW_NUMA_ROOT"}
+    devices = Counter(
+        (sets.pop(name), sets.pop(f"required{name.removeprefix('resources')}", frozenset()))
+        for name in [name for name in sets if re.match(r"resources[0-9a-f]{8}-", name)]
+    )
+    sets["devices"] = frozenset(map(str, devices.items()))
+    return {name: values for name, values in sets.items() if values}
+
+
+OURS_REFUSES: Final[Mapping[str, Callable[[dict[str, str], dict[str, str]], bool]]] = {
+    # nova asks placement for nothing at all, which answers 400
+    "no amount of any class": lambda specs, _: any(
+        specs.get(f"resources:{name}") == "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")
+    ),
+}
+"""Reasons for which we refuse by name what nova does not, by the request."""
+
+DIFFERENCES: Counter[str] = Counter()
+
+
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=EXAMPLES <= 400,
+)
+@given(request=REQUESTS)
+def test_the_query_is_novas(both: tuple[Nova, Ours], request: dict[str, Any]) -> None:
+    nova, ours_ = both
+    extra_specs, properties = request["extra_specs"], request["properties"]
+    request_spec = spec(
+        extra_specs, image=image(request["disk_format"], **properties), is_bfv=request["is_bfv"]
+    )
+    theirs, own = nova("query", spec=request_spec), ours_.query(document(request_spec))
+    if isinstance(own, str):
+        is_listed = any(rule(extra_specs, properties) for rule in OURS_REFUSES.values())
+        assert "refused" in theirs or is_listed, own
+        DIFFERENCES["both refuse" if "refused" in theirs else "ours refuses"] += 1
+        return
+    assert "query" in theirs, theirs
+    assert comparable(own) == comparable(theirs["query"])
+    DIFFERENCES["equal"] += 1
+
+
+def test_the_number_of_requests_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\nqueries beside nova's: {dict(DIFFERENCES)}\n")

@@ -1,0 +1,50 @@
+"""Settings that exclude one another are refused by name; tests/differential/nova compares more."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent.request.errors import InvalidRequest
+from tests.unit.scheduler.specs import request_of, spec
+
+PINNED = {"hw:cpu_policy": "dedicated"}
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "properties", "names"),
+    [
+        ({"hw:tpm_version": "1.2"}, {"hw_tpm_version": "2.0"}, ["hw_tpm_version", "'1.2'"]),
+        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, ["hw_cpu_policy"]),
+        ({"hw:cpu_thread_policy": "prefer"}, {}, ["hw:cpu_thread_policy", "hw:cpu_policy"]),
+        ({"hw:emulator_threads_policy": "isolate"}, {}, ["hw:emulator_threads_policy"]),
+        ({"hw:cpu_dedicated_mask": "0"}, {}, ["hw:cpu_dedicated_mask", "mixed"]),
+        (PINNED | {"hw:cpu_realtime": "yes"}, {}, ["hw:cpu_realtime", "hw:cpu_realtime_mask"]),
+        (PINNED | {"resources:PCPU": "2"}, {}, ["resources:PCPU", "hw:cpu_policy"]),
+        ({"resources:PCPU": "1", "resources:VCPU": "1"}, {}, ["resources:VCPU", "resources:PCPU"]),
+        ({"resources1:PCPU": "5"}, {}, ["resources:PCPU is 5", "2, the CPUs of the flavor"]),
+        ({}, {"hw_mem_page_size": "2048"}, ["hw_mem_page_size", "not set"]),
+        ({"hw:locked_memory": "true"}, {}, ["hw:locked_memory", "hw:mem_page_size"]),
+        ({"hw:mem_encryption": "true"}, {}, ["hw:mem_encryption", "hw_firmware_type"]),
+        ({"hw:numa_nodes": "2"}, {"hw_numa_nodes": "2"}, ["hw_numa_nodes", "hw:numa_nodes"]),
+    ],
+)
+def test_both_settings_are_named(
+    extra_specs: dict[str, str], properties: dict[str, str], names: list[str]
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        request_of(spec(extra_specs, properties=properties))
+    assert all(name in str(caught.value) for name in names), caught.value
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "properties"),
+    [
+        (PINNED, {"hw_cpu_policy": "shared"}),
+        (PINNED | {"hw:cpu_thread_policy": "prefer"}, {"hw_cpu_thread_policy": "require"}),
+        ({"resources:PCPU": "2", "hw:cpu_thread_policy": "require"}, {}),
+        ({"hw:mem_page_size": "large"}, {"hw_mem_page_size": "2048"}),
+        ({}, {"hw_emulator_threads_policy": "isolate"}),
+    ],
+)
+def test_what_agrees_is_taken(extra_specs: dict[str, str], properties: dict[str, str]) -> None:
+    assert request_of(spec(extra_specs, properties=properties)).resources["MEMORY_MB"] == 512
