@@ -63,8 +63,11 @@ SKIPPED = frozenset(
         *("bind", "unbind", "new_id", "remove_id", "probe", "remove", "rescan", "reset", "rom"),
         *("flr", "create", "drivers_probe", "uevent_suppress"),
         # large or of no interest
-        *("power", "msi_irqs", "trace", "statistics", "queues", "cpufreq", "cpuidle", "cache"),
+        *("power", "msi_irqs", "trace", "statistics", "queues", "cpufreq", "cpuidle"),
         *("thermal_throttle", "microcode", "crash_notes", "crash_notes_size", "hwmon", "ptp"),
+        # of caches of CPUs: all but level and who shares them
+        *("coherency_line_size", "number_of_sets", "physical_line_partition", "shared_cpu_map"),
+        *("ways_of_associativity", "write_policy", "allocation_policy"),
         *("ata_port", "scsi_host", "block", "nvme", "sound", "drm", "graphics", "usb_device"),
         *(
             "counters",

@@ -93,6 +93,10 @@ class Cpu(NamedTuple):
     id: CpuId
     siblings: tuple[CpuId, ...]
     """Online threads of the same core, itself included: more than one = hyper-threading."""
+    package: int | None = None
+    """The socket."""
+    l3: int | None = None
+    """The lowest CPU of those that share its cache of level 3: a name for it."""
 
 
 class CpuModel(NamedTuple):

@@ -55,4 +55,5 @@ def _pci_device(device: PciDevice) -> dict[str, Any]:
         "numa_node": device.numa_node,
         "dev_type": "type-VF" if device.is_vf else "type-PF" if device.is_pf else "type-PCI",
         "parent_addr": device.physfn,
+        "pcie_root": device.bridges[0] if device.bridges else None,
     }

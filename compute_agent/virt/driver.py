@@ -186,7 +186,8 @@ class ComputeDriver(ABC):
         numa_topology lists the cells: ``{"id": N, "guests": {"shared_cpus": [...],
         "dedicated_cpus": [...], "reserved_cpus": N, "memory_mib": N, "pages_mib": {KiB: N}}}``,
         with other keys as the driver likes; claims choose cells by it. ``guests`` None, or absent:
-        the cell has nothing of its own for guests.
+        the cell has nothing of its own for guests. Optional: ``"cores": [{"cpus": [...], "l3": N}]``
+        with the threads of each core, ``"package": N``, ``"distances": {CELL: N}``.
 
         :raises ComputeHostNotFound: no such node.
         """

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from compute_agent.discovery.facts import (
     CellId,
+    Cpu,
     CpuId,
     CpuModel,
     GpuVf,
@@ -73,6 +74,16 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
     return _on_known_cells(topology_of_both)
 
 
+def _cpus(libvirt: tuple[Cpu, ...], sysfs: tuple[Cpu, ...]) -> tuple[Cpu, ...]:
+    """Return libvirt's CPUs with their caches and packages, which sysfs names for each CPU."""
+    places = {cpu.id: (cpu.package, cpu.l3) for cpu in sysfs}
+    return tuple(
+        cpu._replace(package=package, l3=l3)
+        for cpu in libvirt
+        for package, l3 in [places.get(cpu.id, (None, None))]
+    ) or sysfs
+
+
 def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
     functions = _join_devices(libvirt.pci_devices, sysfs.pci_devices, _function)
     # a function that sysfs shows and takes neither for a port nor for a GPU is not one: lost GPUs
@@ -82,7 +93,7 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         sysfs,
         hostname=libvirt.hostname,
         cells=_cells(libvirt, sysfs),
-        cpus=libvirt.cpus or sysfs.cpus,
+        cpus=_cpus(libvirt.cpus, sysfs.cpus),
         online_cpus=libvirt.online_cpus or sysfs.online_cpus,
         present_cpus=sysfs.present_cpus,
         cpu_model=_cpu_model(libvirt.cpu_model, sysfs.cpu_model),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
@@ -19,6 +20,7 @@ CPUS = "devices/system/cpu"
 ONLINE = f"{CPUS}/online"
 PRESENT = f"{CPUS}/present"
 SIBLINGS = ("topology/thread_siblings_list", "topology/core_cpus_list")  # old name, new name
+PACKAGE = "topology/physical_package_id"
 CPUINFO = "cpuinfo"
 ARCH = "sys/kernel/arch"  # from 6.1 on
 
@@ -62,9 +64,39 @@ def discover(machine: Machine) -> Cpus:
         if cpu not in cpus:
             threads = _siblings(machine, cpu, everyone)
             cpus |= {thread: Cpu(thread, threads) for thread in threads if thread not in cpus}
-    return Cpus(
-        tuple(cpus[cpu] for cpu in online), online, tuple(sorted(everyone.union(present))), model
-    )
+    known_cpus = _with_places(machine, [cpus[cpu] for cpu in online])
+    return Cpus(known_cpus, online, tuple(sorted(everyone.union(present))), model)
+
+
+def _with_places(machine: Machine, cpus: Sequence[Cpu]) -> tuple[Cpu, ...]:
+    """Return the CPUs with the package and the L3 cache of each, one file read for each of these.
+
+    CPUs that share a core or a cache are of one package.
+    """
+    cache = _l3_cache(machine, cpus[0].id)
+    places: dict[CpuId, tuple[int | None, int | None]] = {}
+    for cpu in cpus:
+        if cpu.id in places:
+            continue
+        here = f"{CPUS}/cpu{cpu.id}"
+        sharing_cpus = _cpus_of_list(machine, f"{here}/{cache}/shared_cpu_list") if cache else ()
+        text = machine.sys.optional_text(f"{here}/{PACKAGE}")
+        package = int(text) if text is not None and text.strip().isdecimal() else None
+        l3 = min(sharing_cpus) if sharing_cpus else None
+        places |= {
+            other: (package, l3)
+            for other in {cpu.id, *cpu.siblings, *sharing_cpus}
+            if other not in places
+        }
+    return tuple(cpu._replace(package=places[cpu.id][0], l3=places[cpu.id][1]) for cpu in cpus)
+
+
+def _l3_cache(machine: Machine, cpu: CpuId) -> str | None:
+    """Return the folder of the cache of level 3 below that of a CPU; None = there is none."""
+    for name in machine.sys.names(f"{CPUS}/cpu{cpu}/cache"):
+        if (machine.sys.optional_text(f"{CPUS}/cpu{cpu}/cache/{name}/level") or "").strip() == "3":
+            return f"cache/{name}"
+    return None
 
 
 def _cpus_of_list(machine: Machine, path: str) -> tuple[CpuId, ...]:

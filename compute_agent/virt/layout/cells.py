@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from compute_agent.discovery.facts import CellId, HostTopology, NumaCell
+from compute_agent.discovery.facts import CellId, Cpu, HostTopology, NumaCell
 from compute_agent.discovery.sysfs.cells import TOLERANCE
 from compute_agent.virt.cpu_sets import GuestCpus, format_cpu_set
 from compute_agent.virt.layout.options import LayoutOptions
@@ -175,16 +175,30 @@ def cell_facts(
         }
         for cell in guests
     }
+    cpus_by_id = {int(cpu.id): cpu for cpu in topology.cpus}
     return [
         {
             "id": cell.id,
             "cpus": list(cell.cpus),
             "memory_kib": cell.memory_kib,
             "huge_pages": {p.size_kib: p.total for p in cell.huge_pages},
+            "distances": dict(cell.distances),
+            "package": next(
+                (cpus_by_id[cpu].package for cpu in cell.cpus if cpu in cpus_by_id), None
+            ),
+            "cores": _cores(cell.cpus, cpus_by_id),
             "guests": for_guests.get(int(cell.id)),
         }
         for cell in topology.cells
     ]
+
+
+def _cores(cpus: Sequence[int], cpus_by_id: Mapping[int, Cpu]) -> list[dict[str, object]]:
+    """Return the cores of a cell, with the L3 cache of each, which its lowest CPU names."""
+    cores = {
+        cpus_by_id[cpu].siblings: cpus_by_id[cpu].l3 for cpu in cpus if cpu in cpus_by_id
+    }
+    return [{"cpus": list(siblings), "l3": l3} for siblings, l3 in cores.items()]
 
 
 def _excessive_reserve(
