@@ -47,6 +47,19 @@ class CellUse:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Memory that a guest has in pages of one size.
+
+    :ivar cell: the cell that it is on; None = any.
+    :ivar page_size_kib: of huge pages; None = ordinary memory.
+    """
+
+    cell: int | None
+    page_size_kib: int | None
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class MdevUse:
     """A mediated device that a guest holds, and the function it was made on."""
 
@@ -66,6 +79,8 @@ class InstanceDevices:
     """Empty: the guest floats over the whole host."""
     page_size_kib: int | None = None
     """Size of the huge pages its memory is in; None = ordinary memory."""
+    memory: tuple[MemoryUse, ...] = ()
+    """All its memory; empty: that of `cells`, and nothing is known of what floats."""
     pci_addresses: tuple[PciAddress, ...] = ()
     mdevs: tuple[MdevUse, ...] = ()
     pmem: tuple[str, ...] = ()
@@ -186,8 +201,9 @@ class ComputeDriver(ABC):
         numa_topology lists the cells: ``{"id": N, "guests": {"shared_cpus": [...],
         "dedicated_cpus": [...], "reserved_cpus": N, "memory_mib": N, "pages_mib": {KiB: N}}}``,
         with other keys as the driver likes; claims choose cells by it. ``guests`` None, or absent:
-        the cell has nothing of its own for guests. Optional: ``"cores": [{"cpus": [...], "l3": N}]``
-        with the threads of each core, ``"package": N``, ``"distances": {CELL: N}``.
+        the cell has nothing of its own for guests. Optional:
+        ``"cores": [{"cpus": [...], "l3": N}]`` with the threads of each core, ``"package": N``,
+        ``"distances": {CELL: N}``.
 
         :raises ComputeHostNotFound: no such node.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 from oslo_config import cfg
@@ -17,7 +18,8 @@ from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.errors import CallHangs, DiscoveryError
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.nvml.source import NvmlSource
-from compute_agent.discovery.sysfs.reader import SYSFS
+from compute_agent.discovery.sysfs import memory
+from compute_agent.discovery.sysfs.reader import SYSFS, Machine
 from compute_agent.discovery.topology import Discovery
 from compute_agent.discovery.uevents import HardwareEvents, kernel_socket
 from compute_agent.virt.settings import disk_source
@@ -65,6 +67,15 @@ class LocalMachine:
             raise errors.VirtDriverNotReady(
                 f"This machine cannot be described: {error}."
             ) from error
+
+    @cached_property
+    def default_huge_page_kib(self) -> int | None:
+        """The size of huge pages of guests that name none, chosen at boot; None = unknown.
+
+        :raises CallHangs: the machine does not answer.
+        """
+        machine = Machine(self._conf.host.sysfs_root, self._conf.host.procfs_root)
+        return self.calls.run("meminfo", lambda: memory.default_huge_page_kib(machine))
 
     def image_cache_bytes(self) -> int:
         """Return what cached images take up of the guests' disk, where the options reserve that.

@@ -9,25 +9,30 @@ Source: https://libvirt.org/formatdomain.html.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, PciAddress, pci_address
 from compute_agent.discovery.libvirt.elements import document, kib
-from compute_agent.discovery.libvirt.facts import Guest, GuestMdev
+from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, GuestMemory
 from compute_agent.discovery.sysfs import cpu_list
 
 DEFAULT_HUGE_PAGE_KIB: Final = 2048
-"""Size of pages that a description asks for without a size: that of x86 and of 4 KiB arm64."""
+"""Size of pages that a description asks for without a size, where the host's own default is not
+known: that of x86 and of 4 KiB arm64."""
+
+_ORDINARY_PAGE_KIB: Final = 4
+_MODULES: Final = ("dimm", "virtio-mem")
 
 _BINDING_MODES: Final = ("strict", "restrictive")
 
 
-def parse(xml: str) -> Guest:
+def parse(xml: str, default_huge_page_kib: int = DEFAULT_HUGE_PAGE_KIB) -> Guest:
     """Return the guest that a description is of.
 
+    :param default_huge_page_kib: size of the huge pages that the host gives by default.
     :raises FactMalformed: some of it cannot be understood, so that the guest may hold more.
     """
     domain = document(xml, "a domain")
@@ -35,17 +40,18 @@ def parse(xml: str) -> Guest:
     if domain.tag != "domain" or uuid is None:
         raise FactMalformed("a domain", xml, "<domain> with <uuid>")
     try:
-        return _guest(domain, uuid.strip())
+        return _guest(domain, uuid.strip(), default_huge_page_kib)
     except (ValueError, TypeError) as error:
         raise FactMalformed(f"domain {uuid}", xml, f"a whole description ({error})") from error
 
 
-def _guest(domain: Element, uuid: str) -> Guest:
+def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
     vcpus = int(domain.findtext("vcpu", "1"))
     memory = domain.find("memory")
     if memory is None:
         raise ValueError("no <memory>")
     memory_kib = kib(memory, "memory")
+    parts = list(_guest_cells(domain, vcpus, memory_kib, default_huge_page_kib))
     return Guest(
         uuid=uuid,
         name=domain.findtext("name", ""),
@@ -66,8 +72,9 @@ def _guest(domain: Element, uuid: str) -> Guest:
                 }
             )
         ),
-        numa_cells=tuple(_bound_cells(domain, vcpus, memory_kib)),
-        page_size_kib=_page_size_kib(domain),
+        numa_cells=tuple(_bound_cells(parts)),
+        page_size_kib=_page_size_kib(parts),
+        memory=tuple(_memory(parts)),
         pci_addresses=tuple(sorted(set(_pci_addresses(domain)))),
         mdevs=tuple(
             GuestMdev(address.get("uuid", ""))
@@ -118,32 +125,117 @@ def _pci_addresses(domain: Element) -> Iterator[PciAddress]:
             yield pci_address("{domain:x}:{bus:x}:{slot:x}.{function:x}".format(**numbers))
 
 
-def _bound_cells(domain: Element, vcpus: int, memory_kib: int) -> Iterator[tuple[CellId, int, int]]:
+class _GuestCell(NamedTuple):
+    """A NUMA cell of a guest, or the whole of one without; modules of memory are without CPUs."""
+
+    vcpus: int
+    memory_kib: int
+    page_size_kib: int | None
+    host_cells: tuple[CellId, ...]
+
+
+def _guest_cells(
+    domain: Element, vcpus: int, memory_kib: int, default_huge_page_kib: int
+) -> Iterator[_GuestCell]:
+    """Yield what a guest consists of, with the host cells that it cannot leave.
+
+    A module is bound as the cell of the guest that it is plugged into, and is in its pages, unless
+    it names others. Modules in files take no memory of the host.
+    """
+    common = _bound_to(domain.find("numatune/memory"))
+    own = {node.get("cellid"): _bound_to(node) for node in domain.iterfind("numatune/memnode")}
+    pages = _PagesOfCells(domain, default_huge_page_kib)
+    cells = domain.findall("cpu/numa/cell")
+    for cell in cells:
+        number = cell.get("id", "")
+        yield _GuestCell(
+            len(cpu_list.parse(cell.get("cpus", ""))),
+            kib(cell, "cell@memory", "memory"),
+            pages.of(number),
+            own.get(number, common),
+        )
+    if not cells:
+        yield _GuestCell(vcpus, memory_kib, pages.of(None), common)
+        return  # modules need cells
+    for module in domain.iterfind("devices/memory"):
+        target = module.find("target")
+        if module.get("model") not in _MODULES or target is None:
+            continue
+        number = target.findtext("node", "")
+        page, mask = module.find("source/pagesize"), module.findtext("source/nodemask")
+        yield _GuestCell(
+            0,
+            _size_of(target),
+            pages.of(number) if page is None else _huge(kib(page, "pagesize")),
+            own.get(number, common)
+            if mask is None
+            else tuple(map(CellId, cpu_list.parse(mask.strip()))),
+        )
+
+
+def _size_of(target: Element) -> int:
+    """Return the memory of a module; of one that grows and shrinks what it has or is to have."""
+    requested, current = target.find("requested"), target.find("current")
+    sizes = [size for size in (requested, current) if size is not None]
+    size = target.find("size")
+    if not sizes and size is not None:
+        sizes = [size]
+    return max((kib(size, "target/size") for size in sizes), default=0)
+
+
+class _PagesOfCells:
+    """The sizes of the pages that the cells of a guest are in."""
+
+    def __init__(self, domain: Element, default_huge_page_kib: int) -> None:
+        backing = domain.find("memoryBacking/hugepages")
+        pages = [] if backing is None else backing.findall("page")
+        self._common: int | None = None
+        self._own: dict[int, int | None] = {}
+        if backing is not None and not pages:
+            self._common = default_huge_page_kib
+        for page in pages:
+            size = _huge(kib(page, "page@size", "size"))
+            if page.get("nodeset") is None:
+                self._common = size
+            self._own |= dict.fromkeys(cpu_list.parse(page.get("nodeset", "")), size)
+
+    def of(self, number: str | None) -> int | None:
+        """Return the size of a cell, by its number as it is written; None = ordinary memory."""
+        if number is None:
+            return self._own.get(0, self._common)
+        return self._own.get(int(number), self._common)
+
+
+def _huge(size_kib: int) -> int | None:
+    """Return a size of pages if they are huge; a page of ordinary memory may be asked for too."""
+    return size_kib if size_kib > _ORDINARY_PAGE_KIB else None
+
+
+def _bound_cells(parts: Sequence[_GuestCell]) -> Iterator[tuple[CellId, int, int]]:
     """Yield (host cell, vCPUs, memory) of a guest of which every part is bound to one host cell.
 
     The vCPUs of a guest's cell are counted where its memory is. A part that may be on one of
     several host cells is on none for certain: then nothing is yielded.
     """
-    guest_cells = [
-        (
-            cell.get("id", ""),
-            len(cpu_list.parse(cell.get("cpus", ""))),
-            kib(cell, "cell@memory", "memory"),
-        )
-        for cell in domain.iterfind("cpu/numa/cell")
-    ] or [("", vcpus, memory_kib)]
-    common = _bound_to(domain.find("numatune/memory"))
-    own = {node.get("cellid"): _bound_to(node) for node in domain.iterfind("numatune/memnode")}
     cpus_on: Counter[CellId] = Counter()
     memory_on: Counter[CellId] = Counter()
-    for guest_cell, cpus, size_kib in guest_cells:
-        host_cells = own.get(guest_cell, common)
-        if len(host_cells) != 1:
+    for part in parts:
+        if len(part.host_cells) != 1:
             return
-        cpus_on[host_cells[0]] += cpus
-        memory_on[host_cells[0]] += size_kib
+        cpus_on[part.host_cells[0]] += part.vcpus
+        memory_on[part.host_cells[0]] += part.memory_kib
     for host_cell in sorted(memory_on):
         yield host_cell, cpus_on[host_cell], memory_on[host_cell]
+
+
+def _memory(parts: Sequence[_GuestCell]) -> Iterator[GuestMemory]:
+    """Yield all memory of a guest by cell and size of pages."""
+    totals: Counter[tuple[CellId | None, int | None]] = Counter()
+    for part in parts:
+        cell = part.host_cells[0] if len(part.host_cells) == 1 else None
+        totals[cell, part.page_size_kib] += part.memory_kib
+    for (cell, size), memory_kib in sorted(totals.items(), key=lambda item: str(item[0])):
+        yield GuestMemory(cell, size, memory_kib)
 
 
 def _bound_to(element: Element | None) -> tuple[CellId, ...]:
@@ -153,23 +245,13 @@ def _bound_to(element: Element | None) -> tuple[CellId, ...]:
     return tuple(map(CellId, cpu_list.parse(element.get("nodeset", ""))))
 
 
-def _page_size_kib(domain: Element) -> int | None:
+def _page_size_kib(parts: Sequence[_GuestCell]) -> int | None:
     """Return the one size of the pages that back the whole guest.
 
     A guest with several sizes, or with ordinary memory beside huge pages, has none.
     """
-    if domain.find("memoryBacking/hugepages") is None:
-        return None
-    pages = domain.findall("memoryBacking/hugepages/page")
-    if not pages:
-        return DEFAULT_HUGE_PAGE_KIB
-    sizes = {kib(page, "page@size", "size") for page in pages}
-    everywhere = any(page.get("nodeset") is None for page in pages)
-    covered_cells = {cell for page in pages for cell in cpu_list.parse(page.get("nodeset", ""))}
-    guest_cells = {int(cell.get("id", "")) for cell in domain.iterfind("cpu/numa/cell")}
-    if len(sizes) != 1 or not (everywhere or guest_cells <= covered_cells):
-        return None
-    return sizes.pop()
+    sizes = {part.page_size_kib for part in parts}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _cpus(element: Element | None) -> tuple[CpuId, ...]:

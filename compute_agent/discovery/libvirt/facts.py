@@ -12,6 +12,7 @@ Guest ── a domain, running or not, with all of the host that it holds
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from compute_agent.discovery.facts import (
     CellId,
@@ -188,6 +189,18 @@ class GuestMdev:
     parent: PciAddress | None = None
 
 
+class GuestMemory(NamedTuple):
+    """Memory of a guest that is in pages of one size.
+
+    :param cell: the host cell that it cannot leave; None = it may be on any.
+    :param page_size_kib: None = ordinary memory.
+    """
+
+    cell: CellId | None
+    page_size_kib: int | None
+    memory_kib: int
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     """A domain, running or not, made by Nova, virt-install or a script."""
@@ -209,7 +222,9 @@ class Guest:
     numa_cells: tuple[tuple[CellId, int, int], ...] = ()
     """(host cell, vCPUs, memory KiB) that it is bound to; empty = it floats."""
     page_size_kib: int | None = None
-    """Size of the huge pages that all its memory is in; None = ordinary memory."""
+    """Size of the huge pages that all its memory is in; None = ordinary memory, or several."""
+    memory: tuple[GuestMemory, ...] = ()
+    """All of it, modules included, by cell and size of pages."""
     pci_addresses: tuple[PciAddress, ...] = ()
     """Host functions that are passed through, those of interfaces and disks included, ascending;
     in a reading also those behind `host_interfaces` and `vdpa_devices`."""

@@ -37,9 +37,12 @@ def uuids(connection: LibvirtConnection) -> list[str]:
     return sorted(handle.UUIDString() for handle in _handles(connection))
 
 
-def read(connection: LibvirtConnection) -> GuestReading:
+def read(
+    connection: LibvirtConnection, default_huge_page_kib: int = domain.DEFAULT_HUGE_PAGE_KIB
+) -> GuestReading:
     """Describe every domain, running or not. One that ends meanwhile is left out.
 
+    :param default_huge_page_kib: of guests that ask for huge pages without a size.
     :raises DiscoveryError: libvirt does not list them now, or the connection is lost.
     """
     guests: dict[str, Guest] = {}
@@ -47,7 +50,7 @@ def read(connection: LibvirtConnection) -> GuestReading:
     for handle in _handles(connection):
         uuid = str(handle.UUIDString())
         try:
-            guest = _describe(connection, uuid, handle)
+            guest = _describe(connection, uuid, handle, default_huge_page_kib)
         except (CallFailed, FactMalformed) as error:
             unread[uuid] = str(error)
             continue
@@ -59,9 +62,14 @@ def read(connection: LibvirtConnection) -> GuestReading:
     )
 
 
-def read_one(connection: LibvirtConnection, uuid: str) -> Guest | None:
+def read_one(
+    connection: LibvirtConnection,
+    uuid: str,
+    default_huge_page_kib: int = domain.DEFAULT_HUGE_PAGE_KIB,
+) -> Guest | None:
     """Describe a domain; None: there is none with that uuid.
 
+    :param default_huge_page_kib: as that of `read`.
     :raises FactMalformed: its description cannot be understood.
     :raises DiscoveryError: it cannot be had.
     """
@@ -71,7 +79,7 @@ def read_one(connection: LibvirtConnection, uuid: str) -> Guest | None:
         if not _is_gone(error):
             raise
         return None
-    guest = _describe(connection, uuid, handle)
+    guest = _describe(connection, uuid, handle, default_huge_page_kib)
     return None if guest is None else with_functions(guest, _devices_behind(connection, [guest]))
 
 
@@ -128,14 +136,16 @@ def _handles(connection: LibvirtConnection) -> list[libvirt.virDomain]:
     return sorted(handles, key=lambda handle: str(handle.UUIDString()))
 
 
-def _describe(connection: LibvirtConnection, uuid: str, handle: libvirt.virDomain) -> Guest | None:
+def _describe(
+    connection: LibvirtConnection, uuid: str, handle: libvirt.virDomain, default_huge_page_kib: int
+) -> Guest | None:
     try:
         xml = connection.call(f"XMLDesc of guest {uuid}", lambda _: str(handle.XMLDesc()))
     except CallFailed as error:
         if not _is_gone(error):
             raise
         return None
-    return domain.parse(xml)
+    return domain.parse(xml, default_huge_page_kib)
 
 
 def _is_gone(error: CallFailed) -> bool:

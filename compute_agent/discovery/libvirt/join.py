@@ -77,11 +77,14 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
 def _cpus(libvirt: tuple[Cpu, ...], sysfs: tuple[Cpu, ...]) -> tuple[Cpu, ...]:
     """Return libvirt's CPUs with their caches and packages, which sysfs names for each CPU."""
     places = {cpu.id: (cpu.package, cpu.l3) for cpu in sysfs}
-    return tuple(
-        cpu._replace(package=package, l3=l3)
-        for cpu in libvirt
-        for package, l3 in [places.get(cpu.id, (None, None))]
-    ) or sysfs
+    return (
+        tuple(
+            cpu._replace(package=package, l3=l3)
+            for cpu in libvirt
+            for package, l3 in [places.get(cpu.id, (None, None))]
+        )
+        or sysfs
+    )
 
 
 def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:

@@ -22,6 +22,7 @@ NUMA_STATUS = "numa_status"
 
 _GPU_NODE = re.compile(r"^Node:\s+(\d+)\s*$", re.MULTILINE)
 _TOTAL_LINE = re.compile(r"^(?:Node\s+\d+\s+)?MemTotal:\s+(\d+)\s+kB\s*$", re.MULTILINE)
+_DEFAULT_PAGE = re.compile(r"^Hugepagesize:\s+(\d+)\s+kB\s*$", re.MULTILINE)
 _SIZE = re.compile(r"hugepages-(\d+)kB")
 
 
@@ -31,6 +32,12 @@ def total_kib(text: str, path: str) -> int:
     if match is None:
         raise FactMalformed(path, text, "a line 'MemTotal: <number> kB'")
     return int(match[1])
+
+
+def default_huge_page_kib(machine: Machine) -> int | None:
+    """Return the size of the huge pages that are given where none is named; None = unknown."""
+    match = _DEFAULT_PAGE.search(machine.proc.optional_text(MEMINFO) or "")
+    return int(match[1]) if match else None
 
 
 def discover(machine: Machine) -> int:

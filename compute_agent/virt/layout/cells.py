@@ -195,9 +195,7 @@ def cell_facts(
 
 def _cores(cpus: Sequence[int], cpus_by_id: Mapping[int, Cpu]) -> list[dict[str, object]]:
     """Return the cores of a cell, with the L3 cache of each, which its lowest CPU names."""
-    cores = {
-        cpus_by_id[cpu].siblings: cpus_by_id[cpu].l3 for cpu in cpus if cpu in cpus_by_id
-    }
+    cores = {cpus_by_id[cpu].siblings: cpus_by_id[cpu].l3 for cpu in cpus if cpu in cpus_by_id}
     return [{"cpus": list(siblings), "l3": l3} for siblings, l3 in cores.items()]
 
 

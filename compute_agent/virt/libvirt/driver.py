@@ -15,6 +15,7 @@ from compute_agent.discovery.errors import DiscoveryError, HypervisorUnreachable
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
+from compute_agent.discovery.libvirt.domain import DEFAULT_HUGE_PAGE_KIB
 from compute_agent.discovery.libvirt.events import HypervisorEvents
 from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
@@ -176,8 +177,14 @@ class LibvirtDriver(TopologyDriver):
         :raises HypervisorUnavailable: they are unknown at the moment.
         """
         return self.once_per_pass(
-            "guests", lambda: self._ask_for_guests(lambda: guests.read(self.connection))
+            "guests",
+            lambda: self._ask_for_guests(lambda: guests.read(self.connection, self._huge_page_kib)),
         )
+
+    @property
+    def _huge_page_kib(self) -> int:
+        known_kib = self._machine.default_huge_page_kib if self._machine else None
+        return known_kib or DEFAULT_HUGE_PAGE_KIB
 
     def current_options(self) -> LayoutOptions:
         if self._machine is None:
@@ -211,7 +218,9 @@ class LibvirtDriver(TopologyDriver):
             )
             guest = reading.guests.get(uuid)
         else:
-            guest = self._ask_for_guests(lambda: guests.read_one(self.connection, uuid))
+            guest = self._ask_for_guests(
+                lambda: guests.read_one(self.connection, uuid, self._huge_page_kib)
+            )
         return None if guest is None else self._holdings(guest)
 
     def get_devices_of_instances(self) -> dict[str, InstanceDevices] | None:

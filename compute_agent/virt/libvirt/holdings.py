@@ -13,7 +13,7 @@ from typing import Final
 
 from compute_agent.discovery.libvirt.facts import Guest
 from compute_agent.virt.cpu_sets import CpuSets
-from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
+from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse, MemoryUse
 
 NO_SETS: Final = CpuSets()
 _KIB_PER_MIB: Final = 1024
@@ -53,6 +53,10 @@ def holdings(
             for cell, vcpus, memory_kib in guest.numa_cells
         ),
         page_size_kib=guest.page_size_kib,
+        memory=tuple(
+            MemoryUse(part.cell, part.page_size_kib, part.memory_kib // _KIB_PER_MIB)
+            for part in guest.memory
+        ),
         pci_addresses=guest.pci_addresses,
         mdevs=tuple(
             MdevUse(mdev.uuid, mdev.parent, mdev.type_id)

@@ -113,6 +113,71 @@ def test_pages_have_one_size_or_none_is_reported(pages: str, expected: int | Non
     assert parse(domain_xml(backing, TWO_CELLS)).page_size_kib == expected
 
 
+PINNED_MEMORY = (
+    "<numatune><memory mode='strict' nodeset='0-1'/>"
+    "<memnode cellid='0' mode='strict' nodeset='0'/>"
+    "<memnode cellid='1' mode='strict' nodeset='1'/></numatune>"
+)
+
+
+def module(model: str, target: str, source: str = "") -> str:
+    return (
+        f"<memory model='{model}'>{source and f'<source>{source}</source>'}"
+        f"<target>{target}</target></memory>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "extra_kib"),
+    [
+        (module("dimm", "<size unit='KiB'>524288</size><node>1</node>"), 524288),
+        (
+            module(
+                "virtio-mem",
+                "<size unit='GiB'>8</size><node>1</node><requested unit='GiB'>2</requested>"
+                "<current unit='GiB'>1</current>",
+            ),
+            2 * 1024**2,
+        ),
+        (module("nvdimm", "<size unit='KiB'>524288</size><node>1</node>"), 0),
+    ],
+    ids=["DIMM", "virtio-mem as requested", "in a file"],
+)
+def test_modules_are_bound_as_the_cell_they_are_plugged_into(devices: str, extra_kib: int) -> None:
+    without = parse(domain_xml(PINNED_MEMORY, TWO_CELLS))
+    guest = parse(domain_xml(PINNED_MEMORY, TWO_CELLS, devices=devices))
+    (first, second), (_first, before) = guest.numa_cells, without.numa_cells
+    assert first == without.numa_cells[0]
+    assert second == (1, before[1], before[2] + extra_kib)
+    assert {(part.cell, part.page_size_kib) for part in guest.memory} == {(0, None), (1, None)}
+
+
+def test_a_module_may_be_in_pages_of_its_own_and_on_a_cell_of_its_own() -> None:
+    backing = "<memoryBacking><hugepages><page size='2' unit='MiB'/></hugepages></memoryBacking>"
+    source = "<nodemask>0</nodemask><pagesize unit='GiB'>1</pagesize>"
+    target = "<size unit='GiB'>1</size><node>1</node>"
+    guest = parse(
+        domain_xml(backing, PINNED_MEMORY, TWO_CELLS, devices=module("dimm", target, source))
+    )
+    assert guest.page_size_kib is None
+    assert [part[:2] for part in guest.memory] == [(0, 1048576), (0, 2048), (1, 2048)]
+    assert guest.memory[0].memory_kib == 1048576
+
+
+def test_pages_of_two_sizes_are_counted_apart_and_pages_of_4_kib_are_ordinary() -> None:
+    pages = (
+        "<memoryBacking><hugepages><page size='2048' unit='KiB' nodeset='0'/>"
+        "<page size='4' unit='KiB' nodeset='1'/></hugepages></memoryBacking>"
+    )
+    guest = parse(domain_xml(pages, PINNED_MEMORY, TWO_CELLS))
+    assert [part[:2] for part in guest.memory] == [(0, 2048), (1, None)]
+
+
+def test_pages_without_a_size_are_of_the_default_of_the_host() -> None:
+    guest = parse(domain_xml("<memoryBacking><hugepages/></memoryBacking>"), 1048576)
+    assert guest.page_size_kib == 1048576
+
+
 def test_functions_are_those_of_the_host_however_they_are_passed_through() -> None:
     devices = (
         f"<hostdev mode='subsystem' type='pci' managed='yes'>"
