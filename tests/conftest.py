@@ -68,16 +68,6 @@ def logging_as_before() -> Iterator[None]:
         root.setLevel(_LOG_LEVEL)  # looks at all loggers, also where nothing changes
 
 
-LONG = {"emulated_host", "burst"}
-"""Folders and modules that take minutes."""
-WAITING = {
-    *("agent", "bus", "lies", "manage"),
-    *("test_command_liveness.py", "test_connection.py"),
-    *("test_debian_packages.py", "test_exhaustion.py", "test_horizon.py", "test_hung_machine.py"),
-    *("test_keystone_faults.py", "test_killed.py", "test_late_commits.py", "test_racing.py"),
-    *("test_secrets.py", "test_service.py", "test_time_limits.py"),
-}
-"""Those that mostly wait, for daemons, periods and late answers."""
 WHOLE_FOLDERS = {"web"}
 """Folders with fixtures of the package, which end when a worker leaves it."""
 
@@ -96,8 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others: list[list[pytest.Item]] = []
     for _, group in groupby(items, key=_part_of):
         part = list(group)
-        path = set(part[0].nodeid.partition("::")[0].split("/"))
-        kind = long if path & LONG else waiting if path & WAITING else others
+        marks = {mark.name for mark in part[0].iter_markers()}
+        kind = long if "long" in marks else waiting if "waiting" in marks else others
         kind.append(part)
     waiting_workers = workers // 2
     ordered: list[list[pytest.Item]] = []

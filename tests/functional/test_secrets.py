@@ -15,6 +15,8 @@ from tests.functional.agent.processes import AgentProcess, eventually
 from tests.functional.api.served import Served
 from tests.functional.scheduler.running_service import service
 
+pytestmark = pytest.mark.waiting
+
 SECRET = "Pl4nted"
 """A part of each secret."""
 PASSWORD = f"{SECRET}-password"

@@ -19,6 +19,8 @@ from compute_agent.state.claim import Claim
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 EXTRA = (
     "cpu_dedicated_set = 0-1,16-17\ncpu_shared_set = 2-7,18-23\n"
     "[neutron]\nphysnets = left\n[neutron_physnet_left]\nnuma_nodes = 1\n"

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.functional.agent.processes import claim, eventually, running
+
+pytestmark = pytest.mark.waiting
 
 DISABLED = "COMPUTE_STATUS_DISABLED"
 AWAY = {"update_provider_tree": "HypervisorUnavailable"}

@@ -11,6 +11,8 @@ from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 from compute_agent.state.ledger import Ledger
 from tests.functional.agent.processes import claim, running
 
+pytestmark = pytest.mark.waiting
+
 UNITS = {"PCPU": ["2", "3"]}
 INVENTORY = {"VCPU": {"total": 2}, "PCPU": {"total": 2}}
 

@@ -10,6 +10,8 @@ import pytest
 from tests.fixtures.clocks import Clock
 from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually, vcpus
 
+pytestmark = pytest.mark.waiting
+
 DAY = 24 * 3600
 
 

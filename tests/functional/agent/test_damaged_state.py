@@ -10,6 +10,8 @@ from tests.fixtures import programs
 from tests.functional.agent.processes import PATIENCE, AgentProcess, PlacementProcess
 from tests.unit.tracker.damaged_documents import CLAIM, GUEST, NO_FILES, RAW, envelope
 
+pytestmark = pytest.mark.waiting
+
 MEMORY = 1024**3
 """Bytes that the process may map."""
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.functional.agent.processes import claim, eventually, running
 
+pytestmark = pytest.mark.waiting
+
 DRIVERS = "tests.functional.agent.scripted_driver"
 
 

@@ -4,7 +4,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.functional.agent.processes import AgentProcess, PlacementProcess
+
+pytestmark = pytest.mark.waiting
 
 NewAgent = Callable[..., AgentProcess]
 

@@ -25,6 +25,8 @@ from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import SMALL, Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:

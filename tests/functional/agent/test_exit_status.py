@@ -9,6 +9,8 @@ import pytest
 
 from tests.functional.agent.processes import PLAIN_API, claim, eventually, running
 
+pytestmark = pytest.mark.waiting
+
 by_console_script = pytest.mark.usefixtures("console_scripts")
 
 

@@ -17,6 +17,8 @@ from compute_agent.virt.layout.application import UNHEALTHY
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 WHOLE = (
     '[pci]\nreport_in_placement = true\ndevice_spec = {"vendor_id": "10de", '
     '"resource_class": "PGPU"%s}\n'

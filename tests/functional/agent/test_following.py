@@ -6,6 +6,8 @@ import pytest
 
 from tests.functional.agent.processes import PlacementProcess, eventually, running, vcpus
 
+pytestmark = pytest.mark.waiting
+
 FOLLOWING = {
     "DEFAULT": {"update_resources_interval": -1},
     "compute_agent": {"follow_changes": True},

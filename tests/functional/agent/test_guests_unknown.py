@@ -6,6 +6,8 @@ import pytest
 
 from tests.functional.agent.processes import claim, eventually, running
 
+pytestmark = pytest.mark.waiting
+
 
 @pytest.fixture
 def agent(placement, new_agent, node, tmp_path):

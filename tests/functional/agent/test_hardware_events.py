@@ -7,6 +7,8 @@ import pytest
 from compute_agent.discovery.uevents import kernel_socket
 from tests.functional.agent.processes import eventually, running, vcpus
 
+pytestmark = pytest.mark.waiting
+
 CPU = Path("/sys/devices/system/cpu/cpu0/uevent")
 
 

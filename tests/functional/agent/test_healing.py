@@ -10,6 +10,8 @@ import pytest
 
 from tests.functional.agent.processes import claim, eventually, running
 
+pytestmark = pytest.mark.waiting
+
 FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 0}
 NEED = {"VCPU": 2, "MEMORY_MB": 512}
 AUDIT = {"audit_interval": 1, "audit_grace": 0, "instance_source": "file"}

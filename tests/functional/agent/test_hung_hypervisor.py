@@ -22,6 +22,8 @@ from tests.functional.agent.processes import (
     read_url,
 )
 
+pytestmark = pytest.mark.waiting
+
 pytest.importorskip(
     "libvirt",
     reason="libvirt-python is not installed (pip install 'compute-agent[libvirt]')",

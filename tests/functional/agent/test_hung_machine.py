@@ -8,7 +8,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually
+
+pytestmark = pytest.mark.waiting
 
 MEMORY = "sys/devices/system/node/node0/meminfo"
 SOON = 30.0

@@ -10,6 +10,8 @@ from tests.functional.agent.in_process import Node
 from tests.functional.agent.processes import claim, running
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 
 def test_a_renamed_host_keeps_its_providers_under_new_names(placement, new_agent, node):
     agent = new_agent(placement.url)

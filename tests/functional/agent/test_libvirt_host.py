@@ -17,6 +17,8 @@ from tests.functional.agent.processes import (
     running,
 )
 
+pytestmark = pytest.mark.waiting
+
 pytest.importorskip(
     "libvirt",
     reason="libvirt-python is not installed (pip install 'compute-agent[libvirt]')",

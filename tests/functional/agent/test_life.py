@@ -10,6 +10,8 @@ import pytest
 from tests.fixtures.placement import free_port
 from tests.functional.agent.processes import PLAIN_API, eventually, read_url, running, vcpus
 
+pytestmark = pytest.mark.waiting
+
 
 def test_sigint_ends_it_like_sigterm(placement, new_agent):
     with running(new_agent(placement.url)) as agent:

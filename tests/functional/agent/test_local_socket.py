@@ -11,6 +11,8 @@ import pytest
 from compute_agent import errors
 from tests.functional.agent.processes import AgentProcess, running
 
+pytestmark = pytest.mark.waiting
+
 UUID = "00000000-0000-4000-8000-000000000001"
 NOT_TEXT: list[Any] = [5, -1.5, True, [], ["a"], {}, {"a": 1}]
 MESSAGES: list[tuple[str, dict[str, Any]]] = [

@@ -17,6 +17,8 @@ from tests.functional.agent.processes import (
     vcpus,
 )
 
+pytestmark = pytest.mark.waiting
+
 SERVING = "Serving topic compute-agent on the message bus"
 
 

@@ -20,6 +20,8 @@ from tests.data.machine_builder import MachineBuilder
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 
 class CountingHost(HostDriver):
     """The driver of this machine, which counts the files that it opens."""

@@ -2,7 +2,11 @@
 
 import uuid
 
+import pytest
+
 from tests.functional.agent.processes import claim, eventually, running, vcpus
+
+pytestmark = pytest.mark.waiting
 
 
 def test_a_quiet_pass_is_one_request_and_logs_nothing(placement, proxy, new_agent):

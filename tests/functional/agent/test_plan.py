@@ -8,6 +8,8 @@ import pytest
 
 from tests.functional.agent.processes import REPOSITORY, claim, running
 
+pytestmark = pytest.mark.waiting
+
 
 def test_plan_ends_with_6_when_something_would_change_and_changes_nothing(
     placement, new_agent, node

@@ -12,6 +12,8 @@ from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.agent.processes import AgentProcess, claim, running
 from tests.functional.agent.published import PublishedPlacement
 
+pytestmark = pytest.mark.waiting
+
 MACHINE = {"cells": 2, "cpus_per_cell": 4, "gpus": 2, "nics": 1, "vfs_per_pf": 4}
 QUIET = {"update_resources_interval": -1, "periodic_fuzzy_delay": 0}
 

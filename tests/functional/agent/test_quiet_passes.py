@@ -18,6 +18,8 @@ from compute_agent.tracker.passes import node_pass
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 ENTRY = """
 meta: {schema_version: '1.0'}
 providers:

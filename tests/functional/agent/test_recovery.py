@@ -6,6 +6,8 @@ import pytest
 
 from tests.functional.agent.processes import PLAIN_API, PlacementProcess, eventually, running, vcpus
 
+pytestmark = pytest.mark.waiting
+
 
 def test_placement_down_at_start_and_later_is_waited_for_and_told_once(tmp_path, new_agent, node):
     (tmp_path / "placement").mkdir()

@@ -25,6 +25,8 @@ from tests.functional.agent.answers import ANSWERS, refusal, silence
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 SIZE = MachineSize(cells=2, gpus=1, nics=0)
 GUESTS = ({"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}, {"VCPU": 20, "MEMORY_MB": 90_000})
 

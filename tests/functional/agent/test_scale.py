@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly, node_list
 from compute_agent.agent.agent import Agent
@@ -19,6 +21,8 @@ from compute_agent.report.cache import CacheFile, TreeCache
 from compute_agent.tracker.pass_schedule import PassSchedule
 from compute_agent.tracker.resource_tracker import ResourceTracker
 from tests.functional.agent.small_placement import SmallPlacement
+
+pytestmark = pytest.mark.waiting
 
 NODES = 4000
 AGENTS = 1000

@@ -6,6 +6,8 @@ import pytest
 
 from tests.functional.agent.processes import claim, eventually, running
 
+pytestmark = pytest.mark.waiting
+
 SHARED = "MISC_SHARES_VIA_AGGREGATE"
 
 

@@ -16,6 +16,8 @@ from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
+pytestmark = pytest.mark.waiting
+
 AGENT = 38
 SERVER = 22
 FRAMES = 4

@@ -11,6 +11,8 @@ import pytest
 from tests.functional.agent.processes import REPOSITORY, claim
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
+pytestmark = pytest.mark.waiting
+
 GPUS = ("0000:17:00.0", "0000:84:00.0")
 CAPABILITIES = {
     "COMPUTE_TRUSTED_CERTS",

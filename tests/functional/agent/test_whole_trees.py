@@ -20,6 +20,8 @@ from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 READ, WRITE = "GET /provider_trees", "PUT /provider_trees"
 
 

@@ -16,6 +16,8 @@ from compute_agent.daemon import message_bus
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
+pytestmark = pytest.mark.waiting
+
 message_bus.use_threads()
 
 INSTANCE = "00000000-0000-4000-8000-000000000001"

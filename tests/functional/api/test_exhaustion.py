@@ -18,6 +18,8 @@ from tests.functional.agent.processes import eventually
 
 from .served import Served
 
+pytestmark = pytest.mark.waiting
+
 HEAD = b"Host: x\r\nX-Auth-Token: admin\r\nOpenStack-API-Version: placement 1.39\r\n"
 CLOSE = HEAD + b"Connection: close\r\nContent-Type: application/json\r\n"
 GET = b"GET /resource_providers HTTP/1.1\r\n" + CLOSE + b"\r\n"

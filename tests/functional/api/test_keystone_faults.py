@@ -24,6 +24,8 @@ from tests.functional.lies.menu import Conversation, Lie, answer, drips, says, s
 from .served import Served
 from .wsgi_client import Answer, Client
 
+pytestmark = pytest.mark.waiting
+
 READS = "^/v3/auth/tokens"
 OF_A_SERVICE: dict[str, Any] = {
     "token": {

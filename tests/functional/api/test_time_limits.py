@@ -6,9 +6,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 import requests
 
 from tests.fixtures.placement import placement_process
+
+pytestmark = pytest.mark.waiting
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 OPTIONS = """lock_timeout = 1

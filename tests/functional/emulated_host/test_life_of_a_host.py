@@ -21,6 +21,8 @@ from tests.fixtures.emulated_host.boot_files import NoKernel, boot_files
 from tests.functional.agent.processes import PlacementProcess, eventually
 from tests.functional.emulated_host import agent_and_relay
 
+pytestmark = pytest.mark.long
+
 Tree: TypeAlias = dict[str, dict[str, Any]]
 
 NODE: Final = "emulated.example.org"

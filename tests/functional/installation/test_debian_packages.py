@@ -19,6 +19,8 @@ import pytest
 
 from tests.functional.documentation.shell_blocks import BlocksToRun
 
+pytestmark = pytest.mark.waiting
+
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ("dpkg-buildpackage", "dh", "setpriv", "unshare", "ip", "runuser", "systemctl")
 NAMESPACES = (

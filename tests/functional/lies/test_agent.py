@@ -16,6 +16,8 @@ from tests.functional.agent.processes import AgentProcess, eventually
 from tests.functional.lies.elsewhere import Elsewhere
 from tests.functional.lies.menu import A_FEW, BOMBS, MENU
 
+pytestmark = pytest.mark.waiting
+
 SECONDS = 30.0
 """Within which an agent converges on two busy cores: its period is 1 s."""
 MOST_MIB = 256

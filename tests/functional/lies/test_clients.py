@@ -29,6 +29,8 @@ from tests.functional.lies.elsewhere import Elsewhere
 from tests.functional.lies.menu import A_FEW, MENU, Entry, answer, says
 from tests.functional.report.conftest import FakeClock
 
+pytestmark = pytest.mark.waiting
+
 TOKEN = "a-token-of-the-cloud"
 INSTANCE = Instance(
     "4b1c3e0e-0000-4000-8000-000000000001", "host", "node", RequestSpec("a-project", "a-user")

@@ -10,6 +10,8 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
+pytestmark = pytest.mark.waiting
+
 NOW = "--min-age=0"
 
 

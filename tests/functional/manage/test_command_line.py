@@ -10,6 +10,8 @@ import pytest
 from compute_agent.cmd.agent import main as agent
 from compute_agent.cmd.manage import main as manage
 
+pytestmark = pytest.mark.waiting
+
 PROGRAMS = ("compute-agent", "compute-manage", "compute-scheduler")
 COMMANDS = (
     *("migrate_compute_inventory", "heal_allocations", "audit", "sync_aggregates"),

@@ -13,6 +13,8 @@ from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.diagnoses import examine, told
 
+pytestmark = pytest.mark.waiting
+
 
 @pytest.fixture
 def proxy(placement_url: str) -> Iterator[LyingProxy]:

@@ -16,6 +16,8 @@ from tests.fixtures import programs
 from tests.functional.agent.processes import PlacementProcess, claim, eventually
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
+pytestmark = pytest.mark.waiting
+
 PLAIN = {"use_placement_extensions": "never"}
 
 

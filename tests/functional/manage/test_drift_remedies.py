@@ -15,6 +15,8 @@ from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.described_instances import NEED, flat_host
 
+pytestmark = pytest.mark.waiting
+
 NOW = {"compute_agent": {"audit_grace": 0}}
 
 

@@ -15,6 +15,8 @@ from compute_agent.drift.healing.outcome import End, Treated
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 
+pytestmark = pytest.mark.waiting
+
 NOW = "--min-age=0"
 HOST_DRIVER = {"compute_driver": "host.HostDriver"}
 WHY = "HostDriver cannot list the guests"

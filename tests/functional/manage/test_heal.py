@@ -22,6 +22,8 @@ from tests.functional.manage.described_instances import (
     nested_host,
 )
 
+pytestmark = pytest.mark.waiting
+
 
 def test_0_when_an_instance_without_allocations_gets_what_its_flavor_says(
     operator: Operator,

@@ -17,6 +17,8 @@ from tests.functional.manage.described_instances import (
     nested_host,
 )
 
+pytestmark = pytest.mark.waiting
+
 
 def test_1_when_the_bound_is_reached_and_there_is_more(offline: Operator) -> None:
     flat_host(offline.placement)

@@ -16,6 +16,8 @@ from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import PlacementProcess, claim, eventually
 from tests.functional.manage.conftest import Operator, PlacementView
 
+pytestmark = pytest.mark.waiting
+
 IN_PLACE = "\033[H"
 
 

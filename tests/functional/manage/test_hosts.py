@@ -10,6 +10,8 @@ import pytest
 from compute_agent.agent.local_socket import LocalServer
 from tests.functional.manage.conftest import Agent, Operator
 
+pytestmark = pytest.mark.waiting
+
 
 def reported(operator: Operator) -> str:
     """Report the operator's own host; the uuid of its root."""

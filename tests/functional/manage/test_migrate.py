@@ -10,6 +10,8 @@ from compute_agent.state.files import AgentLock
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.reshaping_host import occupied, sums, will_report
 
+pytestmark = pytest.mark.waiting
+
 DRIVERS = "tests.functional.manage.drivers"
 
 

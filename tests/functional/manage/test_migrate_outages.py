@@ -15,6 +15,8 @@ from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.reshaping_host import occupied, sums, will_report
 
+pytestmark = pytest.mark.waiting
+
 OTHER = {"flat": "nested", "nested": "flat"}
 
 

@@ -18,6 +18,8 @@ from tests.functional.manage.cloud import (
 )
 from tests.functional.manage.conftest import Operator
 
+pytestmark = pytest.mark.waiting
+
 NOW = "--min-age=0"
 
 

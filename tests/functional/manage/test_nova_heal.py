@@ -19,6 +19,8 @@ from tests.functional.manage.cloud import (
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.described_instances import NEED, flat_host
 
+pytestmark = pytest.mark.waiting
+
 
 def test_a_server_gets_what_its_embedded_flavor_says(offline: Operator, cloud: Cloud) -> None:
     root = flat_host(offline.placement)

@@ -5,9 +5,13 @@ The services are stand-ins (see `cloud`): no real ones can be had here.
 
 from typing import Any
 
+import pytest
+
 from tests.functional.manage.cloud import Cloud, new_uuid, port, server
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.described_instances import NEED, flat_host
+
+pytestmark = pytest.mark.waiting
 
 BANDWIDTH = "NET_BW_EGR_KILOBIT_PER_SEC"
 

@@ -7,8 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import eventually
+
+pytestmark = pytest.mark.waiting
 
 PROGRAM = """
 import sys

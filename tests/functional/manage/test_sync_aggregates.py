@@ -10,6 +10,8 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response, make_response
 from tests.functional.manage.conftest import Operator
 
+pytestmark = pytest.mark.waiting
+
 AZ, RACK = str(uuid.uuid4()), str(uuid.uuid4())
 
 

@@ -27,6 +27,8 @@ from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.schedulers import scheduler
 
+pytestmark = pytest.mark.waiting
+
 PATIENCE = 120.0
 UNKNOWN = "It is unknown which hosts are alive"
 

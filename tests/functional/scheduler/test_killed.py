@@ -24,6 +24,8 @@ from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 from tests.functional.scheduler.running_service import service
 
+pytestmark = pytest.mark.waiting
+
 HELD = {"VCPU": 1, "MEMORY_MB": 64}
 
 

@@ -27,6 +27,8 @@ from compute_agent.testing.transports import RecordingTransport
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import claimed_by, new_uuid, scheduler
 
+pytestmark = pytest.mark.waiting
+
 
 def one_slot(cloud: Cloud) -> RequestSpec:
     return spec_of(RequestWords(resources=[f"{cloud.mark}=1"], project="project", user="user"))

@@ -15,6 +15,8 @@ from tests.functional.agent.processes import eventually, read_url
 from tests.functional.scheduler.conftest import write_config
 from tests.functional.scheduler.running_service import service
 
+pytestmark = pytest.mark.waiting
+
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_is_ready_reloaded_and_stopped_as_systemd_wants_to_hear_it(

@@ -11,6 +11,8 @@ from tests.fixtures.rabbitmq import RabbitMq
 from tests.integration.burst.burst import reckon, run
 from tests.integration.burst.fleet import Fleet
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(900)
 def test_a_full_fleet_holds_what_was_answered_and_refuses_what_does_not_fit(

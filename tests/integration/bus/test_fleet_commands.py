@@ -20,6 +20,8 @@ from tests.functional.agent.processes import (
 )
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
+pytestmark = pytest.mark.waiting
+
 
 class Operator:
     """Runs `compute-manage host ...` in this process."""

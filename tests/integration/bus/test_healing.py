@@ -16,6 +16,8 @@ from tests.functional.agent.processes import (
     running,
 )
 
+pytestmark = pytest.mark.waiting
+
 
 @pytest.fixture
 def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:

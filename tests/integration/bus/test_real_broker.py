@@ -25,6 +25,8 @@ from tests.functional.agent.processes import (
 )
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 
+pytestmark = pytest.mark.waiting
+
 UNITS = {"PCPU": ["2", "3"]}
 INVENTORY = {"VCPU": {"total": 2}, "PCPU": {"total": 2}}
 DISABLED = "COMPUTE_STATUS_DISABLED"

@@ -21,6 +21,8 @@ from tests.fixtures.placement import free_port
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
 
+pytestmark = pytest.mark.waiting
+
 PROGRAM = "compute-scheduler"
 
 

@@ -21,6 +21,8 @@ from tests.functional.agent.processes import (
     running,
 )
 
+pytestmark = pytest.mark.waiting
+
 TRACE = uuid.uuid4().hex
 CALLER = "00f067aa0ba902b7"
 ASKED_AS = f"req-{uuid.uuid4()}"

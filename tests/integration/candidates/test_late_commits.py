@@ -20,6 +20,8 @@ from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.candidates.fed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 
+pytestmark = pytest.mark.waiting
+
 DEADLINE = 30.0
 
 

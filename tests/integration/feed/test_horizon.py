@@ -23,6 +23,8 @@ from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
 from placement_server.store.transactions.transaction import VOID, WriteTransaction
 
+pytestmark = pytest.mark.waiting
+
 DEADLINE = 30.0
 
 

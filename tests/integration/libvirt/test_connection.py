@@ -23,6 +23,8 @@ from tests.integration.libvirt.connections import (
     start_guest,
 )
 
+pytestmark = pytest.mark.waiting
+
 QUICK = Keepalive(interval=1, count=1)
 
 

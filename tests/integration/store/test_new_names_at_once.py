@@ -14,7 +14,7 @@ from placement_server.store.allocations import allocations
 from placement_server.store.providers import inventories, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from placement_server.store.transactions import retry
+from placement_server.store.transactions import transaction
 from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of
 
@@ -107,13 +107,13 @@ def test_no_writer_of_a_class_loses_a_race(
     stores: list[Store], monkeypatch: pytest.MonkeyPatch, names: int
 ) -> None:
     failures = []
-    is_worth_retrying = retry.is_worth_retrying
+    is_worth_retrying = transaction.is_worth_retrying
 
     def counted(error: BaseException) -> bool:
         failures.append(error)
         return is_worth_retrying(error)
 
-    monkeypatch.setattr(retry, "is_worth_retrying", counted)
+    monkeypatch.setattr(transaction, "is_worth_retrying", counted)
     at_once(stores, ensure_class, [f"CUSTOM_OF_{names}_{n % names}" for n in range(CLIENTS)])
     assert failures == []
 

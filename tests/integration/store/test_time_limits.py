@@ -24,6 +24,8 @@ from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE
 
+pytestmark = pytest.mark.waiting
+
 SERVERS = pytest.mark.parametrize(
     "module_database_url", ["postgresql", "mariadb"], indirect=True, scope="module"
 )

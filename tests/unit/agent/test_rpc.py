@@ -10,6 +10,8 @@ from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.daemon import message_bus
 
+pytestmark = pytest.mark.waiting
+
 
 class Commands:
     """Stands for a running agent."""

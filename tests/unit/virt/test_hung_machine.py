@@ -19,6 +19,8 @@ from compute_agent.virt.host import HostDriver
 
 from .conftest import MakeConf
 
+pytestmark = pytest.mark.waiting
+
 PATIENCE = 60.0
 MEMORY = "sys/devices/system/node/node0/meminfo"
 
