@@ -16,15 +16,13 @@ would act differently. Everything else has UNDEFINED.
     │   └── UnacceptableMicroversion
     ├── Conflict                409
     ├── Gone                    410
-    ├── PreconditionFailed      412
     ├── UnsupportedMediaType    415
-    ├── PreconditionRequired    428
     ├── InternalError           500
     └── ServiceUnavailable      503
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import webob.exc
@@ -40,8 +38,6 @@ CHANGES_PRUNED: Final = "placement.changes_pruned"
 PROVIDER_INUSE: Final = "placement.resource_provider.inuse"
 PROVIDER_CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
 PROVIDER_NOT_FOUND: Final = "placement.resource_provider.not_found"
-TREE_CHANGED: Final = "placement.tree_changed"
-PRECONDITION_REQUIRED: Final = "placement.precondition_required"
 
 Environ = dict[str, Any]
 Rendered = tuple[str, list[tuple[str, str]], bytes]
@@ -135,58 +131,6 @@ class Conflict(ApiError):
 
     status = 409
     webob_class = webob.exc.HTTPConflict
-
-
-class TreeConflict(Conflict):
-    """409 of a write of a whole tree, with everything that stands against it.
-
-    :param conflicts: at least one; the code is that of the first.
-    """
-
-    def __init__(self, message: str, conflicts: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(message, code=conflicts[0]["code"])
-        self.conflicts = list(conflicts)
-
-    def extra_fields(self) -> Mapping[str, Any]:
-        return {"conflicts": self.conflicts}
-
-
-class PreconditionFailed(ApiError):
-    """412: a tree, or a provider, is not as the request expects.
-
-    :param moved_providers: providers with their present generations.
-    :param etag: that of the tree; None when it does not exist.
-    """
-
-    status = 412
-    webob_class = webob.exc.HTTPPreconditionFailed
-
-    def __init__(
-        self, message: str, moved_providers: Sequence[Mapping[str, Any]], etag: str | None
-    ) -> None:
-        super().__init__(message, code=TREE_CHANGED)
-        self.moved_providers = list(moved_providers)
-        self.etag = etag
-
-    def extra_fields(self) -> Mapping[str, Any]:
-        return {"moved": self.moved_providers, "etag": self.etag}
-
-
-class PreconditionRequired(ApiError):
-    """428: the request does not name the state of a tree, or of providers, that it expects.
-
-    :param moved_providers: the providers with their present generations, if it is about providers.
-    """
-
-    status = 428
-    webob_class = webob.exc.HTTPPreconditionRequired
-
-    def __init__(self, message: str, moved_providers: Sequence[Mapping[str, Any]] = ()) -> None:
-        super().__init__(message, code=PRECONDITION_REQUIRED)
-        self.moved_providers = list(moved_providers)
-
-    def extra_fields(self) -> Mapping[str, Any]:
-        return {"moved": self.moved_providers} if self.moved_providers else {}
 
 
 class Gone(ApiError):

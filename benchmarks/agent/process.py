@@ -31,7 +31,7 @@ def resident_mib() -> float:
 class Interrupted(Relay):
     """A transport that lets another client write just before the agent's next inventory.
 
-    ``before_write`` is called with the uuid of the provider, or of the root of the tree.
+    ``before_write`` is called with the uuid of the provider.
     """
 
     def __init__(self, inner: Transport) -> None:
@@ -40,8 +40,7 @@ class Interrupted(Relay):
 
     def relay(self, method: str, path: str, send: Callable[[], Response]) -> Response:
         write = self.before_write
-        is_write = path.endswith("/inventories") or path.startswith("/provider_trees/")
-        if write is not None and method == "PUT" and is_write:
+        if write is not None and method == "PUT" and path.endswith("/inventories"):
             self.before_write = None
             write(path.removesuffix("/inventories").rpartition("/")[2])
         return send()

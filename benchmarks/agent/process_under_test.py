@@ -24,13 +24,11 @@ class Bound:
     """What an event may cost at most; None: nothing is demanded. CPU in seconds.
 
     ``nova``: requests, client CPU and placement CPU of the published Nova, where it was measured.
-    ``share``: of the placement CPU of the same event on the plain way in the same run.
     """
 
     requests: int
     placement_cpu: float | None = None
     nova: tuple[int, float, float] | None = None
-    share: float | None = None
 
 
 @dataclass
@@ -44,20 +42,12 @@ class Cost:
     placement_cpu: float
     calls: dict[str, int] = field(default_factory=dict)
 
-    def verdict(
-        self, bounds: Mapping[str, Bound], plainly: Mapping[str, "Cost"], *, our_server: bool
-    ) -> str:
-        """What the bounds demand, and whether it holds; CPU is demanded of our server only.
-
-        :param plainly: what events cost on the plain way.
-        """
+    def verdict(self, bounds: Mapping[str, Bound], *, our_server: bool) -> str:
+        """What the bounds demand, and whether it holds; CPU is demanded of our server only."""
         bound = bounds[self.event]
-        most_cpu = bound.placement_cpu
-        if bound.share is not None:
-            most_cpu = bound.share * plainly[self.event].placement_cpu
         parts = [("requests", self.requests, float(bound.requests))]
-        if our_server and most_cpu is not None:
-            parts.append(("placement CPU", self.placement_cpu, most_cpu))
+        if our_server and bound.placement_cpu is not None:
+            parts.append(("placement CPU", self.placement_cpu, bound.placement_cpu))
         return "; ".join(
             f"{name} at most {limit:.3g} {'holds' if value <= limit else 'FAILS'}"
             for name, value, limit in parts

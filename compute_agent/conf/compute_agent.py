@@ -42,7 +42,7 @@ workers of placement.
 Whether to use extensions of the Placement API if the server announces them. With extensions the
 scheduler can request aggregates of the host itself, and NUMA nodes of a guest on different
 cells; its limit is then not spent on candidates that it would reject. The agent and the offline
-migration read and replace the tree of a host with one request each.
+migration read the tree of a host, and its consumers, with one request.
 """,
     ),
     cfg.BoolOpt(

@@ -199,7 +199,8 @@ def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
         if not isinstance(tree, WholeTree):
             return None
         [traits] = [entry["traits"] for entry in tree.providers if entry["uuid"] == root]
-        holders = [holder_of(*entry) for entry in sorted(tree.allocations.items())]
+        members = {entry["uuid"] for entry in tree.providers}
+        holders = [holder_of(*entry, members) for entry in sorted(tree.allocations.items())]
         return HostHolders(COMPUTE_STATUS_DISABLED in traits, tuple(holders))
     return _use_one_by_one(placement, root)
 

@@ -1,4 +1,4 @@
-"""Whole provider trees, read and replaced with one request, where placement has that extension."""
+"""Whole provider trees, read with one request, where placement has that extension."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.connection import (
-    CONSUMER_TYPE,
-    RESHAPE_TIMEOUT,
-    Connection,
-)
+from compute_agent.placement.connection import CONSUMER_TYPE, Connection
 from compute_agent.placement.transports.transport import Microversion, Request, Response
 
 SINCE: Final[Microversion] = (1, 1)
-"""The version of the extensions that brought these requests."""
+"""The version of the extensions that brought this request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +21,8 @@ class WholeTree:
 
     :ivar etag: of its names, parents, inventories, traits and aggregates; claims leave it alone.
     :ivar providers: parents first; each with its inventories, traits and aggregates.
-    :ivar allocations: consumer uuid -> record of what it has in this tree, where asked for.
+    :ivar allocations: where asked for, each consumer that has some of this tree: uuid -> its whole
+        record, as the consumer itself is read.
     """
 
     etag: str
@@ -39,18 +36,14 @@ class Unchanged:
 
 
 class ProviderTrees:
-    """The requests for whole trees over one connection.
-
-    Every method raises ``PlacementTooOld`` when placement does not have them any more, as after a
-    return to an older version; the next question about versions asks it again.
-    """
+    """The reads of whole trees over one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @property
     def is_offered(self) -> bool:
-        """Whether placement announces these requests and they are to be used."""
+        """Whether placement announces this request and it is to be used."""
         return self._connection.understands_extensions(SINCE)
 
     def read(
@@ -59,10 +52,12 @@ class ProviderTrees:
         """Return the tree that a provider is a member of, None when there is no such provider.
 
         :param etag: of the tree that the caller knows; `Unchanged` is returned while it is that.
+        :raises errors.PlacementTooOld: placement does not have the request any more, as after a
+            return to an older version; the next question about versions asks it again.
         """
         request = Request(
             "GET",
-            _path(uuid) + ("?include=allocations" if allocations else ""),
+            f"/provider_trees/{uuid}" + ("?include=allocations" if allocations else ""),
             CONSUMER_TYPE,
             extensions=SINCE,
             conditions={} if etag is None else {"If-None-Match": etag},
@@ -76,38 +71,6 @@ class ProviderTrees:
             return Unchanged()
         return None if response.status == 404 else _tree_in(request, response, uuid)
 
-    def replace(
-        self, root_uuid: str, body: Mapping[str, Any], etag: str | None, *, repeat: bool = True
-    ) -> WholeTree:
-        """Change a tree, and what consumers have of it, in one transaction.
-
-        A request that had no answer may be repeated: when it was carried out after all, that is a
-        conflict, and the tree that the caller reads then is the one wanted.
-
-        :param etag: of the tree as the caller knows it; None: there must be none.
-        :raises errors.ResourceProviderUpdateConflict: the tree is another by now.
-        :raises errors.PlacementReshapeConflict: a consumer is.
-        :raises errors.ResourceProviderUpdateFailed: refused; nothing was changed.
-        """
-        request = Request(
-            "PUT",
-            _path(root_uuid),
-            CONSUMER_TYPE,
-            body,
-            timeout=RESHAPE_TIMEOUT,
-            extensions=SINCE,
-            conditions={"If-None-Match": "*"} if etag is None else {"If-Match": etag},
-            doing=f"Replacing the provider tree of {root_uuid}",
-            shape=response_schemas.PROVIDER_TREE,
-            error=errors.ResourceProviderUpdateFailed,
-            refusals={
-                412: errors.ResourceProviderUpdateConflict,
-                responses.CONCURRENT_UPDATE: errors.PlacementReshapeConflict,
-            },
-            repeat=repeat,
-        )
-        return _tree_in(request, self._connection.call(request), root_uuid)
-
 
 def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:
     providers = response.json["providers"]
@@ -116,7 +79,3 @@ def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:
     if not etag.startswith('"') or all(provider["uuid"] != uuid for provider in providers):
         raise responses.malformed(request, response, f"the tree of {uuid} with its ETag")
     return WholeTree(etag, providers, response.json.get("allocations", {}))
-
-
-def _path(uuid: str) -> str:
-    return f"/provider_trees/{uuid}"

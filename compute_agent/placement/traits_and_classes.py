@@ -41,19 +41,30 @@ class Names:
         with self._lock:
             return frozenset(self._classes | self._refused_classes)
 
-    @property
-    def refused_names(self) -> frozenset[str]:
-        """Names left out because placement does not take them."""
-        with self._lock:
-            return frozenset(self._refused_traits | self._refused_classes)
-
     def learn(self, tree: ProviderTree) -> None:
         """Everything used in a tree that was read from placement exists."""
         with self._lock:
             for uuid in tree.get_provider_uuids():
                 provider = tree.data(uuid)
                 self._traits.update(provider.traits)
+                self._refused_traits.difference_update(provider.traits)
                 self._classes.update(provider.inventory)
+                self._refused_classes.difference_update(provider.inventory)
+
+    def accepted_tree(self, tree: ProviderTree) -> ProviderTree:
+        """Return a tree without the names that placement refuses: the same one if it has none."""
+        accepted_tree = tree
+        for uuid in tree.get_provider_uuids():
+            provider = tree.data(uuid)
+            traits = self.accepted_traits(provider.traits)
+            inventory = self.accepted_inventory(provider.inventory)
+            if traits == provider.traits and inventory is provider.inventory:
+                continue
+            if accepted_tree is tree:
+                accepted_tree = tree.snapshot()
+            accepted_tree.update_traits(uuid, traits)
+            accepted_tree.update_inventory(uuid, inventory)
+        return accepted_tree
 
     def accepted_traits(self, traits: Collection[str]) -> frozenset[str]:
         with self._lock:
@@ -107,7 +118,10 @@ class Names:
         try:
             if not resource_class.startswith(CUSTOM_PREFIX):
                 raise errors.InvalidResourceClass(
-                    f"{resource_class} is not a resource class this placement knows", status=400
+                    f"this placement does not know it. Upgrade placement to a release that does, "
+                    "then restart the agent; or let the driver or the provider.yaml that reports "
+                    f"it name it {CUSTOM_PREFIX}{resource_class}",
+                    status=400,
                 )
             self._providers.create_resource_class(resource_class)
         except errors.InvalidResourceClass as exc:

@@ -64,9 +64,10 @@ class TreeCache:
     """One root's tree as last read from placement or written to it.
 
     ``hint``: it comes from a file and no probe has confirmed it yet.  ``probed_by``: global request
-    id of the pass that read the tree last.  ``etag``: of exactly this tree, where it was read or
-    written as a whole.  ``allocations``: what consumers had in this tree, where they were read with
-    it.  ``written_elsewhere``: another writer is known to have changed more than allocations.
+    id of the pass that read the tree last.  ``etag``: of exactly this tree, where it was read as a
+    whole.  ``generations_unseen``: only that tag confirmed it, so generations may have risen.
+    ``allocations``: what its consumers had, where they were read with it.  ``written_elsewhere``:
+    another writer is known to have changed more than allocations.
     """
 
     root_uuid: str
@@ -78,6 +79,7 @@ class TreeCache:
     sharing_due: bool = False
     probed_by: str | None = None
     etag: str | None = None
+    generations_unseen: bool = False
     allocations: Mapping[str, dict[str, Any]] | None = None
     dirty: bool = False
     written_elsewhere: bool = False
@@ -116,7 +118,7 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, answer: AtGeneration[Any
 def with_whole(
     tree: ProviderTree, root_uuid: str, providers: Sequence[Mapping[str, Any]]
 ) -> ProviderTree:
-    """Return a tree with that of one root replaced by what was read or written as a whole.
+    """Return a tree with that of one root replaced by what was read as a whole.
 
     :raises ValueError: the providers are not a tree, or one has the name of one elsewhere.
     """

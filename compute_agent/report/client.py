@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import random as randomlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -24,12 +24,13 @@ from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
-from compute_agent.report.diff import diff
-from compute_agent.report.flushing.flush import FlushReport
-from compute_agent.report.flushing.tree_writer import TreeWriter
+from compute_agent.report.cache import TreeCache
+from compute_agent.report.flushing.flush import Flush, FlushReport
+from compute_agent.report.flushing.provider_writes import ProviderWrites
+from compute_agent.report.flushing.reshape import Reshaper
 from compute_agent.report.kept_providers import KeptProviders
-from compute_agent.report.operations import Operation
-from compute_agent.report.plan import missing_roots, plan
+from compute_agent.report.operations import KeepProvider, Operation, SetAggregates
+from compute_agent.report.plan import plan
 from compute_agent.report.tree_caches import TreeCaches
 from compute_agent.report.tree_reader import TreeReader
 from compute_agent.report.tree_removal import remove_tree
@@ -47,7 +48,7 @@ class ReportClient:
         never. May be set at any time.
     :param max_listed: uuids in one question about sharing providers.
     :param bulk_inventories: write many inventories with one request where the user may reshape.
-    :param use_extensions: read and replace whole trees with one request where placement has that.
+    :param use_extensions: read whole trees with one request where placement has that.
     :param on_request: called with method and status (`None` without answer) of every request.
     """
 
@@ -78,7 +79,7 @@ class ReportClient:
         self._reader = TreeReader(
             providers, trees, self._workers, retries, lambda: self.association_refresh
         )
-        self._writer = TreeWriter(self.placement, self.names, self._reader, self._workers, retries)
+        self._reshaper = Reshaper(connection, providers, self._reader, self._workers)
         self._caches = TreeCaches(cache_path, retries.clock)
         self._created_uuids: set[str] = set()
         self._kept_providers = KeptProviders()
@@ -148,17 +149,13 @@ class ReportClient:
     ) -> ProviderTree:
         """Return the tree as :meth:`get_provider_tree` does, creating a missing root.
 
-        A root that placement has under another name is returned as it is.  Where a whole tree is
-        written with one request, a missing root is created by it: until then it has no generation.
+        A root that placement has under another name is returned as it is.
 
         :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
             (``name_conflict_uuid``).
         """
         tree = self.get_provider_tree(root_uuid, fresh=fresh)
         if tree.exists(root_uuid):
-            return tree
-        if self.placement.trees.is_offered:
-            tree.new_root(name, root_uuid)
             return tree
         cache = self._caches.of(root_uuid)
         with cache.lock:
@@ -170,22 +167,6 @@ class ReportClient:
         self._created_uuids.add(root_uuid)
         self._caches.save_if_changed()
         return cache.tree.snapshot()
-
-    def believed_tree(self, root_uuid: str) -> ProviderTree | None:
-        """Return the tree as last known, where a later request can show that it still is; none now.
-
-        A plan from it may be written at once: with one request that changes nothing if the tree is
-        another one. Where there is nothing to write, :meth:`newer_tree` asks.
-        """
-        cache = self._caches.of(root_uuid)
-        is_known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
-        return cache.tree.snapshot() if is_known and self._writer.replaces_trees else None
-
-    def newer_tree(self, believed_tree: ProviderTree, root_uuid: str) -> ProviderTree | None:
-        """Return the tree that placement has if it is not the believed one, None if it is."""
-        name = believed_tree.data(root_uuid).name
-        tree = self.get_provider_tree_and_ensure_root(root_uuid, name)
-        return tree if diff(believed_tree, tree) else None
 
     def plan(
         self,
@@ -205,11 +186,11 @@ class ReportClient:
 
         return plan(
             base,
-            new_tree,
+            self.names.accepted_tree(new_tree),
             is_owned=is_owned,
             allocations=allocations,
             original_allocations=original_allocations,
-            bulk=self._bulk_inventories and self._writer.may_reshape,
+            bulk=self._bulk_inventories and self._reshaper.is_allowed,
             known_traits=self.names.known_traits,
             known_classes=self.names.known_classes,
         )
@@ -237,7 +218,6 @@ class ReportClient:
         operations = self.plan(
             base, new_tree, allocations, is_ours=is_ours, original_allocations=original_allocations
         )
-        operations = [*missing_roots(base), *operations]
         if not operations:
             return FlushReport()
         cache = self._caches.of(self._root_of(base, new_tree))
@@ -246,51 +226,67 @@ class ReportClient:
                 cache.tree, cache.is_known = base.snapshot(), True
             report = FlushReport()
             try:
-                self._writer.write(cache, operations, report)
+                self._flush(cache, operations, report)
             finally:
                 self._created_uuids.update(report.created_uuids)
                 self._kept_providers.log(report)
                 self._caches.save_if_changed()
         return report
 
-    def get_allocations_within_tree(self, root_uuid: str) -> Consumers | None:
-        """Return what consumers have in this tree where it was just read with that, else None.
+    def _flush(
+        self, cache: TreeCache, operations: Sequence[Operation], report: FlushReport
+    ) -> None:
+        if any(isinstance(operation, SetAggregates) for operation in operations):
+            cache.sharing_due = True
+        writes = [operation for operation in operations if not isinstance(operation, KeepProvider)]
+        if cache.generations_unseen and len(writes) > 1:
+            # a single write finds out by its conflict
+            cache.etag = None
+            self._reader.read(cache)
+        if writes:
+            cache.dirty, cache.etag, cache.allocations = True, None, None
+        providers = self.placement.providers
+        flush = Flush(
+            root_uuid=cache.root_uuid,
+            live=cache.tree,
+            providers=providers,
+            names=self.names,
+            writes=ProviderWrites(cache.tree, providers, self.names, self._reader, self._retries),
+            reshaper=self._reshaper,
+            workers=self._workers,
+            report=report,
+        )
+        flush.run(operations)
 
-        No request: ``get_provider_tree(root_uuid, fresh=True)`` reads it where that is possible.
+    def allocations_with_tree(self, root_uuid: str) -> Consumers | None:
+        """Return the consumers of a tree where they were just read with it, else None; no request.
+
+        ``get_provider_tree(root_uuid, fresh=True)`` reads them where that is possible.
         """
         allocations = self._caches.of(root_uuid).allocations
         return copy.deepcopy(dict(allocations)) if allocations is not None else None
 
-    def get_allocations_to_reshape(self, root_uuid: str) -> Consumers:
-        """Return the consumers with allocations on this root's tree, as a reshape of it needs them.
-
-        Where the tree was read as a whole for this pass, fresh, this is what they have in the tree,
-        and no request. It may be handed to :meth:`update_from_provider_tree` alone.
-
-        :raises errors.PlacementError: as :meth:`get_allocations_for_provider_tree`.
-        """
-        allocations = self.get_allocations_within_tree(root_uuid)
-        if allocations is not None and self._writer.replaces_trees:
-            return allocations
-        self._caches.of(root_uuid).allocations = None
-        return self.get_allocations_for_provider_tree(root_uuid)
-
     def get_allocations_for_provider_tree(self, root_uuid: str) -> Consumers:
         """Return the consumers with allocations on this root's tree, with all their allocations.
 
-        A consumer with allocations on sharing providers only is left out, and nothing of it moves.
+        No request where they were read with the tree for this pass.  A consumer with allocations
+        on sharing providers only is left out, and nothing of it moves.
 
         :raises errors.ResourceProviderAllocationRetrievalFailed: a provider's could not be read.
         :raises errors.ConsumerAllocationRetrievalFailed: a consumer's could not be read.
         """
         cache = self._caches.of(root_uuid)
-        tally = self.placement.connection.tally
-        if tally is None or cache.probed_by != tally.global_request_id:
-            self._reader.read(cache)
+        tally, along = self.placement.connection.tally, self.placement.trees.is_offered
+        is_probed = tally is not None and cache.probed_by == tally.global_request_id
+        if not is_probed or (along and cache.allocations is None):
+            self._reader.read(cache, fresh=along)
         if not cache.tree.exists(root_uuid):
             raise errors.ResourceProviderAllocationRetrievalFailed(
                 f"Reading the allocations on the tree of {root_uuid} failed: no such provider"
             )
+        allocations = self.allocations_with_tree(root_uuid)
+        if allocations is not None:
+            return allocations
         members = [cache.tree.data(u) for u in cache.tree.get_provider_uuids_in_tree(root_uuid)]
         per_provider = self._workers.results(
             [partial(self.placement.providers.allocations, p.uuid, p.name) for p in members]

@@ -276,10 +276,3 @@ def _may_join(operation: Operation, stage: Sequence[Operation]) -> bool:
 
 def _uuids(stage: Sequence[Operation]) -> set[str]:
     return {o.uuid for o in stage if isinstance(o, CreateProvider | SetInventory)}
-
-
-def missing_roots(base: ProviderTree) -> list[CreateProvider]:
-    """Return the creation of a root that the tree to start from only promises."""
-    return [
-        CreateProvider(root.uuid, root.name, None) for root in base.roots if root.generation is None
-    ]

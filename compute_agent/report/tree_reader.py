@@ -7,8 +7,9 @@ moved provider   marked stale; read at the next association refresh or before a 
 refresh          stale aspects, the sharing providers of all aggregates, and now and then the
                  aggregates of all (writers with an old microversion leave no trace)
 
-Where placement has whole trees, the probe is a conditional read of all of it, so nothing in the
-tree is ever stale; what is left to a refresh are the sharing providers.
+Where placement has whole trees, the probe is a conditional read of all of it: nothing in the tree
+is ever stale but generations, which claims raise and a tag leaves out. What is left to a refresh
+are the sharing providers.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class TreeReader:
         """Probe, and read what is needed now.  The cache changes only when all of it succeeded.
 
         :param fresh: read also stale aspects, as a reshape needs it; with a whole tree also what
-            consumers have of it.
+            its consumers have.
         :raises errors.PlacementError: something could not be read.
         """
         with cache.lock:
@@ -67,11 +68,6 @@ class TreeReader:
             except errors.PlacementError:
                 cache.written_elsewhere |= is_due
                 raise
-
-    def take(self, cache: TreeCache, whole: WholeTree) -> None:
-        """Store a tree that placement answered as a whole."""
-        cache.store(_with_whole(cache, whole), whole.etag)
-        cache.allocations, cache.is_known, cache.dirty = None, True, True
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
         """Read some aspects of one provider into ``tree``."""
@@ -87,7 +83,7 @@ class TreeReader:
             else:
                 return
         self._read_once(cache, fresh or is_due)
-        cache.allocations = None
+        cache.generations_unseen, cache.allocations = False, None
 
     def _read_whole(self, cache: TreeCache, fresh: bool) -> None:
         answer = self._trees.read(
@@ -95,6 +91,7 @@ class TreeReader:
         )
         refresh = self._refresh_is_due(cache)
         tree, etag, allocations = cache.tree, cache.etag, None
+        cache.generations_unseen = isinstance(answer, Unchanged)
         if isinstance(answer, WholeTree):
             tree, etag, allocations = _with_whole(cache, answer), answer.etag, answer.allocations
             if fresh and cache.etag is not None and not diff(cache.tree, tree):

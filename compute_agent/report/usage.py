@@ -20,20 +20,20 @@ def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
 def holders_in_tree(report: ReportClient, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
     """Return the amounts that each consumer holds of each provider with inventory of a tree.
 
-    One request where placement shows a tree with its allocations, else one for each provider.
+    One request where placement shows a tree with its consumers, else one for each provider.
     """
     tree = report.get_provider_tree(root_uuid, fresh=report.placement.trees.is_offered)
+    members = tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else []
     holders: dict[str, dict[str, dict[str, int]]] = {
-        uuid: {}
-        for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())
-        if tree.has_inventory(uuid)
+        uuid: {} for uuid in members if tree.has_inventory(uuid)
     }
-    allocations = report.get_allocations_within_tree(root_uuid)
+    allocations = report.allocations_with_tree(root_uuid)
     if allocations is None:
         return {uuid: dict(holders_of(report, uuid)) for uuid in holders}
     for consumer, record in allocations.items():
         for uuid, resources in of_record(record).items():
-            holders.setdefault(uuid, {})[consumer] = dict(resources)
+            if uuid in members:
+                holders.setdefault(uuid, {})[consumer] = dict(resources)
     return holders
 
 

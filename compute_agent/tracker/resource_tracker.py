@@ -294,7 +294,7 @@ class ResourceTracker:
     def _attempt(self, node: Node, attempt: PassAttempt) -> None:
         target = self._target(node)
         try:
-            proposal = self._pass.propose_at_once(target, startup=node.state.startup)
+            proposal = self._pass.propose(target)
         except errors.ReshapeNeeded as error:
             decision = self._decide(node, EventKind.RESHAPE_NEEDED, error)
             if decision.action is not Action.RESHAPE:

@@ -119,7 +119,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
     },
     Microversion(1, 1): {
         "/changes": {"GET": changes.list_},
-        "/provider_trees/{uuid}": {"GET": provider_trees.show, "PUT": provider_trees.replace},
+        "/provider_trees/{uuid}": {"GET": provider_trees.show},
         "/what_if": {"POST": what_if.answer},
         "/capacity": {"GET": capacity.show},
         "/fragmentation": {"GET": capacity.show_fragmentation},

@@ -2,9 +2,9 @@
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index
+from placement_server.store.providers import tree_rows
+from placement_server.store.providers.tree import Tree
 from placement_server.store.store import Store
-from placement_server.store.trees import tree_rows
-from placement_server.store.trees.tree import Tree
 
 
 class StoredTreeReader:

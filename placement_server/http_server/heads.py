@@ -29,8 +29,8 @@ _USUAL_NAMES: Final = {
     name.lower(): name.upper()
     for name in (
         *("Accept", "Accept-Encoding", "Accept-Language", "Connection", "Content-Length"),
-        *("Content-Type", "Forwarded", "Host", "If-Match", "If-None-Match", "Origin"),
-        *("OpenStack-API-Version", "Prefer", "Referer", "User-Agent", "Via"),
+        *("Content-Type", "Forwarded", "Host", "If-None-Match", "Origin"),
+        *("OpenStack-API-Version", "Referer", "User-Agent", "Via"),
         *("X-Auth-Token", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port"),
         *("X-Forwarded-Prefix", "X-Forwarded-Proto", "X-OpenStack-Request-ID", "X-Real-IP"),
         *("X-Roles", "X-Service-Token", "traceparent", "tracestate"),

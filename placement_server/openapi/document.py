@@ -8,7 +8,6 @@ from placement_server import __version__, extensions, limits
 from placement_server.api import routes
 from placement_server.microversion import MAX, SERVICE_TYPE
 from placement_server.openapi.operations import OPERATIONS, Document, Operation
-from placement_server.schemas import provider_tree
 from placement_server.schemas.validation import SchemaByVersion
 
 STATUS_TEXTS: Final = {
@@ -23,9 +22,7 @@ STATUS_TEXTS: Final = {
     406: "The microversion or the media type asked for is not available.",
     409: "A conflict: a generation moved, a name is taken, something is in use or too little.",
     410: "Changes behind `after` have been deleted: read everything again.",
-    412: "The tree is not the one that the request was made for.",
     415: "The body is not application/json.",
-    428: "The request does not name the tree, or a provider's generation, that it was made for.",
     503: "As many requests wait as may; ask again after Retry-After.",
 }
 
@@ -48,9 +45,6 @@ ERROR_SCHEMA: Final[Document] = {
                     "code": {"type": "string", "pattern": "^placement\\."},
                     "request_id": {"type": "string", "pattern": "^req-[a-fA-F0-9-]+$"},
                     "pointer": {"type": "string", "format": "json-pointer"},
-                    "moved": provider_tree.MOVED,
-                    "etag": {"type": ["string", "null"]},
-                    "conflicts": provider_tree.CONFLICTS,
                 },
             },
         }

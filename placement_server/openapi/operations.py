@@ -170,19 +170,6 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         extension=Microversion(1, 1),
         headers=(("If-None-Match", "ETags that the client has: 304 if the present one is there."),),
     ),
-    ("PUT", "/provider_trees/{uuid}"): Operation(
-        "Replace a whole provider tree, with the allocations in it, or nothing",
-        0,
-        (200, 204, 409, 412, 415, 428),
-        body=provider_tree.REPLACE,
-        result=provider_tree.TREE,
-        extension=Microversion(1, 1),
-        headers=(
-            ("If-Match", "The ETag of GET, or * for any state. This or If-None-Match is required."),
-            ("If-None-Match", "Only *: the tree must not exist yet."),
-            ("Prefer", "return=minimal: 204 with the ETag alone."),
-        ),
-    ),
     ("POST", "/what_if"): Operation(
         "Answers about the fleet as it would be after some changes",
         10,

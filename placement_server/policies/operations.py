@@ -47,7 +47,6 @@ CAPACITY_SHOW: Final = "placement:capacity:show"
 FRAGMENTATION_SHOW: Final = "placement:fragmentation:show"
 RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
-TREES_UPDATE: Final = "placement:provider_trees:update"
 WHAT_IF: Final = "placement:what_if"
 WEB_FLEET: Final = "placement:web:fleet"
 
@@ -149,12 +148,6 @@ RULES: Final = (
         check=roles.RULE_SERVICE,
     ),
     _rule(TREES_SHOW, "Show a whole provider tree.", "GET /provider_trees/{uuid}"),
-    _rule(
-        TREES_UPDATE,
-        "Replace a whole provider tree, with its allocations.",
-        "PUT /provider_trees/{uuid}",
-        check=roles.RULE_SERVICE,
-    ),
     _rule(
         WHAT_IF,
         "Ask questions about the fleet as it would be after changes (placement-ext 1.1). "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sa
@@ -71,8 +70,7 @@ def create(tx: WriteTransaction, name: str) -> ResourceClassRow:
     """
     if _found_or_turn(tx, name) is not None:
         raise ResourceClassExists(name)
-    insert(tx, [name])
-    return get(tx, name)
+    return _insert(tx, name)
 
 
 def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
@@ -80,8 +78,7 @@ def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
     row = _found_or_turn(tx, name)
     if row is not None:
         return _resource_class(row), False
-    insert(tx, [name])
-    return get(tx, name), True
+    return _insert(tx, name), True
 
 
 def _found_or_turn(tx: WriteTransaction, name: str) -> AnyRow | None:
@@ -93,25 +90,21 @@ def _found_or_turn(tx: WriteTransaction, name: str) -> AnyRow | None:
     return row
 
 
-def insert(tx: WriteTransaction, names: Collection[str]) -> dict[str, int]:
-    """Insert classes that are new; return their ids, the next free ones.
+def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
+    """Insert a class with the next free id.
 
     Writers of classes take turns: with ids that each took for itself, many at once would lose the
     race for one again and again.
     """
-    tx.execute(_TURN)
     highest = tx.execute(select(func.max(_C.id))).scalar()
     next_id = FIRST_CUSTOM_CLASS_ID if highest is None else max(highest + 1, FIRST_CUSTOM_CLASS_ID)
-    ids = {name: number for number, name in enumerate(sorted(names), next_id)}
     tx.execute(
-        sa.insert(resource_classes),
-        [
-            {"id": number, "name": name, "created_at": tx.now, "updated_at": tx.now}
-            for name, number in ids.items()
-        ],
+        sa.insert(resource_classes).values(
+            id=next_id, name=name, created_at=tx.now, updated_at=tx.now
+        )
     )
     tx.touch_names()
-    return ids
+    return get(tx, name)
 
 
 def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:

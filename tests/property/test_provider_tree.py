@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.report.diff import diff
-from compute_agent.report.flushing.tree_body import tree_change
 from compute_agent.report.inventory_order import order_inventories
 from compute_agent.report.operations import PutProvider, SetInventory, carry_out, describe
 from compute_agent.report.plan import apply, plan, stages
@@ -48,16 +47,6 @@ def test_every_step_of_a_plan_is_possible_and_the_last_one_ends_at_the_wanted_tr
         carry_out(operation, tree)
     assert content(tree) == content(new)
     assert [operation for stage in stages(operations) for operation in stage] == operations
-
-
-@given(pairs())
-def test_a_plan_made_into_one_change_ends_at_the_wanted_tree(pair):
-    old, new = pair
-    change = tree_change(ROOT, old, plan(old, new))
-    assert content(change.result) == content(new)
-    named = {entry["uuid"] for entry in change.body["providers"]}
-    same = {uuid for uuid, provider in content(old).items() if content(new).get(uuid) == provider}
-    assert not named & same
 
 
 @given(pairs())

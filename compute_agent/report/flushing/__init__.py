@@ -1,1 +1,1 @@
-"""Flushing: a plan is carried out, provider by provider or as one tree."""
+"""Flushing: a plan is carried out, provider by provider."""

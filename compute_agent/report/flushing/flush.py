@@ -238,10 +238,19 @@ class Flush:
 
     def _reshape(self, operation: Reshape) -> None:
         """Reshape; any failure ends the flush, since all that follows needs the new layout."""
-        try:
+
+        def attempt() -> None:
             self._reshaper.reshape(
                 self._live, self._ready(operation.changes), operation.allocations
             )
+
+        try:
+            try:
+                attempt()
+            except errors.ReshapeFailed as exc:
+                if exc.status != 400 or not self._learns_classes(exc.detail):
+                    raise
+                attempt()
         except errors.ResourceProviderNotFound as exc:
             raise errors.ResourceProviderUpdateConflict(
                 f"a provider is gone from placement, the reshape has to begin again: {exc}"
@@ -268,12 +277,21 @@ class Flush:
                 raise
             self._writes.retire(operation.uuid, operation.name)
         except errors.InvalidInventory as exc:
-            unknown_classes = NO_SUCH_CLASS.search(exc.detail)
-            if unknown_classes is None:
+            if not self._learns_classes(exc.detail):
                 raise
-            for resource_class in unknown_classes[1].split(", "):
-                self._names.ensure_class(resource_class, again=True)
             self._writes.set_inventory(operation)
+
+    def _learns_classes(self, detail: str) -> bool:
+        """Create classes that placement lacks, or leave them out from now on.
+
+        :param detail: of a refusal; when it names no classes, false is returned.
+        """
+        unknown_classes = NO_SUCH_CLASS.search(detail)
+        if unknown_classes is None:
+            return False
+        for resource_class in unknown_classes[1].split(", "):
+            self._names.ensure_class(resource_class, again=True)
+        return True
 
     def _set_inventories(self, changes: Sequence[SetInventory]) -> None:
         ready_changes = self._ready(changes)

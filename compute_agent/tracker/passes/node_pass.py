@@ -48,7 +48,7 @@ class NodePass:
     :param faults: the marks on broken devices.
     :param read_only: a root that placement lacks is proposed and not created.
     :param on_facts: called with the name of a node and the driver's facts about it.
-    :param stage: covers a stage of a pass: discover, read, layout, plan or flush.
+    :param stage: covers a stage of a pass: discover, read, layout or flush.
     :param identity_file: returns the file that the uuid of a node comes from; None: the driver.
     """
 
@@ -81,39 +81,6 @@ class NodePass:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
         return self._driver.one_reading(node)
 
-    def propose_at_once(self, target: PassTarget, *, startup: bool) -> Proposal:
-        """Find out what the node's tree should be, from the tree that placement had last.
-
-        Where placement takes a whole tree in one request, that request also finds out whether it
-        was the tree, so none is needed before it. Otherwise, and where there is nothing to write,
-        this asks first, as `propose` does.
-
-        :param startup: a need to reshape is raised unasked: the reshape reads everything again.
-        :raises Exception: as `propose`.
-        """
-        believed_tree: ProviderTree | None = None
-
-        def base() -> ProviderTree:
-            nonlocal believed_tree
-            believed_tree = self._report.believed_tree(target.uuid)
-            return self._base(target, fresh=False) if believed_tree is None else believed_tree
-
-        try:
-            proposal = self._proposal(target, base)
-        except Exception as error:
-            if believed_tree is None or (startup and isinstance(error, errors.ReshapeNeeded)):
-                raise
-            newer = self._report.newer_tree(believed_tree, target.uuid)
-            if newer is None:
-                raise
-        else:
-            if believed_tree is None or self._has_changes(proposal):
-                return proposal
-            newer = self._report.newer_tree(believed_tree, target.uuid)
-            if newer is None:
-                return proposal
-        return self._proposal(target, lambda: newer)
-
     def propose(self, target: PassTarget, *, reshape: bool = False) -> Proposal:
         """Find out what the node's tree should be.
 
@@ -122,16 +89,11 @@ class NodePass:
         :raises ReshapeNeededAgain: it asked while it was.
         :raises ReshapeFailed: what it did would lose or overbook something.
         """
-        return self._proposal(target, lambda: self._base(target, fresh=reshape), reshape=reshape)
-
-    def _proposal(
-        self, target: PassTarget, read: Callable[[], ProviderTree], *, reshape: bool = False
-    ) -> Proposal:
         facts = self._read_facts(target.name)
         # once, and again after an outage: the placement that answers then may be older
         with self._stage("read"):
             self._report.connect()
-            base = read()
+            base = self._base(target, fresh=reshape)
         self._check_root(base, target)
         wanted_tree = base.snapshot()
         if not wanted_tree.exists(target.uuid):
@@ -140,7 +102,7 @@ class NodePass:
         over = self._faults.take_off(wanted_tree, target.uuid)
         before, allocations = None, None
         if reshape:
-            before = self._report.get_allocations_to_reshape(target.uuid)
+            before = self._report.get_allocations_for_provider_tree(target.uuid)
             allocations = reshape_check.editable(before)
         with self._stage("layout"):
             self._ask_driver(wanted_tree, target, allocations)
@@ -192,18 +154,14 @@ class NodePass:
         self._ledger.remember_providers(additions=has - uuids_before)
         self._merger.before_flush(proposal.merge_result)
         self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
-        try:
-            with self._stage("flush"):
-                report = self._report.update_from_provider_tree(
-                    proposal.base,
-                    proposal.wanted_tree,
-                    proposal.allocations,
-                    is_ours=self._owner_of(proposal.base),
-                    original_allocations=proposal.original_allocations,
-                )
-        except errors.ResourceProviderSyncFailed as failure:
-            self._check_root_name(proposal, failure)
-            raise
+        with self._stage("flush"):
+            report = self._report.update_from_provider_tree(
+                proposal.base,
+                proposal.wanted_tree,
+                proposal.allocations,
+                is_ours=self._owner_of(proposal.base),
+                original_allocations=proposal.original_allocations,
+            )
         self._merger.after_flush(proposal.merge_result)
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in report.kept_providers}
@@ -223,12 +181,6 @@ class NodePass:
             original_allocations=proposal.original_allocations,
         )
 
-    def _has_changes(self, proposal: Proposal) -> bool:
-        if proposal.is_settled:
-            return False
-        with self._stage("plan"):
-            return bool(changes(self.operations(proposal)))
-
     def _owner_of(self, base: ProviderTree) -> Callable[[str], bool]:
         """Whether this agent made a provider or took it over: only then may it delete it."""
         return lambda uuid: self._ledger.owns(uuid) or agent_traits.is_marked(base.data(uuid))
@@ -245,15 +197,6 @@ class NodePass:
             if error.name_conflict_uuid is None:
                 raise
             raise self._name_taken(target.name, target.uuid, error.name_conflict_uuid) from error
-
-    def _check_root_name(
-        self, proposal: Proposal, error: errors.ResourceProviderSyncFailed
-    ) -> None:
-        """Raise the error for a root that was to be created under a name that another one has."""
-        for failure in error.failures:
-            holder_uuid = getattr(failure.error, "name_conflict_uuid", None)
-            if failure.uuid == proposal.root_uuid and failure.aspect == "create" and holder_uuid:
-                raise self._name_taken(failure.name, failure.uuid, holder_uuid) from error
 
     def _check_root(self, base: ProviderTree, target: PassTarget) -> None:
         if not base.exists(target.uuid):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -15,11 +15,18 @@ from oslo_utils import uuidutils
 from placement_server import errors, limits, metrics
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
+from placement_server.microversion import Microversion
 from placement_server.policies import operations
 from placement_server.schemas import allocation as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store.allocations import allocations
-from placement_server.store.records import ANY, KEEP, ConsumerWrite
+from placement_server.store.records import (
+    ANY,
+    KEEP,
+    AllocationRow,
+    ConsumerRecord,
+    ConsumerWrite,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -30,6 +37,16 @@ def of_consumer(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.ALLOCATIONS_LIST)
     consumer, rows = request.store.read(allocations.of_consumer, consumer_uuid)
+    return json_response(
+        holder_body(consumer, rows, request.version),
+        *cache_headers(request.version, *(row.last_modified for row in rows)),
+    )
+
+
+def holder_body(
+    consumer: ConsumerRecord | None, rows: Iterable[AllocationRow], version: Microversion
+) -> dict[str, Any]:
+    """Return a consumer and its allocations as a microversion shows them."""
     holdings: dict[str, dict[str, Any]] = {}
     for row in rows:
         at_provider = holdings.setdefault(
@@ -37,17 +54,15 @@ def of_consumer(request: Request) -> Response:
         )
         at_provider["resources"][row.resource_class] = row.used
     body: dict[str, Any] = {"allocations": holdings}
-    if rows and consumer is not None:
-        if request.version >= (1, 12):
+    if holdings and consumer is not None:
+        if version >= (1, 12):
             body["project_id"] = consumer.project_id
             body["user_id"] = consumer.user_id
-        if request.version >= (1, 28):
+        if version >= (1, 28):
             body["consumer_generation"] = consumer.generation
-        if request.version >= (1, 38):
+        if version >= (1, 38):
             body["consumer_type"] = consumer.consumer_type or "unknown"
-    return json_response(
-        body, *cache_headers(request.version, *(row.last_modified for row in rows))
-    )
+    return body
 
 
 def of_provider(request: Request) -> Response:

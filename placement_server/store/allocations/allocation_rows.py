@@ -1,12 +1,15 @@
-"""Reads of allocations, by consumer and by provider."""
+"""Reads of allocations, by consumer, by provider and by tree."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 from sqlalchemy import bindparam, select
 
-from placement_server.store.providers import provider_rows
+from placement_server.store.dialects.among import among
+from placement_server.store.providers import provider_rows, tree_rows
+from placement_server.store.providers.tree import Tree
 from placement_server.store.records import AllocationRow, ConsumerRecord, Provider
 from placement_server.store.tables import (
     allocations,
@@ -56,6 +59,15 @@ _RECORDS_OF_PROVIDER: Final = _RECORDS.where(
     )
 )
 
+_HOLDERS: Final = (
+    select(_A.consumer_id).where(among(_A.resource_provider_id, "provider_ids")).distinct()
+)
+_OF_CONSUMERS: Final = _ROWS.where(among(_A.consumer_id, "uuids")).order_by(_A.id)
+_RECORDS_AMONG: Final = _RECORDS.where(among(consumers.c.uuid, "uuids"))
+
+Holder: TypeAlias = tuple[ConsumerRecord, list[AllocationRow]]
+"""A consumer and its allocations."""
+
 
 def of_consumer(
     tx: ReadTransaction, consumer_uuid: str
@@ -68,22 +80,37 @@ def of_consumer(
     return (None if record is None else ConsumerRecord(*record)), rows
 
 
-def of_provider(
-    tx: ReadTransaction, uuid: str
-) -> tuple[Provider, list[tuple[ConsumerRecord, list[AllocationRow]]]]:
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[Holder]]:
     """Return a provider, and its allocations by consumer.
 
     :raises ProviderNotFound: it does not exist.
     """
     provider = provider_rows.get(tx, uuid)
     key = {"the_id": provider.id}
-    by_consumer: dict[str, list[AllocationRow]] = {}
-    for row in tx.execute(_OF_PROVIDER, key).all():
-        by_consumer.setdefault(row[4], []).append(_row(row))
-    if not by_consumer:
+    rows = tx.execute(_OF_PROVIDER, key).all()
+    if not rows:
         return provider, []
-    records = {row[0]: ConsumerRecord(*row) for row in tx.execute(_RECORDS_OF_PROVIDER, key).all()}
-    return provider, [
+    return provider, _holders(rows, tx.execute(_RECORDS_OF_PROVIDER, key).all())
+
+
+def of_tree(tx: ReadTransaction, uuid: str) -> tuple[Tree, list[Holder]]:
+    """Return the tree of a provider, and all that each holder of some of it holds anywhere.
+
+    :raises ProviderNotFound: the provider does not exist.
+    """
+    tree = tree_rows.read(tx, uuid)
+    provider_ids = [provider.id for provider in tree.providers]
+    uuids = {row[0] for row in tx.execute_among(_HOLDERS, "provider_ids", provider_ids)}
+    rows = tx.execute_among(_OF_CONSUMERS, "uuids", uuids)
+    return tree, _holders(rows, tx.execute_among(_RECORDS_AMONG, "uuids", uuids))
+
+
+def _holders(rows: Iterable[AnyRow], record_rows: Iterable[AnyRow]) -> list[Holder]:
+    by_consumer: dict[str, list[AllocationRow]] = {}
+    for row in rows:
+        by_consumer.setdefault(row[4], []).append(_row(row))
+    records = {row[0]: ConsumerRecord(*row) for row in record_rows}
+    return [
         # databases of old software may have allocations whose consumer has no record
         (records.get(consumer) or ConsumerRecord(consumer, 0, "", "", None), rows)
         for consumer, rows in by_consumer.items()

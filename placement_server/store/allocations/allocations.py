@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from placement_server.store.allocations import claim_check, consumers
-from placement_server.store.allocations.allocation_rows import of_consumer, of_provider
+from placement_server.store.allocations.allocation_rows import of_consumer, of_provider, of_tree
 from placement_server.store.allocations.claim_check import (
     Key,
     ProviderRequest,
@@ -40,7 +40,7 @@ from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.schema.names import class_ids
 from placement_server.store.transactions.transaction import LostRace, WriteTransaction
 
-__all__ = ["delete", "of_consumer", "of_provider", "write"]
+__all__ = ["delete", "of_consumer", "of_provider", "of_tree", "write"]
 
 # The most inventories or providers that an error names.
 _SHOWN: Final = 8

@@ -148,14 +148,12 @@ class SeenConsumer:
 
     :ivar id: `None` when there is no record.
     :ivar old_allocations: its present allocations: provider id, class id, amount.
-    :ivar keeps_others: whether it has some that the write leaves alone.
     """
 
     write: ConsumerWrite
     id: int | None = None
     generation: int = 0
     old_allocations: list[tuple[int, int, int]] = field(default_factory=list)
-    keeps_others: bool = False
 
     @property
     def actual_generation(self) -> int | None:
@@ -166,7 +164,7 @@ class SeenConsumer:
     @property
     def lives_on(self) -> bool:
         """Whether it has allocations after the write."""
-        return bool(self.write.allocations) or self.keeps_others
+        return bool(self.write.allocations)
 
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from placement_server.store.dialects import Insertion
 from placement_server.store.errors import (
     StandardName,
     TraitInUse,
@@ -32,7 +31,6 @@ _LINKS: Final = resource_provider_traits
 
 _ROWS: Final = select(_T.id, _T.name, _T.created_at, _T.updated_at)
 _ONE: Final = _ROWS.where(_T.name == bindparam("name"))
-_IDS: Final = select(_T.name, _T.id).where(_T.name.in_(bindparam("names", expanding=True)))
 _OF_PROVIDER: Final = provider_rows.select_with(
     _LINKS.join(traits, _LINKS.c.trait_id == _T.id),
     _LINKS.c.resource_provider_id,
@@ -92,24 +90,6 @@ def ensure(tx: WriteTransaction, name: str) -> tuple[TraitRow, bool]:
     tx.execute(sa.insert(traits).values(name=name, created_at=tx.now, updated_at=tx.now))
     tx.touch_names()
     return get(tx, name), True
-
-
-def ensure_all(tx: WriteTransaction, names: Collection[str]) -> dict[str, int]:
-    """Return the ids of traits by name; custom ones that are new are created.
-
-    :raises TraitNotFound: standard ones do not exist; it has all of these.
-    """
-    ids: dict[str, int] = dict(tx.execute_among(_IDS, "names", names))
-    new_names = sorted(set(names) - ids.keys())
-    unknown_traits = [name for name in new_names if is_standard(name)]
-    if unknown_traits:
-        raise TraitNotFound(unknown_traits)
-    if new_names:
-        rows = Insertion("traits", [("name", "text")], [(name,) for name in new_names])
-        tx.batches.insert(tx.connection, [rows], tx.now)
-        tx.touch_names()
-        ids.update(tx.execute_among(_IDS, "names", new_names))
-    return ids
 
 
 def delete(tx: WriteTransaction, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from compute_agent.agent import assembly
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.in_process import InProcessTransport
-from compute_agent.placement.transports.transport import Request, Response
+from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 
@@ -26,7 +26,7 @@ class LyingTransport:
     method, path and the answer, and may raise in its place.
     """
 
-    def __init__(self, behind: InProcessTransport) -> None:
+    def __init__(self, behind: Transport) -> None:
         self._behind = behind
         self._lie: tuple[str, str, Callable[[], Response]] | None = None
         self.told = 0
@@ -55,7 +55,8 @@ class LyingTransport:
 class Node:
     """One agent without its process: a start is the first pass, a period any later one.
 
-    :param whole_trees: it reads and replaces whole trees, else it speaks the plain API.
+    :param app: the placement, in this process or behind a transport.
+    :param whole_trees: it reads whole trees, else it speaks the plain API.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Node:
             f"[compute_agent]\nuse_placement_extensions = {'auto' if whole_trees else 'never'}\n"
             f"[compute]\nprovider_config_location = {directory}/none\n{extra}"
         )
-        self.transport = LyingTransport(InProcessTransport(app))
+        self.transport = LyingTransport(app if hasattr(app, "send") else InProcessTransport(app))
         conf = new_config([f"--config-file={path}"], default_config_dirs=[])
         self.parts = assembly.build(conf, transport=self.transport)
         self.driver: Any = self.parts.driver

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,19 +26,16 @@ from tests.functional.either_placement import ours
 
 pytestmark = pytest.mark.waiting
 
+RESHAPER = "/reshaper"
 SIZE = MachineSize(cells=2, gpus=1, nics=0)
 GUESTS = ({"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}, {"VCPU": 20, "MEMORY_MB": 90_000})
 
 
 class Reshaping:
-    """A host that placement has flat, with guests, and whose agent starts with NUMA cells.
-
-    :ivar request: method and a pattern of the path of the request that reshapes.
-    """
+    """A host that placement has flat, with guests, and whose agent starts with NUMA cells."""
 
     def __init__(self, app: Any, directory: Path, *, whole_trees: bool) -> None:
         self.whole_trees = whole_trees
-        self.request = ("PUT", "^/provider_trees/") if whole_trees else ("POST", "^/reshaper$")
         self._app = app
         self._directory = directory
         self.neighbour = ReportClient(InProcessTransport(app))
@@ -61,11 +57,7 @@ class Reshaping:
         return node
 
     def count(self, method: str, path: str, answer: Response) -> None:
-        done = answer.status < 300
-        self.done += done and (self.reshapes(method, path) or path == "/reshaper")
-
-    def reshapes(self, method: str, path: str) -> bool:
-        return method == self.request[0] and re.search(self.request[1], path) is not None
+        self.done += answer.status < 300 and path == RESHAPER
 
     def restart(self) -> None:
         """A new process of the agent, which has to reshape unless it was done."""
@@ -90,8 +82,8 @@ class Reshaping:
         """Have somebody act so many times just before a reshape of the agent arrives."""
         left = [times]
 
-        def hook(method: str, path: str) -> None:
-            if self.reshapes(method, path) and left[0]:
+        def hook(_method: str, path: str) -> None:
+            if path == RESHAPER and left[0]:
                 left[0] -= 1
                 act()
 
@@ -100,7 +92,7 @@ class Reshaping:
     def lose_placement_after_the_reshape(self, *, answered: bool, away: Callable[[], Any]) -> None:
         def hook(method: str, path: str, answer: Response) -> None:
             self.count(method, path, answer)
-            if self.reshapes(method, path):
+            if path == RESHAPER:
                 self.node.transport.lie("(GET|PUT|POST|DELETE)", ".", away)
                 if not answered:
                     away()
@@ -153,7 +145,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return ours(tmp_path_factory.mktemp("reshapes"))
 
 
-@pytest.fixture(params=[False, True], ids=["by provider", "whole tree"])
+@pytest.fixture(params=[False, True], ids=["plain", "whole trees"])
 def host(
     app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Reshaping]:
@@ -168,8 +160,6 @@ def test_a_start_moves_what_guests_hold_to_the_cells(host: Reshaping) -> None:
     assert host.node.run().completed
     host.assert_nested()
 
-
-by_provider = pytest.mark.parametrize("host", [False], indirect=True, ids=["by provider"])
 
 # -- what placement answers ----------------------------------------------------------------------
 
@@ -188,9 +178,7 @@ CODES = {
 def test_a_placement_that_answers_the_reshape_so(host: Reshaping, answer: str) -> None:
     given = refusal(429) if answer == "429" else ANSWERS[answer][0]
     code = CODES.get(answer, ExitCode.RESHAPE_FAILED)
-    if answer == "404" and host.whole_trees:
-        code = ExitCode.PLACEMENT_REJECTED  # it reads as one that lost the request meanwhile
-    host.node.transport.lie(*host.request, given)
+    host.node.transport.lie("POST", f"^{RESHAPER}$", given)
     result = host.node.run()
     assert host.node.transport.told
     assert result.exit_code == code
@@ -206,7 +194,7 @@ def test_an_outage_during_the_reshape_is_waited_for_however_long(
     host: Reshaping, answer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = refusal(429) if answer == "429" else ANSWERS[answer][0]
-    host.node.transport.lie(*host.request, given)
+    host.node.transport.lie("POST", f"^{RESHAPER}$", given)
     for number in range(1, 7):
         result = host.node.run()
         assert (result.exit_code, result.completed) == (None, False)
@@ -220,7 +208,6 @@ def test_an_outage_during_the_reshape_is_waited_for_however_long(
     host.assert_nested()
 
 
-@by_provider
 def test_a_provider_that_is_gone_when_the_reshape_is_looked_into_is_a_round_to_repeat(
     host: Reshaping,
 ) -> None:
@@ -234,7 +221,7 @@ def test_a_provider_that_is_gone_when_the_reshape_is_looked_into_is_a_round_to_r
         host.node.transport.lie("GET", "/inventories$", gone)
         raise errors.PlacementAPIConnectFailure("reset")
 
-    host.node.transport.lie("POST", "^/reshaper$", unheard)
+    host.node.transport.lie("POST", f"^{RESHAPER}$", unheard)
     assert host.node.run().completed
     assert host.node.transport.told == 1
     host.assert_nested()
@@ -263,7 +250,6 @@ def assert_the_start_is_finished_later(host: Reshaping, restarted: bool) -> None
     host.assert_nested()
 
 
-@by_provider
 @dying
 @restarts
 def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
@@ -284,7 +270,7 @@ def test_placement_dies_with_the_answer_and_cannot_be_asked_what_became_of_it(
 def test_a_lost_answer_is_found_out_by_reading_and_the_start_goes_on(host: Reshaping) -> None:
     def hook(method: str, path: str, answer: Response) -> None:
         host.count(method, path, answer)
-        if host.reshapes(method, path):
+        if path == RESHAPER:
             raise errors.PlacementAPIConnectFailure("reset")
 
     host.node.transport.after = hook

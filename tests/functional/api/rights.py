@@ -101,7 +101,6 @@ OPERATIONS: Final = (
     Operation("GET", "/candidate_explanation", "placement:allocation_candidates:list"),
     Operation("GET", "/changes", "placement:changes:list"),
     Operation("GET", "/provider_trees/{uuid}", "placement:provider_trees:show"),
-    Operation("PUT", "/provider_trees/{uuid}", "placement:provider_trees:update", Who.SERVICES),
     Operation("POST", "/what_if", "placement:what_if"),
     Operation("GET", "/capacity", "placement:capacity:show"),
     Operation("GET", "/fragmentation", "placement:fragmentation:show"),

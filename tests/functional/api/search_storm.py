@@ -25,12 +25,13 @@ from pathlib import Path
 import psutil
 import requests
 
+from tests.fixtures.plain_trees import make_tree
+
 from .served import Served
 
 MIB = 1024 * 1024
 DEVICES = 64
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
-EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 # How long memory may take to go back.
 _SETTLING_SECONDS = 20.0
 _SAMPLING_SECONDS = 0.02
@@ -79,14 +80,13 @@ class Storm:
     def load(self, hosts: int = 2) -> None:
         """Create the hosts: one whose devices are in few units each, the others one unit each."""
         with self._session() as session:
+
+            def send(method: str, path: str, body: object) -> None:
+                answer = session.request(method, self.url + path, json=body, timeout=60)
+                answer.raise_for_status()
+
             for number in range(hosts):
-                tree = _host(number)
-                session.put(
-                    f"{self.url}/provider_trees/{tree[0]['uuid']}",
-                    json={"providers": tree},
-                    headers=EXTENDED | {"If-None-Match": "*"},
-                    timeout=60,
-                ).raise_for_status()
+                make_tree({"providers": _host(number)}, send)
 
     def run(self, searches: int) -> Outcome:
         """Send so many searches, and other requests until the last search has ended."""

@@ -181,27 +181,6 @@ def test_trees_that_ended_keep_their_names(api: Client) -> None:
         assert len(shown(ask(api, f"after={after}&root={root}"))) == expected.count(root)
 
 
-def test_a_write_of_a_whole_tree_names_the_trees_that_it_ends(api: Client) -> None:
-    root, taken = host(api), host(api)
-    after = end(api)
-    tag = api("GET", f"/provider_trees/{root}", version=None, headers=HEADER).headers["etag"]
-    named = [
-        {"uuid": root, "name": root, "parent_provider_uuid": None},
-        {"uuid": taken, "name": taken, "parent_provider_uuid": root, "generation": 0},
-    ]
-    for body in ({"providers": named}, {"providers": [], "absent": [root, taken]}):
-        answer = api(
-            *("PUT", f"/provider_trees/{root}", body),
-            version=None,
-            headers={**HEADER, "If-Match": tag, "X-Roles": "admin,service"},
-        )
-        assert answer.status in (200, 204), answer.body
-        tag = answer.headers.get("etag", "")
-    listed = shown(ask(api, f"after={after}"))
-    assert sorted(listed[:2]) == sorted([(root, "structure"), (taken, "structure")])
-    assert listed[2:] == [(root, "structure")]
-
-
 def test_a_change_ends_the_wait(api: Client) -> None:
     watched, other = host(api), host(api)
     after = end(api)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from placement_server import extensions
+from tests.fixtures.plain_trees import make_tree
 from tests.fixtures.sample_fleet import hosts
 
 from .wsgi_client import Client
@@ -15,11 +16,7 @@ EXTENDED = {"OpenStack-API-Version": f"placement 1.39, {extensions.SERVICE_TYPE}
 
 
 def put_host(api: Client, body: Any) -> str:
-    root = str(body["providers"][0]["uuid"])
-    headers = {**EXTENDED, "If-None-Match": "*"}
-    answer = api.put(f"/provider_trees/{root}", body, version=None, headers=headers)
-    assert answer.status == 200, answer.body
-    return root
+    return make_tree(body, api.must)
 
 
 def tree(api: Client, root: str) -> Any:

@@ -128,6 +128,12 @@ class Client:
     def delete(self, url: str, **kwargs: Any) -> Answer:
         return self("DELETE", url, **kwargs)
 
+    def must(self, method: str, url: str, json_body: Any = None) -> Answer:
+        """Send a request that succeeds."""
+        answer = self(method, url, json_body)
+        assert answer.status < 300, answer.body
+        return answer
+
     # Things to test with.
 
     def provider(self, name: str = "host", **more: Any) -> str:

@@ -52,7 +52,7 @@ class FakeClock:
 class Host:
     """One host under test: its client, the recorded requests, and the passes it makes.
 
-    :ivar whole_trees: its client reads and replaces whole trees where placement has that.
+    :ivar whole_trees: its client reads whole trees where placement has that.
     """
 
     transport: RecordingTransport
@@ -100,24 +100,6 @@ class Host:
             lay_out(new)
             return client.update_from_provider_tree(base, new, **options)
 
-    def pass_at_once(self, lay_out: Callable[[ProviderTree], None]) -> FlushReport:
-        """One pass that asks nothing before it writes, where it may."""
-        client = self.client
-        self.transport.clear()
-        with client.tracing() as self.tally:
-            believed = client.believed_tree(self.root)
-            base = believed or client.get_provider_tree_and_ensure_root(self.root, self.name)
-            new = base.snapshot()
-            lay_out(new)
-            if believed is None or client.plan(base, new):
-                return client.update_from_provider_tree(base, new)
-            newer = client.newer_tree(base, self.root)
-            if newer is None:
-                return FlushReport()
-            new = newer.snapshot()
-            lay_out(new)
-            return client.update_from_provider_tree(newer, new)
-
     @property
     def requests(self) -> list[str]:
         return self.transport.requests
@@ -158,7 +140,7 @@ def host(new_host: Callable[[], Host]) -> Host:
 
 @pytest.fixture
 def whole(new_host: Callable[[], Host]) -> Host:
-    """A host whose agent reads and replaces whole trees."""
+    """A host whose agent reads whole trees."""
     host = new_host()
     host.whole_trees = True
     return host

@@ -29,7 +29,7 @@ def reshape(host, guests, *, edit=None, lay_out=None):
     host.transport.clear()
     with client.tracing() as host.tally:
         base = client.get_provider_tree_and_ensure_root(host.root, host.name, fresh=True)
-        allocations = client.get_allocations_to_reshape(host.root)
+        allocations = client.get_allocations_for_provider_tree(host.root)
         new = base.snapshot()
         (lay_out or nested(host.name))(new)
         for number, consumer in enumerate(guests[:2]):

@@ -167,6 +167,16 @@ def test_a_reshape_placement_refuses_is_failed_with_its_reason(host, other, gues
     assert_not_done(host, other, guests)
 
 
+def test_a_class_placement_does_not_know_does_not_stop_it(host, other, guests):
+    def lay_out(tree):
+        nested(host.name)(tree)
+        inventory = tree.data(f"{host.name}_GPU1").inventory
+        tree.update_inventory(f"{host.name}_GPU1", {**inventory, "NOT_A_CLASS": {"total": 1}})
+
+    reshape(host, guests, lay_out=lay_out)
+    assert_done(host, other, guests)
+
+
 def test_an_entry_without_resources_is_refused_before_anything_is_sent(host, other, guests):
     def edit(allocations, new):
         allocations[guests[0]]["allocations"][host.root]["resources"] = {}

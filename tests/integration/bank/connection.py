@@ -35,8 +35,6 @@ class NoService(Exception):
 class Answer:
     status: int
     body: bytes
-    tag: str = ""
-    """The entity tag, where it has one."""
 
     @property
     def json(self) -> Any:
@@ -62,14 +60,11 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
-    def send(self, method: str, path: str, body: Any = None, **conditions: str) -> Answer:
-        """One try. Raises Unanswered when the connection broke, and for any 5xx.
-
-        ``conditions`` are more headers.
-        """
+    def send(self, method: str, path: str, body: Any = None) -> Answer:
+        """One try. Raises Unanswered when the connection broke, and for any 5xx."""
         payload = None if body is None else json.dumps(body).encode()
         try:
-            self._http.request(method, path, body=payload, headers={**HEADERS, **conditions})
+            self._http.request(method, path, body=payload, headers=HEADERS)
             response = self._http.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -77,7 +72,7 @@ class Connection:
             raise Unanswered(type(error).__name__, str(error)) from error
         if response.will_close:
             self._http.close()
-        answer = Answer(response.status, content, response.headers.get("etag", ""))
+        answer = Answer(response.status, content)
         if answer.status >= 500:
             raise Unanswered(str(answer.status), answer.error)
         return answer

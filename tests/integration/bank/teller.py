@@ -27,6 +27,10 @@ _OUT_OF_REACH = 1_000_000
 """Added to a generation: the reshapes of others raise it too, by five at times."""
 
 
+TreeRead = tuple[dict[str, int], dict[str, Any], dict[str, tuple[Placed, int | None]]]
+"""Generations and inventories by provider, holdings and generations by consumer."""
+
+
 class Teller:
     """Deals with the world until ``stopping`` is set."""
 
@@ -37,7 +41,7 @@ class Teller:
         self.connection = Connection(port)
         self.accounts = Accounts(self.connection, world, self.ledger)
         self.stamps = StampSource(number + 1)
-        self.stopping = False
+        self.stopping = self.has_extensions = False
 
     def work(self) -> None:
         deals: dict[Callable[[], None], int] = {
@@ -51,11 +55,9 @@ class Teller:
             self.ask_of_nobody: 2,
             self.share: 10,
             self.grow_or_shrink: 8,
-            self.reshape: 6,
-            self.reshape_at_once: 6,
+            self.reshape: 12,
         }
-        if "extensions" not in self.connection.insist("GET", "/").json:
-            del deals[self.reshape_at_once]
+        self.has_extensions = "extensions" in self.connection.insist("GET", "/").json
         for provider in self.world.rushes:
             self.rush(provider)
         while not self.stopping:
@@ -224,11 +226,10 @@ class Teller:
         body: Any,
         success: int,
         raises: dict[str, int],
-        **conditions: str,
     ) -> str:
         """Send a write of something that others write too; the reckoning puts it together."""
         try:
-            answer = self.connection.send(method, path, body, **conditions)
+            answer = self.connection.send(method, path, body)
         except Unanswered as error:
             self.accounts.note_unanswered(error, f"{method} {path}")
             self.ledger.perhaps.update(raises)
@@ -239,7 +240,7 @@ class Teller:
             return "acknowledged"
         kind = path.split("/")[1]
         self.ledger.counts[f"refused {answer.status} ({kind})"] += 1
-        if answer.status != 409 and not (conditions and answer.status == 412):
+        if answer.status != 409:
             self.accounts.violated(f"{method} {path}: {answer.status} {answer.error}")
         return "refused"
 
@@ -252,16 +253,43 @@ class Teller:
             if self.reshape_once() != "refused":
                 break
 
+    def parts(self, *providers: str) -> TreeRead:
+        """Read what a reshape needs, one after the other."""
+        generations, stock = {}, {}
+        for provider in providers:
+            generations[provider], stock[provider] = self.inventories(provider)
+        holders = {
+            consumer: self.accounts.read(consumer)
+            for provider in providers
+            if "VCPU" in stock[provider]
+            for consumer in self.connection.insist(
+                "GET", f"/resource_providers/{provider}/allocations"
+            ).json["allocations"]
+        }
+        return generations, stock, holders
+
+    def whole_tree(self, root: str, _child: str) -> TreeRead:
+        """Read the same with one request."""
+        path = f"/provider_trees/{root}?include=allocations"
+        shown = self.connection.insist("GET", path).json
+        generations = {entry["uuid"]: entry["generation"] for entry in shown["providers"]}
+        stock = {entry["uuid"]: entry["inventories"] for entry in shown["providers"]}
+        holders = {
+            consumer: (
+                {uuid_: held["resources"] for uuid_, held in entry["allocations"].items()},
+                entry["consumer_generation"],
+            )
+            for consumer, entry in shown["allocations"].items()
+        }
+        return generations, stock, holders
+
     def reshape_once(self) -> str:
         root, child = self.random.choice(self.world.trees)
-        generations, stock = {}, {}
-        for provider in (root, child):
-            generations[provider], stock[provider] = self.inventories(provider)
+        is_whole = self.has_extensions and self.random.random() < 0.5
+        generations, stock, holders = (self.whole_tree if is_whole else self.parts)(root, child)
         source, target = (root, child) if "VCPU" in stock[root] else (child, root)
-        path = f"/resource_providers/{source}/allocations"
         entries: dict[str, Any] = {}
-        for consumer in self.connection.insist("GET", path).json["allocations"]:
-            placed, generation = self.accounts.read(consumer)
+        for consumer, (placed, generation) in holders.items():
             if "VCPU" in placed.get(source, {}):
                 placed.setdefault(target, {})["VCPU"] = placed[source].pop("VCPU")
                 kept = {provider: held for provider, held in placed.items() if held}
@@ -286,6 +314,7 @@ class Teller:
             raises[provider] = raises.get(provider, 0) + 1 + bool(stock[provider])
         outcome = self.guarded("POST", "/reshaper", body, 204, raises)
         self.ledger.counts[f"reshape {outcome}"] += 1
+        self.ledger.counts["reshapes read as whole trees"] += is_whole
         for provider in (source, target):
             self.ledger.inventories.append(
                 GuardedWrite(
@@ -296,44 +325,6 @@ class Teller:
                 )
             )
         return outcome
-
-    def reshape_at_once(self) -> None:
-        """Do what a reshape does in one read and one write of the whole tree."""
-        root, child = self.random.choice(self.world.trees)
-        shown = self.connection.insist("GET", f"/provider_trees/{root}?include=allocations")
-        providers = {entry["uuid"]: entry for entry in shown.json["providers"]}
-        stock = {uuid_: providers[uuid_]["inventories"] for uuid_ in (root, child)}
-        source, target = (root, child) if "VCPU" in stock[root] else (child, root)
-        stock[target]["VCPU"] = self.stamps.record(stock[source].pop("VCPU")["total"])
-        entries = {}
-        for consumer, entry in shown.json["allocations"].items():
-            placed = {uuid_: held["resources"] for uuid_, held in entry["allocations"].items()}
-            if "VCPU" in placed.get(source, {}):
-                placed.setdefault(target, {})["VCPU"] = placed[source].pop("VCPU")
-                entries[consumer] = {
-                    "allocations": {
-                        uuid_: {"resources": held} for uuid_, held in placed.items() if held
-                    },
-                    "consumer_generation": entry["consumer_generation"],
-                }
-        keys = ("uuid", "name", "parent_provider_uuid", "inventories")
-        body = {
-            "providers": [{key: providers[uuid_][key] for key in keys} for uuid_ in (root, child)],
-            "allocations": entries,
-        }
-        conditions = {"If-Match": shown.tag}
-        path = f"/provider_trees/{root}"
-        outcome = self.guarded("PUT", path, body, 200, {root: 1, child: 1}, **conditions)
-        self.ledger.counts[f"reshape at once {outcome}"] += 1
-        self.ledger.inventories += [
-            GuardedWrite(
-                uuid_,
-                providers[uuid_]["generation"],
-                outcome,
-                stock[uuid_].get("VCPU", {}).get("max_unit", 0),
-            )
-            for uuid_ in (source, target)
-        ]
 
 
 def main() -> None:

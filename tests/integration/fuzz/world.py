@@ -196,18 +196,6 @@ def _old(dice: random.Random) -> Valid:
     return Valid(drawn.method, drawn.path, drawn.body, dice.choice(VERSIONS))
 
 
-def _tree(dice: random.Random) -> Valid:
-    root = dice.choice(ROOTS)
-    provider = {
-        "uuid": root,
-        "name": f"provider {ROOTS.index(root)}",
-        "parent_provider_uuid": None,
-        "inventories": _stock(dice),
-    }
-    body = {"providers": [provider], "absent": []}
-    return Valid("PUT", f"/provider_trees/{root}", body)
-
-
 def _question(dice: random.Random) -> Valid:
     changes = [{"remove_tree": dice.choice(ROOTS)}, {"release": dice.choice(CONSUMERS)}]
     body = {
@@ -219,6 +207,6 @@ def _question(dice: random.Random) -> Valid:
 
 _MAKERS: Final[list[Callable[[random.Random], Valid]]] = [
     *(_create, _remove, _update, _inventories, _inventory, _labels, _names, _claim, _claims),
-    *(_release, _reshape, _search, _read, _old, _tree, _question),
+    *(_release, _reshape, _search, _read, _old, _question),
 ]
-_WEIGHTS: Final = (12, 2, 2, 6, 3, 4, 3, 6, 2, 4, 3, 5, 8, 6, 3, 1)
+_WEIGHTS: Final = (12, 2, 2, 6, 3, 4, 3, 6, 2, 4, 3, 5, 8, 6, 1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
 from placement_server.store.allocations import allocations, reshape
 from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from placement_server.store.trees import replacement
-from placement_server.store.trees.tree_write import ProviderWrite, TreeWrite
+from placement_server.store.tables import resource_providers
 from tests.integration.store import scene_rows
 from tests.integration.store.conftest import new_uuid, set_of
 from tests.integration.store.interleaving import Action, Scene
@@ -25,13 +26,10 @@ def scene(store: Store) -> Scene:
     """
     host, other, left, right = (new_uuid() for _ in range(4))
     child, project, old, one, two = (new_uuid() for _ in range(5))
-    new_tree(
-        store,
-        new(host, None, VCPU=4, DISK_GB=10),
-        new(left, host, VGPU=2),
-        new(right, host, VGPU=2),
-    )
-    new_tree(store, new(other, None, VCPU=4))
+    new(store, host, None, VCPU=4, DISK_GB=10)
+    new(store, left, host, VGPU=2)
+    new(store, right, host, VGPU=2)
+    new(store, other, None, VCPU=4)
     store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}, left: {"VGPU": 1}}, None)])
     return {
         "host": host,
@@ -46,15 +44,19 @@ def scene(store: Store) -> Scene:
     }
 
 
-def new(uuid: str, parent: str | None, **totals: int) -> ProviderWrite:
+def new(store: Store, uuid: str, parent: str | None, **totals: int) -> None:
+    """Create a provider of generation 0."""
     records = {name: InventoryRecord(total) for name, total in totals.items()}
-    return ProviderWrite(uuid, f"name-{uuid}", parent, None, records)
-
-
-def new_tree(store: Store, root: ProviderWrite, *below: ProviderWrite) -> None:
-    """In few statements, as it is made before each interruption."""
-    written = {provider.uuid: provider for provider in (root, *below)}
-    store.write(replacement.apply, TreeWrite(root.uuid, written, [], {}, None))
+    store.write(providers.create, uuid=uuid, name=f"name-{uuid}", parent_uuid=parent)
+    store.write(
+        inventories.replace,
+        uuid,
+        generation=0,
+        records=records,
+        reserved_may_equal_total=True,
+    )
+    at_first = sa.update(resource_providers).where(resource_providers.c.uuid == uuid)
+    store.write(lambda tx: tx.execute(at_first.values(generation=0)))
 
 
 def look(store: Store, scene: Scene) -> object:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +22,11 @@ from sqlalchemy import event
 
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.store.copied_scenes import Original, Scene
 
 Action = Callable[[Store, Scene], object]
 MakeScene = Callable[[Store], Scene]
-Complete = Callable[[ReadTransaction, Sequence[Scene]], None]
 DEADLINE = 30.0
 
 
@@ -117,7 +116,7 @@ class Sessions:
     def close(self) -> None:
         self._watcher.dispose()
 
-    def new_scene(self, make_scene: MakeScene, complete: Complete, ahead: int) -> Scene:
+    def new_scene(self, make_scene: MakeScene, ahead: int) -> Scene:
         """A scene to which nothing happened yet: the one that was made, or a copy of it.
 
         :param ahead: how many copies to make at once.
@@ -128,9 +127,6 @@ class Sessions:
             unused.append(dict(self._originals[make_scene].scene))
         elif not unused:
             unused += self.first.write(self._originals[make_scene].copy, ahead)
-        else:
-            return unused.pop()
-        self.first.read(complete, unused)
         return unused.pop()
 
     def run_interleaved(
@@ -221,20 +217,18 @@ def check_serializable(
     look: Callable[[Store, Scene], object],
     meanwhile: Callable[[Scene], object] = lambda _: None,
     *,
-    complete: Complete = lambda _tx, _scenes: None,
     ahead: int = 4,
 ) -> None:
     """Fails with the place of the interruption when the outcome fits no serial order.
 
     ``make_scene`` and ``look`` take one transaction each.
 
-    :param complete: adds to new scenes what is read of them.
     :param ahead: how many scenes to make at once; 1 where one of the two changes those of others.
     """
     allowed = []
 
     def new_scene() -> Scene:
-        return sessions.new_scene(make_scene, complete, ahead)
+        return sessions.new_scene(make_scene, ahead)
 
     def seen(scene: Scene) -> object:
         return sessions.first.read(lambda tx: look(cast("Store", _OneTransaction(tx)), scene))
@@ -265,7 +259,6 @@ def check_both_orders(
     look: Callable[[Store, Scene], object],
     meanwhile: Callable[[Scene], object] = lambda _: None,
     *,
-    complete: Complete = lambda _tx, _scenes: None,
     ahead: int = 4,
 ) -> None:
     """Interrupts each of the two in turn; a deadlock on the way fails too."""
@@ -274,7 +267,5 @@ def check_both_orders(
     with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
         # SQLite runs one write transaction after the other by itself: once is enough there
         for one, other in ((first, second), (second, first))[: 1 if is_sqlite else 2]:
-            check_serializable(
-                sessions, make_scene, one, other, look, meanwhile, complete=complete, ahead=ahead
-            )
+            check_serializable(sessions, make_scene, one, other, look, meanwhile, ahead=ahead)
     assert deadlocks == []

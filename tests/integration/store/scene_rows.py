@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from placement_server.store.providers import tree_rows
 from placement_server.store.store import Store
-from placement_server.store.trees import tree_rows
 from tests.integration.store.copied_scenes import Scene
 
 _QUERIES: Final = {

@@ -11,11 +11,9 @@ from placement_server.store.errors import (
     StoreError,
     TraitNotFound,
 )
-from placement_server.store.providers import aggregates, filters, traits
+from placement_server.store.providers import aggregates, filters, providers, traits, tree_rows
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
-from placement_server.store.trees import replacement
-from placement_server.store.trees.tree_write import ProviderWrite, TreeWrite
 from tests.integration.store.conftest import generation_of, new_provider, new_uuid, set_of, use_of
 
 MANY = 70_000
@@ -149,11 +147,9 @@ def test_owners_keep_their_names_whatever_characters_these_have(store: Store) ->
 def test_a_tree_may_be_as_deep_as_it_has_providers(store: Store) -> None:
     chain = [new_uuid() for _ in range(30)]
     parents = dict(zip(chain, [None, *chain], strict=False))
-    providers = {uuid: ProviderWrite(uuid, uuid, parent) for uuid, parent in parents.items()}
-    tree = store.write(
-        replacement.apply, TreeWrite(chain[0], providers, absent=(), holdings={}, tags=None)
-    )
-    assert tree is not None
+    for uuid, parent in parents.items():
+        store.write(providers.create, uuid=uuid, name=uuid, parent_uuid=parent)
+    tree = store.read(tree_rows.read, chain[-1])
     shown = tree.parent_uuids()
     assert {provider.uuid: shown[provider.id] for provider in tree.providers} == parents
 

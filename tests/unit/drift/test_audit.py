@@ -149,7 +149,7 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
     auditor = Auditor(
         SimpleNamespace(
             tracing=nullcontext,
-            get_allocations_within_tree=lambda _root: None,
+            allocations_with_tree=lambda _root: None,
             get_provider_tree=lambda _root, **_fresh: ProviderTree(),
             placement=placement_with(lambda _consumer: ConsumerNature()),
         ),
@@ -176,7 +176,7 @@ def test_a_move_that_the_host_knows_of_is_no_orphan():
     tree.update_inventory(root, {"VCPU": {"total": 8}})
     report = SimpleNamespace(
         tracing=nullcontext,
-        get_allocations_within_tree=lambda _root: None,
+        allocations_with_tree=lambda _root: None,
         get_provider_tree=lambda _root, **_fresh: tree,
         get_allocations_for_provider=lambda _uuid: {
             "migration": {"resources": {"VCPU": 1}},
@@ -208,7 +208,7 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
     auditor = Auditor(
         SimpleNamespace(
             tracing=nullcontext,
-            get_allocations_within_tree=lambda _root: None,
+            allocations_with_tree=lambda _root: None,
             get_provider_tree=lambda _root, **_fresh: tree,
             get_allocations_for_provider=lambda _uuid: holders,
             placement=placement_with(lambda _consumer: ConsumerNature()),

@@ -42,9 +42,6 @@ class ScriptedPass:
     def one_reading(self, _node: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def propose_at_once(self, target: Any, *, startup: bool) -> Proposal:
-        return self.propose(target)
-
     def propose(self, target: Any, *, reshape: bool = False) -> Proposal:
         self.reshapes.append(reshape)
         outcome = self.outcomes[0]

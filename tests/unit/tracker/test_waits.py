@@ -184,10 +184,10 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
     hangs, goes_on = threading.Event(), threading.Event()
 
     class HangingPass(ScriptedPass):
-        def propose_at_once(self, target: Any, *, startup: bool) -> Any:
+        def propose(self, target: Any, *, reshape: bool = False) -> Any:
             hangs.set()
             goes_on.wait(10.0)
-            return super().propose_at_once(target, startup=startup)
+            return super().propose(target, reshape=reshape)
 
         def operations(self, _proposal: Any) -> list[Any]:
             return []

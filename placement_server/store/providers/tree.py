@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final
@@ -11,11 +11,8 @@ from typing import Final
 import orjson
 
 from placement_server.store.providers.inventory_rows import HeldInventory
-from placement_server.store.records import ConsumerRecord
 
 _DIGEST_BYTES: Final = 16
-# Between what a tag says of the structure and what it says of allocations and usages.
-_JOINT: Final = "-"
 
 
 @dataclass(slots=True)
@@ -23,8 +20,6 @@ class TreeProvider:
     """A provider with all that is stored of it.
 
     :ivar stock: its inventories by resource class.
-    :ivar trait_ids: the ids of its traits by name.
-    :ivar aggregate_ids: the ids of its aggregates by uuid.
     """
 
     id: int
@@ -32,18 +27,9 @@ class TreeProvider:
     name: str
     generation: int
     parent_id: int | None
-    root_id: int
     stock: dict[str, HeldInventory] = field(default_factory=dict)
-    trait_ids: dict[str, int] = field(default_factory=dict)
-    aggregate_ids: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Holdings:
-    """The allocations that one consumer has in one tree: amounts by provider uuid and class."""
-
-    consumer: ConsumerRecord
-    amounts: Mapping[str, Mapping[str, int]]
+    traits: list[str] = field(default_factory=list)
+    aggregates: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +80,7 @@ class Tree:
         claims raise, and not of ids, which a database that was restored has others of.
         """
         parents = self.parent_uuids()
-        return digest(
+        return _digest(
             [
                 [
                     provider.uuid,
@@ -104,8 +90,8 @@ class Tree:
                         [name, *_structure(inventory)]
                         for name, inventory in sorted(provider.stock.items())
                     ],
-                    sorted(provider.trait_ids),
-                    sorted(provider.aggregate_ids),
+                    sorted(provider.traits),
+                    sorted(provider.aggregates),
                 ]
                 for provider in self.providers
             ]
@@ -118,17 +104,12 @@ _structure = attrgetter(
 )
 
 
-def digest(document: object) -> str:
+def extend_tag(tag: str, document: object) -> str:
+    """Return the tag of a representation that shows more than the structure."""
+    return f"{tag}-{_digest(document)}"
+
+
+def _digest(document: object) -> str:
     """Return a short text that is another one for every other document."""
     text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def extend_tag(tag: str, document: object) -> str:
-    """Return the tag of a representation that shows more than the structure."""
-    return f"{tag}{_JOINT}{digest(document)}"
-
-
-def structure_part(tag: str) -> str:
-    """Return the tag of the structure alone."""
-    return tag.partition(_JOINT)[0]

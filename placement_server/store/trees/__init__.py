@@ -1,1 +1,0 @@
-"""Provider trees read whole, and replaced whole in one transaction."""

@@ -1,1 +1,0 @@
-"""Tests of GET and PUT /provider_trees/{uuid}."""
