@@ -42,6 +42,7 @@ class MachineBuilder:
         self.description: dict[str, Any] = {}
         """What is in neither /sys nor /proc; written as capture.json unless it is empty."""
         self._paths: dict[str, str] = {}
+        self._sockets: dict[int, set[int]] = {}
         self._interfaces = 1  # the loopback interface
         self.memory(1 << 20)
         self.cpuinfo()
@@ -83,6 +84,15 @@ class MachineBuilder:
 
     def write(self, directory: Path) -> Path:
         """Write it all below `directory` and return that."""
+        for members in self._sockets.values():
+            for cpu in members:
+                topology = f"devices/system/cpu/cpu{cpu}/topology"
+                self.sys(f"{topology}/package_cpus", cpu_map(",".join(map(str, members))))
+        for path in self._paths.values():
+            node = str(self.files.get(f"sys/{path}/numa_node", "")).strip()
+            near = self.files.get(f"sys/devices/system/node/node{node}/cpumap")
+            if near is not None:
+                self.sys(f"{path}/local_cpus", str(near).strip())
         for kind in ("sys", "proc"):
             (directory / kind).mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
@@ -141,6 +151,21 @@ class MachineBuilder:
         self.sys(f"{here}/die_id", die)
         self.sys(f"{here}/core_id", core)
         self.sys(f"{here}/thread_siblings_list", siblings)
+        self.sys(f"{here}/core_cpus", cpu_map(siblings))
+        self._sockets.setdefault(socket, set()).add(number)
+
+    def l3_cache(self, cpu: int, shared: str, *, number: int) -> None:
+        """The last cache of a CPU, which it shares with others."""
+        here = f"devices/system/cpu/cpu{cpu}/cache/index3"
+        for name, value in {
+            "id": number,
+            "level": 3,
+            "type": "Unified",
+            "size": "32768K",
+            "shared_cpu_map": cpu_map(shared),
+            "shared_cpu_list": shared,
+        }.items():
+            self.sys(f"{here}/{name}", value)
 
     def nodes(self, online: str) -> None:
         self.sys("devices/system/node/online", online)

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.data import archive
+from tests.data.card_machines import CARD_MACHINES
+from tests.data.cell_machines import CELL_MACHINES
+from tests.data.kernel_formats import cpu_map
 from tests.data.machine_builder import MachineBuilder
 from tests.data.machine_parts import (
     A40_TYPES,
@@ -131,6 +134,7 @@ def nowhere_gpus() -> MachineBuilder:
         address = f"0000:{bus}:00.0"
         machine.gpu(address, numa_node=-1, iommu_group=10 + number)
         machine.sys(f"{machine.device(address)}/local_cpulist", near)
+        machine.sys(f"{machine.device(address)}/local_cpus", cpu_map(near))
         add_mdev_types(machine, address)
         machine.nvml(address, **nvml_t4(number), near_cells=[1])
     return machine
@@ -339,6 +343,8 @@ MACHINES: Final[dict[str, Callable[[], MachineBuilder]]] = {
     "sriov-vgpus": sriov_vgpus,
     "vendor-vgpus": vendor_vgpus,
     "mig-gpus": mig_gpus,
+    **CELL_MACHINES,
+    **CARD_MACHINES,
 }
 NAMES: Final = ("two-cells", "emulated-numa", *MACHINES)
 """Every machine that `make` knows."""

@@ -34,7 +34,7 @@ from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
 from tests.data import machines
 from tests.fixtures.libvirtd import running_libvirtd
 
-WITHOUT_CELLS: Final = frozenset({"no-numa"})
+WITHOUT_CELLS: Final = frozenset({"no-numa", "riscv"})
 """libvirt reports no topology there, and sysfs has one cell made of all."""
 
 UNNAMED_CELLS: Final = {
@@ -46,6 +46,15 @@ WARNINGS: Final = {
     "limited-container": (
         "libvirt reports 134217728 KiB of memory of the host, /proc/meminfo 4194304 KiB; the "
         "smaller is used",
+    ),
+    "riscv": (
+        "getInfo failed: internal error: Invalid unsigned integer value '-1' in file "
+        "'/sys/devices/system/cpu/cpu0/topology/core_id'; the memory of the host is that of its "
+        "cells, or of sysfs",
+    ),
+    "fake-cells": tuple(
+        f"getCapabilities: cell {cell} claims CPUs 0-3 of a cell before it; they stay there"
+        for cell in (1, 2, 3)
     ),
 }
 """What the join tells; nothing of the other machines."""
@@ -124,6 +133,7 @@ def test_ports_are_the_same_but_for_what_only_sysfs_shows(machine: Machine) -> N
             rdma=False,
             switchdev=False,
             mac_permanent=False,
+            in_use_by_host=False,
             vfs=tuple(map(unused, port.vfs)),
         )
 
