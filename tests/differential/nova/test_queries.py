@@ -129,6 +129,13 @@ OURS_REFUSES: Final[Mapping[str, Callable[[dict[str, str], dict[str, str]], bool
 DIFFERENCES: Counter[str] = Counter()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def printed_differences() -> Iterator[None]:
+    """Print the number of requests after the last of them."""
+    yield
+    sys.__stdout__.write(f"\nqueries beside nova's: {dict(DIFFERENCES)}\n")
+
+
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -151,8 +158,3 @@ def test_the_query_is_novas(both: tuple[Nova, Ours], request: dict[str, Any]) ->
     assert "query" in theirs, theirs
     assert comparable(own) == comparable(theirs["query"])
     DIFFERENCES["equal"] += 1
-
-
-def test_the_number_of_requests_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with capsys.disabled():
-        sys.stdout.write(f"\nqueries beside nova's: {dict(DIFFERENCES)}\n")

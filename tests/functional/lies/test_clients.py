@@ -134,15 +134,17 @@ def test_a_redirect_within_the_server_is_followed_with_method_and_token(
     document = {"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}
     proxy.answer("GET", "^/moved.once=more$", 200, document)
     client.connect()
+    assert proxy.requests[-3:] == ["GET /", "GET /moved/", "GET /moved?once=more"]
 
 
 def test_an_honest_compressed_answer_is_read(client: PlacementClient, proxy: LyingProxy) -> None:
     import gzip
 
-    version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
+    version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.36"}
     packed = gzip.compress(json.dumps({"versions": [version]}).encode())
     proxy.lie(lambda to: to.send(answer("200 OK", packed, Content_Encoding="gzip")), "")
     client.connect()
+    assert client._connection.versions().maximum == (1, 36)
 
 
 # -- keystone ------------------------------------------------------------------------------------

@@ -160,7 +160,9 @@ def test_an_emptied_consumer_is_unknown_again(store: Store) -> None:
     provider, consumer = new_provider(store, {"VCPU": 8}), new_uuid()
     write(store, set_of(consumer, {provider: {"VCPU": 1}}, None))
     write(store, set_of(consumer, {}, 1))
+    assert store.read(allocations.of_consumer, consumer) == (None, [])
     write(store, set_of(consumer, {provider: {"VCPU": 1}}, None))
+    assert use_of(store, provider) == {"VCPU": 1}
 
 
 def test_a_consumer_whose_record_was_lost_gives_back_what_it_held(store: Store) -> None:

@@ -16,7 +16,7 @@ from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.transactions import transaction
 from placement_server.store.transactions.transaction import WriteTransaction
-from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of
+from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 
 CLIENTS = 24
 ROUNDS = 4
@@ -100,6 +100,7 @@ def test_new_consumer_types_projects_and_users_of_many_writers_are_all_made(
 
     for turn in range(ROUNDS):
         at_once(stores, claim, [f"TYPE_{turn}_{number}" for number in range(CLIENTS)])
+    assert {use_of(stores[0], host)["VCPU"] for host in hosts} == {ROUNDS}
 
 
 @pytest.mark.parametrize("names", [1, CLIENTS])
@@ -121,7 +122,7 @@ def test_no_writer_of_a_class_loses_a_race(
 def test_agents_that_start_together_with_a_class_each_are_all_served(stores: list[Store]) -> None:
     """Each reports a host with a class and a trait of its own, and with names of all of them."""
 
-    def start(store: Store, name: str) -> None:
+    def start(store: Store, name: str) -> str:
         host = new_provider(store)
         common = name.rpartition("_")[0]
         for made in (name, common):
@@ -132,6 +133,10 @@ def test_agents_that_start_together_with_a_class_each_are_all_served(stores: lis
             inventories.replace, host, generation=0, records=stock, reserved_may_equal_total=True
         )
         store.write(traits.replace_of_provider, host, [name, common], generation=1)
+        return host
 
     for turn in range(ROUNDS):
-        at_once(stores, start, [f"CUSTOM_AGENT{turn}_{number}" for number in range(CLIENTS)])
+        names = [f"CUSTOM_AGENT{turn}_{number}" for number in range(CLIENTS)]
+        for name, host in zip(names, at_once(stores, start, names), strict=True):
+            assert use_of(stores[0], host) == {name: 0, f"CUSTOM_AGENT{turn}": 0}
+            assert name in {row.name for row in stores[0].read(traits.of_provider, host)[1]}

@@ -215,6 +215,8 @@ def test_huge_capacities_are_stored_and_claimed_from(store: Store) -> None:
     record = InventoryRecord(2**31 - 1, allocation_ratio=3.40282e38)
     provider = new_provider(store, {"VCPU": record})
     store.write(allocations.write, [set_of(new_uuid(), {provider: {"VCPU": 2**31 - 1}})])
+    assert store.read(usages.of_provider, provider)[1] == {"VCPU": 2**31 - 1}
+    assert store.read(inventories.of_provider, provider)[1]["VCPU"].record == record
 
 
 def test_usages_have_a_key_for_every_inventory(store: Store) -> None:

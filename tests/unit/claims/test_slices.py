@@ -59,6 +59,7 @@ def test_slices_that_are_cut_again_in_the_same_places_are_the_same(host):
     cut(host, *ids)
     host.restart()
     host.book.check_assigned("h")
+    assert host.claim(TWO, **{SMALL: 1}) == ["MIG-last"]
 
 
 def test_a_start_without_a_slice_that_was_given_is_refused_with_its_uuid(host):

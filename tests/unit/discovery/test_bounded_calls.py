@@ -210,8 +210,12 @@ def test_each_step_has_the_whole_deadline(monkeypatch: pytest.MonkeyPatch) -> No
     assert calls.run("look", look) == "all"
 
 
-def test_a_step_outside_of_a_call_does_nothing() -> None:
+def test_a_step_outside_of_a_call_is_none_of_the_calls_of_others(hanging: Hanging) -> None:
+    calls = BoundedCalls("source", SHORT)
+    with pytest.raises(CallHangs):
+        calls.run("call", hanging)
     step("/sys/first")
+    assert [call.call for call in calls.hanging()] == ["call"]
 
 
 def test_a_call_shows_as_hanging_only_after_a_noticeable_time(

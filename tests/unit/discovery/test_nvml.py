@@ -32,7 +32,9 @@ def test_loading_the_module_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_source_that_never_started_may_be_closed() -> None:
-    NvmlSource().close()
+    loads: list[str] = []
+    NvmlSource(lambda: loads.append("pynvml")).close()
+    assert loads == []
 
 
 @pytest.mark.parametrize(

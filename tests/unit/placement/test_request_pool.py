@@ -3,6 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from compute_agent.placement.transports import request_pool
 
 
@@ -32,3 +34,5 @@ def test_workers_that_were_closed_may_be_closed_again():
     idle = request_pool.RequestPool()
     idle.close()
     idle.close()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        idle.results([lambda: 1, lambda: 2])

@@ -309,7 +309,8 @@ def asked(call: Call, status: int, text: str) -> tuple[Answering, object]:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_good_answer_is_taken(name):
-    asked(CALLS[name], 200, json.dumps(CALLS[name].good))
+    transport, _answer = asked(CALLS[name], 200, json.dumps(CALLS[name].good))
+    assert transport.asked
 
 
 def test_a_consumer_that_holds_nothing_has_no_owner_either():
@@ -391,5 +392,6 @@ def test_a_name_is_made_only_when_placement_says_so(name, status, text):
 @pytest.mark.parametrize("status", [201, 204])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_is_made_or_was_there_is_fine(name, status):
-    make, kind, _ = NAMES[name]
-    asked(Call(make, kind, None, {}), status, "")
+    make, kind, request = NAMES[name]
+    transport, _answer = asked(Call(make, kind, None, {}), status, "")
+    assert transport.asked == [request]

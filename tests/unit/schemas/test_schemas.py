@@ -30,6 +30,8 @@ def test_the_newest_schema_not_newer_than_the_version_is_used() -> None:
 )
 def test_bodies_take_a_uuid_in_any_spelling(spelling: str) -> None:
     provider.CREATE.check({"name": "a", "uuid": spelling}, (1, 0))
+    with_one_digit_less = spelling.replace("4", "", 1)
+    assert "is not a 'uuid'" in fails(provider.CREATE, {"name": "a", "uuid": with_one_digit_less})
 
 
 def test_queries_want_the_dashes() -> None:

@@ -145,6 +145,7 @@ def test_the_service_manager_is_told_what_happens(manager):
 def test_without_a_service_manager_nothing_happens(tmp_path):
     ServiceManager({}).ready("fine")
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready("fine")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,11 @@ def test_a_change_of_cpu_sets_can_be_allowed(
 
 
 @pytest.mark.parametrize("text", ["", SETS])
-def test_guests_that_fit_are_no_obstacle(make_conf: MakeConf, text: str) -> None:
+def test_guests_that_fit_are_no_obstacle(
+    make_conf: MakeConf, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     driver = FakeNumaDriver(make_conf(text))
     driver.spawn("g", devices=InstanceDevices(pinned_cpus=(8, 9)))
     driver.spawn("h")
     driver.init_host("host1")
+    assert "guest" not in caplog.text

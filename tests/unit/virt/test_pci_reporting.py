@@ -104,6 +104,7 @@ class TestSwitchingItOn:
         guest(host, PciAddress("0000:00:1f.0"))
         host.change(pci=on())
         host.update()
+        assert host.totals(PORT) == {VFS: 4}
 
 
 class TestSwitchingItOff:

@@ -32,3 +32,5 @@ def test_the_oldest_versions_are_new_enough() -> None:
 def test_only_qemu_has_a_version_of_qemu() -> None:
     check_versions(hypervisor(kind="LXC", libvirt=(8, 0, 0), qemu=(5, 0, 0)))
     check_versions(hypervisor(kind="TEST", libvirt=(1, 0, 0), qemu=(0, 0, 2)))
+    with pytest.raises(errors.InvalidConfiguration, match=r"QEMU 5\.0\.0 is older"):
+        check_versions(hypervisor(kind="QEMU", libvirt=(8, 0, 0), qemu=(5, 0, 0)))
