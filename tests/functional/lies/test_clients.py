@@ -22,6 +22,7 @@ from compute_agent.openstack.service import TRIES, Service, ServiceUnusable
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request, Response
+from compute_agent.programs.exit_status import Exit
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy
@@ -378,5 +379,5 @@ def test_a_tool_ends_with_its_status_for_errors_and_without_traceback(
     )
     told = capsys.readouterr().err
     assert "Traceback" not in told
-    assert status == 4, told
+    assert status == Exit.PLACEMENT, told
     assert re.search(lie.words, told), told
