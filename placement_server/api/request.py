@@ -115,7 +115,16 @@ class Request:
     def authorise(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
         """Refuse a caller to whom the policy does not allow the operation."""
         caller: Caller = self.environ[CALLER_KEY]
-        self.services.enforcer.authorise(rule, caller, target)
+        enforcer = self.services.enforcer
+        if not enforcer.asks_services:
+            enforcer.authorise(rule, caller, target)
+            return
+        # As for Keystone's answer: a service that is slow takes no turn from other requests.
+        self.give_turn_back()
+        try:
+            enforcer.authorise(rule, caller, target)
+        finally:
+            self.environ.get(TAKE_TURN_KEY, lambda: None)()
 
     # What the client sent.
 

@@ -19,6 +19,8 @@ logging.getLogger(_parser.__name__).addFilter(lambda _record: False)
 
 _CLOSE_NAME: Final = 0.8
 
+_REMOTE: Final = ("http", "https")
+
 # Python calls two functions for each, and gives up at a thousand.
 _MOST_LEVELS: Final = 100
 
@@ -100,6 +102,12 @@ class _Levels:
         return 1 + deepest
 
 
+def ask_services(enforcer: policy.Enforcer) -> bool:
+    """Check whether any rule of the policy files asks another service."""
+    parts = (part for rule in enforcer.file_rules.values() for part in _parts(rule.check))
+    return any(getattr(part, "kind", None) in _REMOTE for part in parts)
+
+
 def unused_rules(enforcer: policy.Enforcer) -> list[str]:
     """Return the rules of the policy files that nothing uses, each with what may be meant."""
     known_names = {*enforcer.registered_rules, enforcer.default_rule}
@@ -151,7 +159,7 @@ def _template_problem(check: _checks.Check) -> str | None:
             f'"{check.match}" cannot be filled in ({error}): write %(project_id)s for the project '
             "of what is asked for, and %% for a percent sign"
         )
-    if check.kind in ("http", "https") and (unknown_names := target.keys() - _OF_TARGETS):
+    if check.kind in _REMOTE and (unknown_names := target.keys() - _OF_TARGETS):
         return (
             f'"{check}" needs {", ".join(sorted(unknown_names))}, and requests have only '
             f"{' and '.join(sorted(_OF_TARGETS))}"

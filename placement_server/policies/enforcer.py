@@ -123,6 +123,7 @@ class _Rules:
     """Rules as they were when they were loaded, which any number of threads may evaluate.
 
     :param enforcer: replaces its rules file by file when one changes.
+    :ivar asks_services: whether any of them asks another service.
     """
 
     def __init__(self, enforcer: policy.Enforcer) -> None:
@@ -130,6 +131,7 @@ class _Rules:
         self._enforcer.rules = copy.copy(enforcer.rules)
         # or the evaluation would check the files once more
         self._enforcer.use_conf = False
+        self.asks_services = checks.ask_services(enforcer)
         # The same few services send the same requests all day, and a rule is slow to evaluate.
         self._decisions: dict[tuple[object, ...], bool] = {}
 
@@ -175,6 +177,11 @@ class Enforcer:
         self._turn = threading.Lock()
         self._conditions = LastingConditions()
         self._next_search = 0.0
+
+    @property
+    def asks_services(self) -> bool:
+        """Whether rules in force ask other services, which may take their time."""
+        return self._rules.asks_services
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
         """Return if the rule allows the caller, and raise otherwise.

@@ -15,6 +15,7 @@ import pytest
 
 from placement_server import extensions
 from placement_server.api import routes
+from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
 from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
@@ -256,6 +257,22 @@ def test_a_slow_service_of_one_rule_holds_up_no_other_request(
         assert ask(api, "GET", "/resource_classes", "admin").status == 200
         may_answer.set()
         assert slow.result(30).status == 200
+
+
+def test_the_turn_of_a_request_is_given_back_while_a_service_is_asked(
+    make_api: MakeApi, slow_service: tuple[str, threading.Event, threading.Event]
+) -> None:
+    url, is_asked, may_answer = slow_service
+    api = make_api(policy=f'"{LIST}": "{url}/"\n')
+    turns: list[tuple[str, bool]] = []
+
+    def give_back() -> None:
+        turns.append(("given back", is_asked.is_set()))
+        may_answer.set()
+
+    environ = {TURN_KEY: give_back, TAKE_TURN_KEY: lambda: turns.append(("taken", True))}
+    assert ask(api, "GET", "/traits", "reader", environ=environ).status == 200
+    assert turns == [("given back", False), ("taken", True)]
 
 
 def test_a_service_of_a_rule_that_is_down_is_503(
