@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 Part = TypeVar("Part")
@@ -81,7 +81,7 @@ class Causes:
     queries: tuple[QueryCause, ...] = ()
     filters: tuple[FilterCause, ...] = ()
     claims_lost: tuple[LostClaim, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     remark: str = ""
     request_id: str = ""
 
@@ -92,11 +92,6 @@ class Causes:
     def with_filter(self, cause: FilterCause | None) -> Causes:
         """Return these causes with those of one more filter, if it rejected any host."""
         return self if cause is None else replace(self, filters=(*self.filters, cause))
-
-    @property
-    def limit_reached(self) -> bool:
-        """Whether placement may have had more candidates than it was allowed to send."""
-        return any(query.limit_reached for query in self.queries)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -124,7 +119,7 @@ class Causes:
             text = f"{last.name} dropped the last {last.hosts_before} host(s){example}."
         else:
             text = "No candidate was left to claim."
-        if self.limit_reached:
+        if any(query.limit_reached for query in self.queries):
             text += (
                 " Placement was at the limit of candidates it may send: raise"
                 " [scheduler]max_placement_results, or narrow the request."
@@ -149,23 +144,21 @@ def causes_of(body: Mapping[str, Any]) -> Causes:
 
     :raises TypeError: a key is missing, or unknown.
     """
-    return Causes(
-        queries=_parts(QueryCause, body["queries"]),
-        filters=tuple(
-            FilterCause(
-                **{
-                    **cause,
-                    "names_left": tuple(cause["names_left"]),
-                    "rejected": _parts(RejectedHost, cause["rejected"]),
-                }
-            )
-            for cause in body["filters"]
-        ),
-        claims_lost=_parts(LostClaim, body["claims_lost"]),
-        notes=tuple(body["notes"]),
-        remark=body["remark"],
-        request_id=body["request_id"],
-    )
+    filters = [
+        {
+            **cause,
+            "names_left": tuple(cause["names_left"]),
+            "rejected": _parts(RejectedHost, cause["rejected"]),
+        }
+        for cause in body["filters"]
+    ]
+    parts = {
+        "queries": _parts(QueryCause, body["queries"]),
+        "filters": _parts(FilterCause, filters),
+        "claims_lost": _parts(LostClaim, body["claims_lost"]),
+        "notes": tuple(body["notes"]),
+    }
+    return Causes(**{**body, **parts})
 
 
 def _parts(kind: type[Part], bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:

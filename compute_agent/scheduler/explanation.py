@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from compute_agent.errors import PlacementError
+from compute_agent.programs.kept_values import KeptValues
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes
@@ -27,7 +28,6 @@ from compute_agent.scheduler.search.targets import is_rebuild
 
 KEPT_SECONDS: Final = 10.0
 """How long the explanation of one question serves others that are equal."""
-KEPT_EXPLANATIONS: Final = 64
 EXPLAINED_QUERIES: Final = 4
 """Questions of one request that are explained: devices of many kinds may make more of them."""
 
@@ -65,10 +65,11 @@ class Explainer:
     ) -> None:
         self._placement = placement
         self._search = search
-        self._clock = clock
         self._is_enabled = is_enabled
         self._lock = threading.Lock()
-        self._kept_explanations: dict[str, tuple[float, Mapping[str, Any] | None]] = {}
+        self._explanations: KeptValues[str, Mapping[str, Any]] = KeptValues(
+            KEPT_SECONDS, clock, most=64
+        )
 
     def add_explanation(self, spec: RequestSpec, causes: Causes) -> Causes:
         """Return the causes of a request that failed, with what placement explains.
@@ -83,8 +84,6 @@ class Explainer:
             return replace(causes, remark=remark)
         try:
             return self._with_explanations(causes)
-        except PlacementError as error:
-            return replace(causes, remark=f"It could not be explained further: {error}")
         finally:
             self._lock.release()
 
@@ -104,33 +103,25 @@ class Explainer:
         if not hosts:
             with self._lock:
                 return Explained(self._with_explanations(causes))
-        remarks = [f"One instance fits now, on {len(hosts)} host(s) such as {hosts[0].name}."]
-        remarks += [f"{warning}." for warning in self._search.warnings(spec, hosts)]
-        return Explained(replace(causes, remark=" ".join(remarks)), hosts)
+        fits = f"One instance fits now, on {len(hosts)} host(s) such as {hosts[0].name}"
+        remark = " ".join(f"{text}." for text in (fits, *self._search.warnings(spec, hosts)))
+        return Explained(replace(causes, remark=remark), hosts)
 
     def _with_explanations(self, causes: Causes) -> Causes:
-        empty_queries = [query for query in causes.queries if not query.candidates]
-        explanations = {
-            query.query: self._explanation(query.query)
-            for query in empty_queries[:EXPLAINED_QUERIES]
-        }
-        return replace(
-            causes,
-            queries=tuple(
-                replace(query, explanation=explanations.get(query.query))
-                for query in causes.queries
-            ),
-        )
+        queries = list(causes.queries)
+        places = [place for place, query in enumerate(queries) if not query.candidates]
+        try:
+            for place in places[:EXPLAINED_QUERIES]:
+                explanation = self._explanation(queries[place].query)
+                queries[place] = replace(queries[place], explanation=explanation)
+        except PlacementError as error:
+            causes = replace(causes, remark=f"It could not be explained further: {error}")
+        return replace(causes, queries=tuple(queries))
 
     def _explanation(self, query: str) -> Mapping[str, Any] | None:
-        since, explanation = self._kept_explanations.pop(query, (float("-inf"), None))
-        if self._clock() - since > KEPT_SECONDS:
-            answer = self._placement.explanation(parse_qsl(query))
-            explanation = _of_the_request(answer._asdict()) if answer is not None else None
-            since = self._clock()
-        while len(self._kept_explanations) >= KEPT_EXPLANATIONS:
-            del self._kept_explanations[next(iter(self._kept_explanations))]
-        self._kept_explanations[query] = since, explanation
+        explanation = self._explanations.get(query)
+        if explanation is None and (answer := self._placement.explanation(parse_qsl(query))):
+            explanation = self._explanations.keep(query, _of_the_request(answer._asdict()))
         return explanation
 
 

@@ -13,6 +13,7 @@ from placement_server.candidates.capacity.fragmentation import (
     ClassFragmentation,
     fragmentation,
 )
+from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
@@ -98,12 +99,6 @@ class QueryEvaluator:
 
         :param sets: how many sets of changes to look for, where there is no candidate.
         """
-        return explain(
-            query,
-            self.index,
-            one_per_tree=microversion < (1, 29),
-            seconds=self.seconds,
-            account=self.account,
-            effort=self.effort,
-            sets=sets,
-        )
+        one_per_tree = microversion < (1, 29)
+        trials = Trials(self.index, self.seconds, one_per_tree, self.account, self.effort)
+        return explain(query, trials, sets)

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from placement_server.candidates.bounds.heavy import SearchEffort
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.closest.closest import Closest, find_closest
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.arrays import IntArray, SlotArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.reporter import Reporter
-from placement_server.candidates.search.search import Search, SearchLimits
-
-
-@dataclass(frozen=True, slots=True)
-class FilterStep:
-    """Providers and trees that one filter left.
-
-    :param group: the suffix of the group, "" for the unsuffixed one, "root" for what is asked of
-        roots.
-    :param filter: what was asked, such as ``resources VCPU:4`` or ``member_of``.
-    :param providers: how many providers pass this filter and those of the group before it; None
-        where the filter is about whole trees.
-    :param trees_rejected: how many trees lost their last way to serve the group here.
-    """
-
-    group: str
-    filter: str
-    providers: int | None = None
-    trees_rejected: int = 0
 
 
 @dataclass(slots=True)
 class Explanation(Reporter):
     """The course of one search in numbers.
 
-    :ivar steps: the filters in the order in which they were applied.
+    :ivar steps: the filters in the order in which they were applied, as an answer shows them: the
+        suffix of the ``group``, None for what is asked of roots; the ``filter`` that was asked for,
+        such as ``resources VCPU:4`` or ``member_of``; ``providers_left``, how many pass it and
+        those of the group before it, or ``trees_rejected``, how many trees lost their last way to
+        serve the group.
     :ivar trees: how many trees there are.
     :ivar trees_tried: how many of them passed all filters.
     :ivar trees_with_candidates: how many of these have a candidate.
@@ -54,7 +37,7 @@ class Explanation(Reporter):
 
     index: Index
     query: CandidateQuery
-    steps: list[FilterStep] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
     trees_tried: int = 0
     trees_with_candidates: int = 0
     combinations_failed: Counter[str] = field(default_factory=Counter)
@@ -72,12 +55,17 @@ class Explanation(Reporter):
     def providers_left(self, group: str, reason: str, slots: SlotArray | IntArray) -> None:
         """Count the living providers among the slots."""
         is_living = np.isin(self.index.root[slots], self.index.roots)
-        self.steps.append(FilterStep(group, reason, providers=int(is_living.sum())))
+        self._add_step(group, reason, providers_left=int(is_living.sum()))
 
     def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:
         """Count the trees."""
         if len(roots):
-            self.steps.append(FilterStep(group, reason, trees_rejected=len(roots)))
+            self._add_step(group, reason, trees_rejected=len(roots))
+
+    def _add_step(self, group: str, reason: str, **count: int) -> None:
+        # A group may have the suffix "root" as well.
+        of_roots = group == "root" and reason.startswith("root_")
+        self.steps.append({"group": None if of_roots else group, "filter": reason, **count})
 
     def tree_rejected(self, root: int, reason: str) -> None:
         """Count the tree under its reason, and keep the first as an example."""
@@ -97,12 +85,12 @@ class Explanation(Reporter):
         """Return the explanation as sentences."""
         lines = [f"{self.trees} tree(s) of providers."]
         for step in self.steps:
-            group_texts = {"": "", "root": " of the root"}
-            of_group = group_texts.get(step.group, f" of group {step.group}")
-            if step.providers is not None:
-                lines.append(f"{step.filter}{of_group}: leaves {step.providers} provider(s).")
-            else:
-                lines.append(f"{step.filter}{of_group}: rejects {step.trees_rejected} tree(s).")
+            group, rejected_count = step["group"], step.get("trees_rejected")
+            of_group = " of the root" if group is None else group and f" of group {group}"
+            what = f"rejects {rejected_count} tree(s)"
+            if rejected_count is None:
+                what = f"leaves {step['providers_left']} provider(s)"
+            lines.append(f"{step['filter']}{of_group}: {what}.")
         lines.append(f"{self.trees_tried} tree(s) passed all filters.")
         lines += [
             f"{count} of them have no combination ({reason}), for example {self.examples[reason]}."
@@ -111,41 +99,16 @@ class Explanation(Reporter):
         return lines
 
 
-def explain(
-    query: CandidateQuery,
-    index: Index,
-    *,
-    one_per_tree: bool = False,
-    seconds: float = 30.0,
-    account: Account | None = None,
-    effort: SearchEffort | None = None,
-    sets: int = 0,
-) -> Explanation:
+def explain(query: CandidateQuery, trials: Trials, sets: int = 0) -> Explanation:
     """Search every tree for a first candidate, and report why others have none.
 
     :param sets: how many sets of changes to look for, where there is no candidate.
-    :param account: where the search counts what it holds.
-    :param effort: where it is heavy after a while.
     :raises placement_server.candidates.errors.SearchGaveUp: the time is over.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
-    account, effort = account or Account(), effort or SearchEffort()
-    started_at = time.monotonic()
-    explanation = Explanation(index, query)
-    search = Search(
-        query,
-        index,
-        SearchLimits(seconds=seconds),
-        one_per_tree=one_per_tree,
-        reporter=explanation,
-        account=account,
-        effort=effort,
-    )
-    explanation.trees_with_candidates = sum(1 for _root in search.roots())
+    explanation = Explanation(trials.index, query)
+    with trials.roots(query, reporter=explanation) as roots:
+        explanation.trees_with_candidates = sum(1 for _root in roots)
     if sets and not explanation.trees_with_candidates:
-        seconds_left = seconds - (time.monotonic() - started_at)
-        trials = Trials(
-            index, seconds_left, one_per_tree=one_per_tree, account=account, effort=effort
-        )
         explanation.closest = find_closest(query, trials, sets)
     return explanation

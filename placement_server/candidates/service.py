@@ -11,7 +11,6 @@ from placement_server.candidates.bounds.memory import Account, SearchMemory
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import Amounts
 from placement_server.candidates.closest.closest import SETS
-from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
 from placement_server.candidates.evaluator import Fragmentation, QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
@@ -140,26 +139,20 @@ class CandidateService:
         query: CandidateQuery,
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
-    ) -> tuple[Explanation, Report | None]:
-        """Explain, and report what would give a query candidates that has none.
+    ) -> Explanation:
+        """Explain, also what would give a query candidates that has none.
 
         The limit of the query is how many sets of changes are reported at most.
-
-        :returns: None for the report where there are candidates.
         """
         sets = SETS if query.limit is None else query.limit
         explanation = self._small(
             on_heavy, lambda evaluator: evaluator.explanation(query, microversion, sets)
         )
-        if explanation.closest is None:
-            return explanation, None
-        return explanation, report_of(
-            explanation.closest,
-            explanation.index,
-            lambda provider_ids, class_ids: self._store.read_single(
-                on_providers, provider_ids, class_ids
-            ),
-        )
+        if explanation.closest is not None:
+            explanation.closest.read_rooms(
+                lambda ids, class_ids: self._store.read_single(on_providers, ids, class_ids)
+            )
+        return explanation
 
     def capacity(
         self,

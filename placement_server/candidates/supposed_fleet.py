@@ -10,7 +10,6 @@ from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.closest.closest import SETS
-from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp
 from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
@@ -65,21 +64,14 @@ class SupposedFleet:
         """Return the JSON body with the candidates."""
         return self._answer(lambda evaluator: evaluator.candidates(query, microversion))
 
-    def explain(
-        self, query: CandidateQuery, microversion: Microversion
-    ) -> tuple[Explanation, Report | None]:
+    def explain(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
         """Return why the candidates are those that they are, and the closest changes.
 
         No provider is reported as short: the database knows who holds something, but not what is
         supposed of it.
         """
         sets = SETS if query.limit is None else query.limit
-        explanation = self._answer(
-            lambda evaluator: evaluator.explanation(query, microversion, sets)
-        )
-        if explanation.closest is None:
-            return explanation, None
-        return explanation, report_of(explanation.closest, explanation.index, lambda *_ids: {})
+        return self._answer(lambda evaluator: evaluator.explanation(query, microversion, sets))
 
     def capacity(self, query: CandidateQuery, microversion: Microversion) -> Capacity:
         """Return how many further claims would succeed; all versions that nest count alike."""

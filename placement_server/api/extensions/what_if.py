@@ -148,7 +148,7 @@ def _candidates(request: Request, fleet: SupposedFleet, text: str) -> list[bytes
 def _explanation(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
     request.authorise(operations.CANDIDATES_LIST)
     explanation = allocation_candidates.result_of(request, text, fleet.explain, "explained")
-    return [encode(candidate_explanation.body_with_closest(*explanation))]
+    return [encode(candidate_explanation.body_with_closest(explanation))]
 
 
 def _capacity(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:

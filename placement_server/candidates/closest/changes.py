@@ -6,48 +6,32 @@ condition, and the condition itself. Without it the query has at least the candi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 
-NO_AMOUNTS: Final[Mapping[QueryChange, int]] = MappingProxyType({})
-
 AMOUNT: Final = "resources"
 ROOT_TRAITS: Final = "root_required"
 
-#: By field, the key under which an answer shows what is left out.
-_KEYS: Final = {
-    "required": "drop_trait",
-    "forbidden": "allow_trait",
-    "member_of": "drop_aggregate",
-    "forbidden_aggregates": "allow_aggregate",
-    "in_tree": "drop_in_tree",
-    "group_policy": "drop_group_policy",
-    "isolate": "drop_isolate",
-    "same_subtree": "drop_same_subtree",
-    ROOT_TRAITS: "drop_root_required",
-    "root_member_of": "drop_aggregate",
-    "root_forbidden_aggregates": "allow_aggregate",
+#: By field of a group or of the query, in the order in which changes are listed: the key under
+#: which an answer shows what is left out, and the words for the query that is left.
+_FIELDS: Final = {
+    "required": ("drop_trait", "without required {}"),
+    "forbidden": ("allow_trait", "with {} allowed"),
+    "member_of": ("drop_aggregate", "without member_of {}"),
+    "forbidden_aggregates": ("allow_aggregate", "with aggregate {} allowed"),
+    "in_tree": ("drop_in_tree", "without in_tree {}"),
+    "same_subtree": ("drop_same_subtree", "without same_subtree={}"),
+    "group_policy": ("drop_group_policy", "without group_policy={}"),
+    "isolate": ("drop_isolate", "without isolate={}"),
+    ROOT_TRAITS: ("drop_root_required", "without root_required={}"),
+    "root_member_of": ("drop_aggregate", "without root_member_of {}"),
+    "root_forbidden_aggregates": ("allow_aggregate", "with aggregate {} allowed on roots"),
 }
-
-#: By field, the words for the query that is left, before what is left out and after it.
-_WORDS: Final = {
-    "required": ("without required ", ""),
-    "forbidden": ("with ", " allowed"),
-    "member_of": ("without member_of ", ""),
-    "forbidden_aggregates": ("with aggregate ", " allowed"),
-    "in_tree": ("without in_tree ", ""),
-    "group_policy": ("without group_policy=", ""),
-    "isolate": ("without isolate=", ""),
-    "same_subtree": ("without same_subtree=", ""),
-    ROOT_TRAITS: ("without root_required=", ""),
-    "root_member_of": ("without root_member_of ", ""),
-    "root_forbidden_aggregates": ("with aggregate ", " allowed on roots"),
-}
-
+#: Fields that are left out as a whole.
+_WHOLE: Final = frozenset({"in_tree", "group_policy", "isolate", ROOT_TRAITS})
 
 H = TypeVar("H", CandidateQuery, RequestGroup)
 
@@ -58,140 +42,93 @@ class QueryChange:
 
     :param group: the suffix of the group that it is about; None for the query as a whole.
     :param field: the field that holds the condition, of the group or of the query.
-    :param condition: the member of the field that is left out; for an amount the name of the class;
-        None for all of the field.
-    :param shown_value: the condition as a query string has it.
+    :param condition: what is left out: a member of the field, or all of it; for an amount the name
+        of the class.
     :param requested_amount: the amount that is lowered; 0 for another change.
     """
 
     group: str | None
     field: str
     condition: Any
-    shown_value: str
     requested_amount: int = 0
 
     def remaining_fields(
         self, holder: CandidateQuery | RequestGroup, amount: int
     ) -> dict[str, Any]:
-        """Return the fields of the query or group that change, with what is left in them.
-
-        :param amount: what is asked for instead, where an amount is lowered.
-        """
+        """Return the fields of the query or group that change, with what is left in them."""
         value = getattr(holder, self.field)
-        if self.requested_amount:
+        if self.field == AMOUNT:
             return {
                 AMOUNT: tuple((name, amount if name == self.condition else n) for name, n in value)
             }
         if self.field == ROOT_TRAITS:
-            return {"root_required": frozenset(), "root_forbidden": frozenset()}
-        if self.condition is None:
+            return {ROOT_TRAITS: frozenset(), "root_forbidden": frozenset()}
+        if self.field in _WHOLE:
             return {self.field: type(holder).__dataclass_fields__[self.field].default}
-        if isinstance(value, frozenset):
-            return {self.field: value - {self.condition}}
-        return {self.field: tuple(member for member in value if member != self.condition)}
+        return {self.field: type(value)(member for member in value if member != self.condition)}
 
     def entry(self, amount: int = 0) -> dict[str, Any]:
         """Return the change as an answer shows it."""
         if self.requested_amount:
-            return {
-                "group": self.group,
-                "resource_class": self.condition,
-                "from": self.requested_amount,
-                "to": amount,
-            }
-        return {"group": self.group, _KEYS[self.field]: self.shown_value}
+            amounts = {"from": self.requested_amount, "to": amount}
+            return {"group": self.group, "resource_class": self.condition, **amounts}
+        return {"group": self.group, _FIELDS[self.field][0]: _spelled(self.condition)}
 
     def words(self, amount: int = 0) -> str:
         """Return the change in words that follow "would fit"."""
         of_group = f" in group '{self.group}'" if self.group else ""
         if self.requested_amount:
             return f"with {self.condition}:{amount} instead of {self.requested_amount}{of_group}"
-        before, after = _WORDS[self.field]
-        return f"{before}{self.shown_value}{after}{of_group}"
+        return _FIELDS[self.field][1].format(_spelled(self.condition)) + of_group
 
 
-def with_changes(
-    query: CandidateQuery,
-    changes: Iterable[QueryChange],
-    amounts: Mapping[QueryChange, int] = NO_AMOUNTS,
-) -> CandidateQuery:
-    """Return a query with some changes.
-
-    :param amounts: to what an amount is lowered, by the change that lowers it.
-    """
+def with_changes(query: CandidateQuery, changes: Mapping[QueryChange, int]) -> CandidateQuery:
+    """Return a query with some changes, each to the amount that is asked for instead."""
     by_group: dict[str | None, list[QueryChange]] = {}
     for change in changes:
         by_group.setdefault(change.group, []).append(change)
-    groups = tuple(
-        _apply(group, by_group[group.suffix], amounts) if group.suffix in by_group else group
-        for group in query.groups
-    )
-    return replace(_apply(query, by_group.get(None, ()), amounts), groups=groups)
+
+    def apply(holder: H, suffix: str | None) -> H:
+        for change in by_group.get(suffix, ()):
+            holder = replace(holder, **change.remaining_fields(holder, changes[change]))
+        return holder
+
+    groups = tuple(apply(group, group.suffix) for group in query.groups)
+    return replace(apply(query, None), groups=groups)
 
 
-def _apply(holder: H, changes: Iterable[QueryChange], amounts: Mapping[QueryChange, int]) -> H:
-    for change in changes:
-        holder = replace(holder, **change.remaining_fields(holder, amounts.get(change, 0)))
-    return holder
-
-
-def changes_of(query: CandidateQuery) -> list[QueryChange]:
-    """List the changes that a query allows: group by group, then of the whole.
+def changes_of(query: CandidateQuery) -> Iterator[QueryChange]:
+    """Yield the changes that a query allows: group by group, then of the whole.
 
     Amounts above 1 are among them, though no provider may have a smaller one.
     """
-    return [*(change for group in query.groups for change in _of_group(group)), *_of_whole(query)]
+    for group in query.groups:
+        for name, amount in group.resources:
+            if amount > 1:
+                yield QueryChange(group.suffix, AMOUNT, name, amount)
+        yield from _conditions(group.suffix, group)
+    yield from _conditions(None, query)
 
 
-def _of_group(group: RequestGroup) -> Iterator[QueryChange]:
-    suffix = group.suffix
-    for name, amount in group.resources:
-        if amount > 1:
-            yield QueryChange(suffix, AMOUNT, name, name, amount)
-    yield from _members(suffix, "required", group.required, group.forbidden, "forbidden")
-    yield from _members(
-        suffix, "member_of", group.member_of, group.forbidden_aggregates, "forbidden_aggregates"
-    )
-    if group.in_tree is not None:
-        yield QueryChange(suffix, "in_tree", None, group.in_tree)
+def _conditions(suffix: str | None, holder: CandidateQuery | RequestGroup) -> Iterator[QueryChange]:
+    for field in _FIELDS:
+        value = getattr(holder, field, None)
+        if isinstance(holder, CandidateQuery) and field == ROOT_TRAITS:
+            value = (*sorted(value or ()), *(f"!{name}" for name in sorted(holder.root_forbidden)))
+        if not value or value == "none":
+            continue
+        members = tuple(sorted(value)) if isinstance(value, frozenset) else value
+        for condition in (members,) if field in _WHOLE else dict.fromkeys(members):
+            yield QueryChange(suffix, field, condition)
 
 
-def _members(
-    suffix: str | None,
-    field: str,
-    terms: Iterable[frozenset[str]],
-    forbidden_aggregates: Iterable[str],
-    forbidden_field: str,
-) -> Iterator[QueryChange]:
-    for term in terms:
-        names = sorted(term)
-        yield QueryChange(
-            suffix, field, term, names[0] if len(names) == 1 else f"in:{','.join(names)}"
-        )
-    for name in sorted(forbidden_aggregates):
-        yield QueryChange(suffix, forbidden_field, name, name)
-
-
-def _of_whole(query: CandidateQuery) -> Iterator[QueryChange]:
-    for subtree in dict.fromkeys(query.same_subtree):
-        yield QueryChange(None, "same_subtree", subtree, _subtree(subtree))
-    if query.group_policy != "none":
-        yield QueryChange(None, "group_policy", None, query.group_policy)
-    if query.isolate:
-        yield QueryChange(None, "isolate", None, ",".join(sorted(query.isolate)))
-    traits = [*sorted(query.root_required), *(f"!{name}" for name in sorted(query.root_forbidden))]
-    if traits:
-        yield QueryChange(None, ROOT_TRAITS, None, ",".join(traits))
-    yield from _members(
-        None,
-        "root_member_of",
-        query.root_member_of,
-        query.root_forbidden_aggregates,
-        "root_forbidden_aggregates",
-    )
-
-
-def _subtree(subtree: SameSubtree) -> str:
-    return ",".join(
-        [*sorted(subtree.together), *(f"!{suffix}" for suffix in sorted(subtree.apart))]
-    )
+def _spelled(condition: Any) -> str:
+    """Return a condition as a query string has it."""
+    match condition:
+        case str():
+            return condition
+        case SameSubtree(together, apart):
+            return ",".join([*sorted(together), *(f"!{suffix}" for suffix in sorted(apart))])
+        case frozenset():
+            return f"{'in:' * (len(condition) > 1)}{','.join(sorted(condition))}"
+    return ",".join(condition)

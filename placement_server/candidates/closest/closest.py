@@ -1,31 +1,42 @@
-"""The closest changes of a query that has no candidates, settled and counted."""
+"""The closest changes of a query that has no candidates, settled and counted; and their words.
+
+The index knows neither the names of providers nor their consumers, so these are read from the
+store, in one statement. What it shows may be newer than the index. A provider that has the room by
+then, or is gone, is left out: what is reported was true at one moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from placement_server.candidates.closest.amounts import Amounts
 from placement_server.candidates.closest.changes import QueryChange, changes_of, with_changes
-from placement_server.candidates.closest.conflicts import SmallestSets
+from placement_server.candidates.closest.conflicts import smallest_sets
 from placement_server.candidates.closest.shortage import Shortage, find_shortages
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.errors import SearchGaveUp
+from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
+from placement_server.store.allocations.room import Room, RoomOfProvider
 
 SETS = 5
 """Sets of changes that are reported unless the client asks for another number."""
 PROVIDERS = 10
 """Providers that are reported as short of something, at most."""
+#: Sets of changes that get a sentence: more are not read by a person.
+_SENTENCES: Final = 10
+
+ReadRoom = Callable[[Set[int], Set[int]], dict[str, RoomOfProvider]]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSet:
+class ChangeSet(NamedTuple):
     """Changes with which a query has candidates, and with fewer of them it has none.
 
-    :param changes: each with the amount that is asked for instead, 0 where it is about no amount.
-    :param trees: how many trees have candidates then.
-    :param example: the slot of the root of one of them.
+    :ivar changes: each with the amount that is asked for instead, 0 where it is about no amount.
+    :ivar trees: how many trees have candidates then.
+    :ivar example: the slot of the root of one of them.
     """
 
     changes: tuple[tuple[QueryChange, int], ...]
@@ -42,9 +53,58 @@ class Closest:
     :ivar complete: whether everything was tried. What is listed is true in any case.
     """
 
+    index: Index
     sets: list[ChangeSet] = field(default_factory=list)
     shortages: list[Shortage] = field(default_factory=list)
     complete: bool = True
+    _rooms: dict[str, RoomOfProvider] = field(default_factory=dict)
+
+    def uuid(self, slot: int) -> str:
+        """Return the uuid of a provider."""
+        return self.index.columns.uuid[slot]
+
+    def name(self, slot: int) -> str:
+        """Return the name of a provider, or its uuid where the name is not known."""
+        uuid = self.uuid(slot)
+        return self._rooms[uuid].name if uuid in self._rooms else uuid
+
+    def read_rooms(self, read_room: ReadRoom) -> None:
+        """Read the names and the room of the providers.
+
+        :param read_room: of providers by their ids, of classes by their ids.
+        """
+        ids, class_ids = self.index.columns.provider_id.view(), self.index.names.class_ids
+        slots = {shortage.slot for shortage in self.shortages}
+        slots |= {change_set.example for change_set in self.sets[:_SENTENCES]}
+        wanted_classes = {class_ids[shortage.resource_class] for shortage in self.shortages}
+        if slots:
+            self._rooms = read_room({int(ids[slot]) for slot in slots}, wanted_classes)
+
+    def short(self) -> Iterator[tuple[Shortage, Room]]:
+        """Yield the providers that are short still, each with what it has of the class."""
+        class_ids = self.index.names.class_ids
+        for shortage in self.shortages:
+            provider = self._rooms.get(self.uuid(shortage.slot))
+            room = provider and provider.by_class.get(class_ids[shortage.resource_class])
+            if room and not room.fits(shortage.requested_amount):
+                yield shortage, room
+
+    def lines(self) -> Iterator[str]:
+        """Yield all of it as sentences, first one for each set."""
+        if not self.sets and self.complete:
+            yield "No tree would fit with one or two changes of the request."
+        for change_set in self.sets[:_SENTENCES]:
+            changes = " and ".join(change.words(to) for change, to in change_set.changes)
+            name, trees = self.name(change_set.example), change_set.trees
+            example = f": {name}" if trees == 1 else f", for example {name}"
+            yield f"{trees} tree{'s' * (trees != 1)} would fit {changes}{example}."
+        if not self.complete:
+            yield (
+                "Not every change was tried: the time of a search, its memory or the places of "
+                "heavy searches were used up."
+            )
+        for shortage, room in self.short():
+            yield f"{self.name(shortage.slot)} {shortage.words(room)}."
 
 
 def find_closest(query: CandidateQuery, trials: Trials, most: int) -> Closest:
@@ -52,10 +112,13 @@ def find_closest(query: CandidateQuery, trials: Trials, most: int) -> Closest:
 
     :param most: how many sets at most.
     """
-    closest = Closest()
+    closest, amounts = Closest(trials.index), Amounts(trials)
+    changes = [c for c in changes_of(query) if not c.requested_amount or amounts.units(c)]
     try:
-        for change_set in _sets(query, trials, most):
-            closest.sets.append(change_set)
+        for some in smallest_sets(changes, lambda some: amounts.enough(query, some), most):
+            to = dict.fromkeys(some, 0) | amounts.settle(query, some)
+            opening = trials.opening(with_changes(query, to))
+            closest.sets.append(ChangeSet(tuple(to.items()), *opening))
     except SearchGaveUp:
         closest.complete = False
     try:
@@ -65,31 +128,3 @@ def find_closest(query: CandidateQuery, trials: Trials, most: int) -> Closest:
     closest.sets.sort(key=lambda change_set: (len(change_set.changes), -change_set.trees))
     del closest.sets[most:]
     return closest
-
-
-def _sets(query: CandidateQuery, trials: Trials, most: int) -> Iterator[ChangeSet]:
-    amounts = Amounts(trials)
-    changes = [
-        change
-        for change in changes_of(query)
-        if not change.requested_amount or amounts.units(change)
-    ]
-    smallest = SmallestSets(
-        changes,
-        lambda some: amounts.enough(query, some),
-        monotone=all(amounts.are_uniform(change) for change in changes if change.requested_amount),
-    )
-
-    def change_set(*some: QueryChange) -> ChangeSet:
-        to = amounts.settle(query, some)
-        opening = trials.count_opened(with_changes(query, some, to))
-        changed_set = tuple((change, to.get(change, 0)) for change in some)
-        return ChangeSet(changed_set, opening.trees, opening.example)
-
-    of_one: list[QueryChange] = []
-    for change in smallest.of_one():
-        of_one.append(change)
-        yield change_set(change)
-    if len(of_one) < most:
-        for pair in smallest.of_two(of_one):
-            yield change_set(*pair)

@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.heavy import SearchEffort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.query.query import CandidateQuery, RequestGroup
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.reporter import SILENT, Reporter
 from placement_server.candidates.search.search import Search, SearchLimits
 
 # Of queries with more groups than this nothing is kept: the next is seldom like one before.
@@ -21,16 +24,9 @@ _MOST_GROUPS = 64
 # What is kept about a group, in bytes.
 _GROUP_SIZE = 1024
 
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The trees that have a candidate.
-
-    :param example: the slot of the root of the first of them; -1 where there is none.
-    """
-
-    trees: int
-    example: int
+_TERMS = "required", "forbidden", "member_of", "forbidden_aggregates"
+_OF_GROUP = attrgetter("resources", "in_tree", *_TERMS)
+_OF_QUERY = attrgetter("same_subtree", "group_policy", *(f"root_{name}" for name in _TERMS))
 
 
 @dataclass(slots=True)
@@ -48,20 +44,38 @@ class Trials:
     effort: SearchEffort = field(default_factory=SearchEffort)
     clock: Callable[[], float] = time.monotonic
     _ends_at: float = field(init=False)
-    _works: dict[Hashable, bool] = field(init=False, default_factory=dict)
-    _opened_by_kind: dict[Hashable, Opened] = field(init=False, default_factory=dict)
+    _openings: dict[Hashable, tuple[int, int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Start the time."""
         self._ends_at = self.clock() + self.seconds
 
-    @contextmanager
-    def search(self, query: CandidateQuery, limit: int | None = None) -> Iterator[Search]:
-        """Make a search; what it holds is given back at the end of the block.
+    def works(self, query: CandidateQuery) -> bool:
+        """Check whether a query has a candidate; raises what `opening` does."""
+        return self.opening(query, 1)[0] > 0
 
-        :param limit: how many candidates will be asked for.
+    def opening(self, query: CandidateQuery, most: int | None = None) -> tuple[int, int]:
+        """Return how many trees have a candidate, up to some number, and the first of their roots.
+
+        :returns: for the root its slot, -1 where there is none.
         :raises SearchGaveUp: the time is over, or there is no place for one more heavy search.
         """
+        key = (_kind(query), most) if len(query.groups) <= _MOST_GROUPS else None
+        opening = self._openings.get(key)
+        if opening is None:
+            with self.roots(query, most) as found_roots:
+                roots = list(islice(found_roots, most))
+            opening = len(roots), roots[0] if roots else -1
+            if key is not None:
+                self._openings[key] = opening
+                self.account.take(sizes.ENTRY + len(query.groups) * _GROUP_SIZE)
+        return opening
+
+    @contextmanager
+    def roots(
+        self, query: CandidateQuery, limit: int | None = None, reporter: Reporter = SILENT
+    ) -> Iterator[Iterator[int]]:
+        """Search for roots; what the search holds is given back at the end of the block."""
         seconds_left = self._ends_at - self.clock()
         if seconds_left <= 0:
             raise OutOfTime(self.seconds, 0)
@@ -73,42 +87,13 @@ class Trials:
                 self.index,
                 SearchLimits(limit, seconds=seconds_left),
                 one_per_tree=self.one_per_tree,
+                reporter=reporter,
                 clock=self.clock,
                 account=self.account,
                 effort=self.effort,
-            )
+            ).roots()
         finally:
             self.account.give(self.account.held_bytes - held_bytes)
-
-    def works(self, query: CandidateQuery) -> bool:
-        """Check whether a query has a candidate."""
-        if len(query.groups) > _MOST_GROUPS:
-            return self._has_root(query)
-        key = _kind(query)
-        works = self._works.get(key)
-        if works is None:
-            works = self._works[key] = self._has_root(query)
-            self._keep(query)
-        return works
-
-    def _has_root(self, query: CandidateQuery) -> bool:
-        with self.search(query, 1) as search:
-            return next(search.roots(), None) is not None
-
-    def count_opened(self, query: CandidateQuery) -> Opened:
-        """Count the trees that have a candidate."""
-        key = _kind(query)
-        opening = self._opened_by_kind.get(key)
-        if opening is None:
-            with self.search(query) as search:
-                roots = list(search.roots())
-            opening = self._opened_by_kind[key] = Opened(len(roots), roots[0] if roots else -1)
-            self._keep(query)
-        return opening
-
-    def _keep(self, query: CandidateQuery) -> None:
-        """Count what is kept about a query."""
-        self.account.take(sizes.ENTRY + len(query.groups) * _GROUP_SIZE)
 
 
 def _kind(query: CandidateQuery) -> Hashable:
@@ -116,32 +101,11 @@ def _kind(query: CandidateQuery) -> Hashable:
 
     Groups for devices of one kind come in eights: what is known of one change is known of eight.
     """
-    bound_suffixes = frozenset(
-        suffix for subtree in query.same_subtree for suffix in subtree.together | subtree.apart
+    named_suffixes = {""}.union(
+        *(subtree.together | subtree.apart for subtree in query.same_subtree)
     )
-    groups = Counter(_group_kind(group, query, bound_suffixes) for group in query.groups)
-    return (
-        frozenset(groups.items()),
-        query.group_policy,
-        frozenset(query.same_subtree),
-        query.root_required,
-        query.root_forbidden,
-        query.root_member_of,
-        query.root_forbidden_aggregates,
+    groups = Counter(
+        (g.suffix in named_suffixes and g.suffix, g.suffix in query.isolate, _OF_GROUP(g))
+        for g in query.groups
     )
-
-
-def _group_kind(
-    group: RequestGroup, query: CandidateQuery, bound_suffixes: frozenset[str]
-) -> Hashable:
-    name = group.suffix if not group.suffix or group.suffix in bound_suffixes else None
-    return (
-        name,
-        group.suffix in query.isolate,
-        frozenset(group.resources),
-        frozenset(group.required),
-        group.forbidden,
-        frozenset(group.member_of),
-        group.forbidden_aggregates,
-        group.in_tree,
-    )
+    return frozenset(groups.items()), _OF_QUERY(query)

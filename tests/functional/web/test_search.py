@@ -61,7 +61,7 @@ def test_what_fits_nowhere_is_explained_with_buttons_that_try_what_would(
     page = open_page(f"#/search?q={quote(query, safe='')}")
     page.get_by_text("Fits on none of 1,0").wait_for()
     assert violations(page) == []
-    page.get_by_role("button", name="allow trait COMPUTE_NODE").first.click()
+    page.get_by_role("button", name="with COMPUTE_NODE allowed").first.click()
     page.get_by_text("more time").first.wait_for()
     assert re.fullmatch(r"resources=DISK_GB:\d+", page.get_by_label("Query,").input_value())
 

@@ -12,7 +12,6 @@ import pytest
 
 from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
 from placement_server.candidates.closest.closest import Closest, find_closest
-from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery, parse
@@ -240,9 +239,10 @@ def test_a_pool_that_is_short_is_named_with_the_trees_that_it_serves() -> None:
     assert (lowered.changes[0][1], lowered.trees) == (5, 1)
 
 
-def reported(index: Index, query: str, rooms: dict[str, RoomOfProvider]) -> Report:
+def reported(index: Index, query: str, rooms: dict[str, RoomOfProvider]) -> Closest:
     closest = find_closest(asked(query), Trials(index, 60.0), MANY)
-    return report_of(closest, index, lambda _providers, _classes: rooms)
+    closest.read_rooms(lambda _providers, _classes: rooms)
+    return closest
 
 
 def test_a_provider_that_has_the_room_by_now_or_is_gone_is_not_reported() -> None:
@@ -252,9 +252,11 @@ def test_a_provider_that_has_the_room_by_now_or_is_gone_is_not_reported() -> Non
         "host00000": RoomOfProvider("first", {vcpu: Room(16, 0, 1, 16, 1, 0)}),
         "host00001": RoomOfProvider("second", {vcpu: Room(8, 1, 1, 8, 1, 1)}),
     }
-    report = reported(index, "resources=VCPU:9", rooms)
-    assert [(short.name, short.room.free) for short in report.short] == [("second", 7)]
-    assert list(report.lines()) == [
+    closest = reported(index, "resources=VCPU:9", rooms)
+    assert [(closest.name(short.slot), room.free) for short, room in closest.short()] == [
+        ("second", 7)
+    ]
+    assert list(closest.lines()) == [
         "3 trees would fit with VCPU:8 instead of 9, for example first.",
         "second has 7 of 8 VCPU free, 1 consumer holds some; 9 asked for.",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
+from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.query.query import parse
 from tests.unit.candidates.forest import Provider, writer_of
@@ -18,7 +19,7 @@ WORLD = [
 
 
 def told(query: str) -> Explanation:
-    return explain(parse(parse_qsl(query), (1, 39)), writer_of(WORLD).index)
+    return explain(parse(parse_qsl(query), (1, 39)), Trials(writer_of(WORLD).index, 60.0))
 
 
 def test_the_filter_that_rejects_the_last_trees_is_named() -> None:
@@ -45,5 +46,5 @@ def test_dead_providers_are_not_counted() -> None:
     writer = writer_of(WORLD)
     tree = writer.tree(1)
     writer.apply({1: tree})
-    explanation = explain(parse([("resources1", "VCPU:1")], (1, 39)), writer.index)
-    assert explanation.steps[0].providers == 2
+    explanation = explain(parse([("resources1", "VCPU:1")], (1, 39)), Trials(writer.index, 60.0))
+    assert explanation.steps[0]["providers_left"] == 2

@@ -2,7 +2,7 @@
 
 import { count, element, number, pageLink } from "../dom.js";
 import { scrolling } from "../host/page.js";
-import { changed, inWords } from "./query.js";
+import { changed } from "./query.js";
 
 const MOST = 10;
 
@@ -30,16 +30,15 @@ export function places(capacity, candidates) {
 
 /** Return why a query fits nowhere; `onTry` gets the query with a change that somebody picked. */
 export function reasons(explanation, query, nameOf, onTry) {
-  const { closest, short, sentences, complete } = explanation;
+  const { closest, short, sentences } = explanation;
   const first = [
     element("p", { class: "summary failure" }, `Fits on none of ${count(explanation.trees, "host")}.`),
     element("h2", {}, "What would fit"),
     closest.length
-      ? element("ul", { class: "changes" }, closest.map((entry) => element("li", {},
-        element("button", { type: "button", click: () => onTry(changed(query, entry.changes)) },
-          `Try ${entry.changes.map(inWords).join(" and ")}`),
-        ` ${count(entry.trees, "host")}, for example `, pageLink("host", nameOf(entry.example), entry.example))))
-      : element("p", {}, complete ? "No one or two changes of the request are enough." : "The time was up before any change was found."),
+      ? element("ul", { class: "changes" }, closest.map((entry, at) => element("li", {},
+        element("button", { type: "button", click: () => onTry(changed(query, entry.changes)) }, sentences[at]),
+        " ", pageLink("host", nameOf(entry.example), entry.example))))
+      : element("p", {}, sentences[0]),
   ];
   const rest = [
     short.length ? element("h2", {}, "Closest to having the room") : null,

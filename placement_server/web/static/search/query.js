@@ -90,15 +90,6 @@ function isSame(value, other) {
   return members(value) === members(other);
 }
 
-/** Return what a change does, in words. */
-export function inWords(change) {
-  const where = change.group ? ` in group ${change.group}` : "";
-  if ("resource_class" in change) return `${change.resource_class}:${change.to} instead of ${change.from}${where}`;
-  const [[name, value]] = Object.entries(change).filter(([key]) => key !== "group");
-  const [does, ...what] = name.split("_");
-  return does === "allow" ? `allow ${what.join(" ")} ${value}${where}` : `without ${what.join(" ")} ${value}${where}`;
-}
-
 /** Return the classes that a query asks for, those of the first group first. */
 export function classesOf(query) {
   return [...new URLSearchParams(query)].filter(([name]) => name.startsWith("resources"))
