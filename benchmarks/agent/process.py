@@ -55,7 +55,7 @@ class Measured:
         self._transport = Interrupted(plain)
         self._other = plain
         self._parts = assembly.build(self._conf, transport=self._transport)
-        self._tracker = self._parts.tracker(is_enabled=lambda: True, wait=self._pause)
+        self._tracker = self._parts.tracker(wait=self._pause)
         driver = self._parts.driver
         if not isinstance(driver, FakeNumaDriver):
             raise TypeError(f"{driver} has no machine that could be changed")

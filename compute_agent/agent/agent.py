@@ -73,12 +73,7 @@ class Agent:
         self._ready = False
         self._schedule = PassSchedule(time.monotonic)
         self._schedule.set_nodes([NODE_LIST], first_due=NEVER)
-        self.tracker: ResourceTracker = parts.tracker(
-            is_enabled=lambda: self._availability.is_enabled(),
-            wait=self._stop.wait,
-            check_assigned=lambda node: self._claims.check_assigned(node),
-            on_outcome=self._pass_ended,
-        )
+        self.tracker: ResourceTracker = parts.tracker(wait=self._stop.wait)
         self._claims = parts.claims(self.tracker)
         self._availability = Availability(
             parts.ledger,
@@ -88,9 +83,7 @@ class Agent:
             roots=lambda: self.tracker.nodes().values(),
             threshold=lambda: conf.compute.consecutive_build_service_disable_threshold,
         )
-        self._nodes = NodeList(
-            parts, self.tracker, self._schedule, rng=self._rng, on_outcome=self._search_ended
-        )
+        self._nodes = NodeList(parts, self.tracker, self._schedule, rng=self._rng)
         self._loop = PassLoop(
             self._schedule,
             self._run_pass,
@@ -287,32 +280,40 @@ class Agent:
         if node == NODE_LIST:
             result = self._nodes.find()
         else:
-            result = self.tracker.run_pass(node, asked_for=bool(reasons))
+            result = self.tracker.run_pass(
+                node, asked_for=bool(reasons), on_first=self._end_first_pass
+            )
         self._manager.watchdog()
+        self._follow_hypervisor(node, result)
         uuid = self.tracker.nodes().get(node)
         if result.completed and uuid is not None:
             self._auditor.after_pass(node, uuid)
             if self._parts.shared_disk is not None:
-                self._parts.shared_disk.after_pass(node, uuid)
+                self._parts.shared_disk.after_pass(node, uuid, result.facts)
             self._look_for_builds()
         if self._ready:
             self._manager.status(self._parts.board.summary())
         return result
 
-    def _search_ended(self, kind: EventKind, message: str) -> None:
-        """Record from a search for nodes whether a driver of several nodes has its hypervisor."""
-        if kind is EventKind.DRIVER_NOT_READY:
-            self._availability.hypervisor_is_away(message)
-        elif kind is EventKind.COMPLETED and self._parts.driver.several_nodes:
-            self._availability.hypervisor_is_back()
+    def _end_first_pass(self, node: str) -> None:
+        """Check what instances were given, and record that the node was reported.
 
-    def _pass_ended(self, kind: EventKind, message: str) -> None:
-        """Record the same from a pass, if the driver has one node: no pass shows it for others."""
-        if self._parts.driver.several_nodes:
-            return
-        if kind is EventKind.DRIVER_NOT_READY:
-            self._availability.hypervisor_is_away(message)
-        elif kind in (EventKind.COMPLETED, EventKind.COMPLETED_IN_PART):
+        :raises AssignedResourceNotFound: some of it is not there any more.
+        """
+        self._claims.check_assigned(node)
+        uuid = self.tracker.nodes().get(node)
+        if uuid is not None:
+            self._parts.setup.record_first_pass(uuid, node)
+
+    def _follow_hypervisor(self, node: str, result: PassResult) -> None:
+        """Record whether the hypervisor is away.
+
+        A search for nodes shows that it is back if the driver has several, else a pass does.
+        """
+        is_search, has_several = node == NODE_LIST, self._parts.driver.several_nodes
+        if result.kind is EventKind.DRIVER_NOT_READY and (is_search or not has_several):
+            self._availability.hypervisor_is_away(result.message)
+        elif result.completed and is_search == has_several:
             self._availability.hypervisor_is_back()
 
     def _look_for_builds(self) -> None:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.placement.transports.transport import Transport
-    from compute_agent.tracker.decisions import EventKind
     from compute_agent.virt.driver import ComputeDriver
 
 DEFAULT_PERIOD = 60.0
@@ -79,25 +78,14 @@ class AgentParts(NamedTuple):
         """Return what is configured for passes now."""
         return tracker_options(self.conf)
 
-    def tracker(
-        self,
-        *,
-        is_enabled: Callable[[], bool],
-        wait: Callable[[float], bool],
-        check_assigned: Callable[[str], None] = lambda _node: None,
-        on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
-    ) -> ResourceTracker:
+    def tracker(self, *, wait: Callable[[float], bool]) -> ResourceTracker:
         """Return a tracker of these parts."""
         return ResourceTracker(
             self.node_pass,
             self.report,
             self.board,
             self.options(),
-            is_enabled=is_enabled,
             wait=wait,
-            on_registered=self.setup.record_first_pass,
-            check_assigned=check_assigned,
-            on_outcome=on_outcome,
             workers=self.conf.compute.update_resources_max_workers,
             rng=random.Random(),
         )
@@ -224,10 +212,9 @@ def build(
         ledger,
         merger,
         _device_faults(conf, driver, ledger),
+        board,
+        setup,
         read_only=read_only,
-        on_facts=shared_disk.record_size if shared_disk else lambda _node, _facts: None,
-        stage=board.stage,
-        identity_file=setup.identity_file,
     )
     return AgentParts(
         conf, driver, report, ledger, merger, setup, node_pass, board, lock, shared_disk

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, EventKind
-from compute_agent.tracker.remedies import with_remedy
+from compute_agent.tracker.pass_attempt import with_remedy
 from compute_agent.tracker.resource_tracker import PassResult
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ NODE_LIST = ""
 
 
 class NodeList:
-    """Brings the nodes of the tracker in step with those the driver manages.
-
-    :param on_outcome: receives the outcome of each search, and its message.
-    """
+    """Brings the nodes of the tracker in step with those the driver manages."""
 
     def __init__(
         self,
@@ -37,13 +34,11 @@ class NodeList:
         schedule: PassSchedule,
         *,
         rng: random.Random,
-        on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
     ) -> None:
         self._parts = parts
         self._tracker = tracker
         self._schedule = schedule
         self._rng = rng
-        self._on_outcome = on_outcome
         self.departures = parts.departures()
         self._state = decisions.NodeState(started_at=time.monotonic())
 
@@ -61,11 +56,10 @@ class NodeList:
         event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
         decision = decisions.decide(self._state, event, limits)
         self._state = decision.state
-        self._on_outcome(kind, str(error or ""))
         if error is not None:
             return self._failure_result(decision, kind, error)
         self._take_in(nodes, first_due=now + self._rng.uniform(0.0, turn))
-        return PassResult(completed=True, next_in=self._parts.options().period)
+        return PassResult(completed=True, next_in=self._parts.options().period, kind=kind)
 
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
         known_nodes = self._tracker.nodes()
@@ -92,4 +86,4 @@ class NodeList:
         wait = self._parts.options().limits().period
         if decision.action in (Action.BACK_OFF, Action.RETRY):
             wait = max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
-        return PassResult(False, wait, decision.exit_code, str(error))
+        return PassResult(False, wait, decision.exit_code, str(error), kind)

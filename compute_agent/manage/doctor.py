@@ -222,10 +222,7 @@ def _unmanaged_devices(machine: Machine, layout: HostLayout) -> Iterator[Diagnos
 
 
 def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:
-    tracker = parts.tracker(
-        is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
-        wait=lambda _seconds: False,
-    )
+    tracker = parts.tracker(wait=lambda _seconds: False)
     tracker.add_node(node, uuid)
     try:
         proposal = tracker.propose(node)

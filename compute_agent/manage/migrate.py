@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.report.operations import KeepProvider, describe
+from compute_agent.tracker.pass_attempt import as_one
 from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
-from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -65,10 +65,7 @@ def migrate(
     :raises ComputeAgentError: placement or the driver cannot be used. The nodes yielded before are
         done; the next run finishes the rest.
     """
-    tracker = parts.tracker(
-        is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
-        wait=lambda _seconds: False,
-    )
+    tracker = parts.tracker(wait=lambda _seconds: False)
     retries = Retries(clock or SystemClock())
     for name, uuid in nodes.items():
         tracker.add_node(name, uuid)

@@ -162,8 +162,11 @@ class Connection:
                 if request.extensions is not None:
                     self.forget_versions()
                 raise
-        if request.shape is not None or request.good:
-            responses.raise_unless_good(request, response)
+        good = request.good or ((200,) if request.shape is not None else ())
+        if good and response.status not in good:
+            raise responses.refused(request, response)
+        if request.shape is not None and response.status == 200:
+            responses.body_of(request, response, request.shape)
         return response
 
     def _send_traced(self, request: Request) -> Response:

@@ -157,18 +157,12 @@ def raise_unless_answered(request: Request, response: Response) -> None:
         raise failure(errors.PlacementError, request, response)
 
 
-def raise_unless_good(request: Request, response: Response) -> None:
-    """Raise for an answer that is none of the good ones, or has another body.
-
-    :raises errors.PlacementError: what the request names for it.
-    """
-    if response.status not in (request.good or (200,)):
-        kind = request.refusals.get(response.status, request.error)
-        if code := code_of(response):
-            kind = request.refusals.get(code, kind)
-        raise failure(kind, request, response)
-    if response.status == 200 and request.shape is not None:
-        body_of(request, response, request.shape)
+def refused(request: Request, response: Response) -> errors.PlacementError:
+    """Make the error that the request names for an answer that is none of the good ones."""
+    kind = request.refusals.get(response.status, request.error)
+    if code := code_of(response):
+        kind = request.refusals.get(code, kind)
+    return failure(kind, request, response)
 
 
 def body_of(request: Request, response: Response, shape: Shape) -> Any:

@@ -39,11 +39,6 @@ class ProviderForest:
             forest_copy._take(self)
         return forest_copy
 
-    def take_content_of(self, other: Self) -> None:
-        """Take over the content of the other, which stays what it is."""
-        with self._lock:
-            self._take(other)
-
     def _take(self, other: Self) -> None:
         self._by_uuid = dict(other._by_uuid)
         self._by_name = dict(other._by_name)

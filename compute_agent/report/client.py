@@ -137,10 +137,12 @@ class ReportClient:
         :param fresh: read also what may have changed unseen, as a reshape needs it.
         """
         cache = self._caches.of(root_uuid)
+        known_tree = cache.tree if cache.is_known else None
         self._reader.read(cache, fresh=fresh)
         tally = self.placement.connection.tally
         cache.probed_by = tally.global_request_id if tally else None
-        self.names.learn(cache.tree)
+        if cache.tree is not known_tree:
+            self.names.learn(cache.tree)
         self._caches.save_if_changed()
         return cache.tree.snapshot()
 

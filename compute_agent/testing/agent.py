@@ -92,6 +92,6 @@ class AgentFixture(fixtures.Fixture):
         return self._tracker
 
     def _new_tracker(self) -> ResourceTracker:
-        tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+        tracker = self.parts.tracker(wait=lambda _seconds: False)
         tracker.add_node(self._node, self.node_uuid)
         return tracker

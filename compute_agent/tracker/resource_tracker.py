@@ -11,23 +11,24 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
 from compute_agent.placement.retries import stepping_aside
+from compute_agent.placement.transports.transport import version_text
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.node import Node
 from compute_agent.tracker.node_lock import Holdable, InOrder, Lent
-from compute_agent.tracker.pass_accounts import PassAccounts, PassAttempt
+from compute_agent.tracker.pass_attempt import PassAttempt, as_one, subject_of
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.passes.proposal import PassTarget, Proposal
-from compute_agent.tracker.remedies import as_one, kind_of, subject_of
 from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
 
 if TYPE_CHECKING:
@@ -59,12 +60,21 @@ class TrackerOptions(NamedTuple):
 
 
 class PassResult(NamedTuple):
-    """How a pass ended: when the next is due (in seconds), and whether the process must end."""
+    """All that a pass, or a search for nodes, tells others.
+
+    :ivar next_in: seconds after which the next is due.
+    :ivar exit_code: with which the process must end; None: it need not.
+    :ivar message: what was wrong, empty: nothing.
+    :ivar kind: what its last try came to; None: there was none.
+    :ivar facts: the driver's facts about the node, of a pass that completed.
+    """
 
     completed: bool
     next_in: float
     exit_code: decisions.ExitCode | None = None
     message: str = ""
+    kind: EventKind | None = None
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 class ResourceTracker:
@@ -74,11 +84,6 @@ class ResourceTracker:
     :param patience: seconds that an order waits for a node whose pass does not end.
     :param clock: seconds, monotonic.
     :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
-    :param is_enabled: whether new instances are allowed on the host.
-    :param on_registered: called with uuid and name when a node's first pass has completed.
-    :param check_assigned: called with the name before that; raises AssignedResourceNotFound when
-        what instances were given is not there any more.
-    :param on_outcome: called with what a try of a pass came to, and its message.
     """
 
     def __init__(
@@ -88,11 +93,7 @@ class ResourceTracker:
         board: StatusBoard,
         options: TrackerOptions,
         *,
-        is_enabled: Callable[[], bool],
         wait: Callable[[float], bool],
-        on_registered: Callable[[str, str], None] = lambda _uuid, _name: None,
-        check_assigned: Callable[[str], None] = lambda _name: None,
-        on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
         workers: int = 1,
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,
@@ -102,15 +103,11 @@ class ResourceTracker:
         self._report = report
         self._board = board
         self._options = options
-        self._is_enabled = is_enabled
         self._wait = wait
-        self._on_registered = on_registered
-        self._check_assigned = check_assigned
         self._turns = threading.Semaphore(workers)
         self._patience = patience
         self._clock = clock
         self._rng = rng or random.Random()
-        self._accounts = PassAccounts(report, board, on_outcome, clock)
         self._started_at = clock()
         # Replaced, never changed: other threads go through it meanwhile.
         self._nodes: dict[str, Node] = {}
@@ -175,19 +172,20 @@ class ResourceTracker:
         :raises ComputeResourcesUnavailable: no pass of it has reported it yet.
         """
         node = self._known_node(name)
-        if node.reported_tree is None:
+        if node.last is None:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {name} has not been reported to placement since the agent started: its "
                 "first pass has not completed. `compute-agent status` shows what it waits for."
             )
-        return node.reported_tree, node.uuid
+        return node.last.wanted_tree, node.uuid
 
     def facts(self, name: str) -> Mapping[str, Any]:
         """Return the driver's facts about a node from the pass that reported it last.
 
         :raises ComputeHostNotFound: the node is not managed here any more.
         """
-        return self._known_node(name).facts
+        last = self._known_node(name).last
+        return {} if last is None else last.facts
 
     def _known_node(self, name: str) -> Node:
         node = self._nodes.get(name)
@@ -216,43 +214,49 @@ class ResourceTracker:
         """
         return self._pass.operations(self.propose(name))
 
-    def run_pass(self, name: str, *, asked_for: bool = False) -> PassResult:
+    def run_pass(
+        self,
+        name: str,
+        *,
+        asked_for: bool = False,
+        on_first: Callable[[str], None] = lambda _name: None,
+    ) -> PassResult:
         """Run a pass of the node, with the repetitions that conflicts call for.
 
         A node that was dropped between the time its pass was due and now gets none.
 
         :param asked_for: it is wanted now, and does not wait for its turn after an outage.
+        :param on_first: called with the name when all of the node's first pass is done; the pass
+            fails with what this raises.
         """
         node = self._nodes.get(name)
         if node is None:
             return PassResult(completed=False, next_in=self._options.limits().period)
         while True:
             attempt = PassAttempt(began=self._clock())
-            error: Exception | None = None
             with (
                 self._pass_of(node),
-                self._report.tracing() as tally,
+                self._report.tracing() as attempt.tally,
                 tracing.span(
-                    "pass", node=name, openstack__global_request_id=tally.global_request_id
+                    "pass", node=name, openstack__global_request_id=attempt.tally.global_request_id
                 ),
             ):
                 try:
                     turn = None if asked_for else self._turn_after_outage(node)
                     if turn is not None:
                         return PassResult(completed=False, next_in=turn)
-                    self._attempt(node, attempt)
+                    self._attempt(node, attempt, on_first)
                 except Exception as exception:  # noqa: BLE001 - every failure is judged below
-                    error = exception
-            attempt.requests, attempt.writes = tally.requests, tally.writes
-            attempt.global_request_id = tally.global_request_id
-            decision = self._judge(node, attempt, error)
-            self._account(node, attempt, decision, error)
+                    attempt.error = exception
+            decision = self._decide(node, attempt)
+            node.state = decision.state
+            self._account(node, attempt, decision)
             if decision.action is Action.RETRY:
                 self._board.count_retry(conflict=True)
                 if self._wait(self._draw_wait(decision)):
                     return PassResult(completed=False, next_in=NEVER)
                 continue
-            return self._result(decision, error)
+            return self._result(node, attempt, decision)
 
     @contextmanager
     def _pass_of(self, node: Node, patience: float | None = None) -> Iterator[None]:
@@ -291,13 +295,13 @@ class ResourceTracker:
         )
         return turn
 
-    def _attempt(self, node: Node, attempt: PassAttempt) -> None:
+    def _attempt(self, node: Node, attempt: PassAttempt, on_first: Callable[[str], None]) -> None:
         target = self._target(node)
         try:
-            proposal = self._pass.propose(target)
+            proposal = self._pass.propose(target, node.last)
         except errors.ReshapeNeeded as error:
-            decision = self._decide(node, EventKind.RESHAPE_NEEDED, error)
-            if decision.action is not Action.RESHAPE:
+            needed = PassAttempt(attempt.began, error=error)
+            if self._decide(node, needed).action is not Action.RESHAPE:
                 raise
             LOG.info(
                 "Node %s: inventory and allocation data are being migrated to a new layout (%s).",
@@ -308,76 +312,70 @@ class ResourceTracker:
         if proposal.problems and node.state.startup:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
+        attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
+        if not proposal.is_settled:
+            self._flush(node, attempt, proposal)
+        if node.state.startup:
+            on_first(node.name)
+
+    def _flush(self, node: Node, attempt: PassAttempt, proposal: Proposal) -> None:
         attempt.shown_fields = {
             "caveats": proposal.caveats,
             "gpus": proposal.facts.get("gpus", ()),
-            **self._sums(node, proposal.wanted_tree),
+            "inventories": inventories_of(proposal.wanted_tree, node.uuid),
+            "faulty": faulty_in(proposal.wanted_tree, node.uuid),
         }
-        attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
         operations = self._pass.flush(proposal)
         attempt.changes = len(operations)
-        log_changes(node.name, operations, node.reported_tree)
-        node.reported_tree, node.facts = proposal.wanted_tree, proposal.facts
-        if node.state.startup:
-            self._check_assigned(node.name)
+        log_changes(node.name, operations, node.last.wanted_tree if node.last else None)
+        node.last = proposal
 
-    @staticmethod
-    def _sums(node: Node, tree: ProviderTree) -> Mapping[str, object]:
-        """Return what the status shows of a tree; a quiet pass has that of the one before."""
-        if node.sums_of_tree is None or node.sums_of_tree[0] is not tree:
-            sums = {
-                "inventories": inventories_of(tree, node.uuid),
-                "faulty": faulty_in(tree, node.uuid),
-            }
-            node.sums_of_tree = tree, sums
-        return node.sums_of_tree[1]
-
-    def _judge(self, node: Node, attempt: PassAttempt, error: Exception | None) -> Decision:
-        decision = self._decide(node, kind_of(error, attempt.problems), error, attempt.problems)
-        was_startup, node.state = node.state.startup, decision.state
-        if was_startup and not node.state.startup:
-            self._on_registered(node.uuid, node.name)
-        return decision
-
-    def _decide(
-        self,
-        node: Node,
-        kind: EventKind,
-        error: Exception | None,
-        problems: Sequence[Exception] = (),
-    ) -> Decision:
+    def _decide(self, node: Node, attempt: PassAttempt) -> Decision:
         event = Event(
-            kind,
+            attempt.kind,
             at=self._clock(),
-            subject=" ".join(subject_of(problem) for problem in (error, *problems) if problem),
-            retry_after=getattr(error, "retry_after", None),
+            subject=" ".join(subject_of(fault) for fault in attempt.faults),
+            retry_after=getattr(attempt.error, "retry_after", None),
         )
         return decisions.decide(node.state, event, self._options.limits())
 
-    def _account(
-        self, node: Node, attempt: PassAttempt, decision: Decision, error: Exception | None
-    ) -> None:
+    def _account(self, node: Node, attempt: PassAttempt, decision: Decision) -> None:
         """Log and show how a try went."""
-        entry = self._accounts.entry(node, attempt, decision, error)
+        now = self._clock()
+        attempt.log(node.name, decision, now)
+        entry = attempt.entry(node, now)
+        is_completed = decision.action is Action.DONE
+        self._board.count_pass("completed" if is_completed else "failed", now - attempt.began)
+        if is_completed:
+            entry["last_success"] = time.time()
+            # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
+            # the pass did not.
+            offered_versions = self._report.offered_versions
+            version = version_text(offered_versions.maximum) if offered_versions else ""
+            self._board.placement_is(up=True, max_version=version)
+        elif decision.action is Action.BACK_OFF:
+            self._board.placement_is(up=False)
         if self._nodes.get(node.name) is node:  # the board has forgotten a node that was dropped
             self._board.set_node(node.name, node.uuid, **entry)
 
-    def _result(self, decision: Decision, error: Exception | None) -> PassResult:
+    def _result(self, node: Node, attempt: PassAttempt, decision: Decision) -> PassResult:
+        is_done = decision.action is Action.DONE
+        next_in = self._options.period if is_done else self._options.limits().period
         if decision.action is Action.EXIT:
-            return PassResult(False, NEVER, decision.exit_code, str(error))
-        if decision.action is Action.BACK_OFF:
-            return PassResult(False, self._draw_wait(decision), message=str(error))
-        if decision.action is Action.DONE:
-            return PassResult(True, self._options.period)
-        return PassResult(False, self._options.limits().period, message=str(error))
+            next_in = NEVER
+        elif decision.action is Action.BACK_OFF:
+            next_in = self._draw_wait(decision)
+        return PassResult(
+            is_done,
+            next_in,
+            decision.exit_code,
+            attempt.message,
+            attempt.kind,
+            facts=node.last.facts if is_done and node.last is not None else MappingProxyType({}),
+        )
 
     def _draw_wait(self, decision: Decision) -> float:
         return max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
 
     def _target(self, node: Node) -> PassTarget:
-        return PassTarget(
-            name=node.name,
-            uuid=node.uuid,
-            is_enabled=self._is_enabled(),
-            rename_allowed=self._options.rename_allowed,
-        )
+        return PassTarget(node.name, node.uuid, self._options.rename_allowed)

@@ -83,12 +83,12 @@ class SharedDisk:
         """Generation and total of the provider when it was looked at last."""
         self._conditions = LastingConditions()
 
-    def record_size(self, node: str, facts: Mapping[str, Any]) -> None:
-        """Take in what the driver reports of a node."""
-        self._measured_totals[node] = int(facts["local_gb"])
+    def after_pass(self, node: str, root: str, facts: Mapping[str, Any]) -> None:
+        """Plan a look at the provider if its total is not what this node measured; no request.
 
-    def after_pass(self, node: str, root: str) -> None:
-        """Plan a look at the provider if its total is not what this node measured; no request."""
+        :param facts: what the driver reports of the node.
+        """
+        self._measured_totals[node] = int(facts["local_gb"])
         provider = self._connected_provider(root)
         if provider is None:
             self._trouble(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -50,6 +51,11 @@ CAPABILITY_TRAITS: Final[Mapping[str, str]] = {
 }
 
 
+@functools.cache
+def _known_traits() -> frozenset[str]:
+    return usable(CAPABILITY_TRAITS.values())
+
+
 def capability_traits(
     capabilities: Mapping[str, bool], excluded_image_types: Collection[str] = ()
 ) -> dict[str, bool]:
@@ -60,7 +66,7 @@ def capability_traits(
 
     :param excluded_image_types: that are not announced, whatever the driver can do.
     """
-    known_traits = usable(CAPABILITY_TRAITS.values())
+    known_traits = _known_traits()
     traits = {}
     for capability, trait in CAPABILITY_TRAITS.items():
         is_excluded = capability.removeprefix(_IMAGE_PREFIX) in excluded_image_types

@@ -181,6 +181,14 @@ class ComputeDriver(ABC):
         :raises VirtDriverNotReady: no facts at the moment.
         """
 
+    def reading(self, nodename: str) -> object | None:  # noqa: ARG002 (contract)
+        """Return what `update_provider_tree` would edit the node's tree by now, beside the tree.
+
+        While it equals that of a pass that left nothing to do, and placement's tree is the same,
+        the driver is not called. None, as for a driver that does not say: it is called each time.
+        """
+        return None
+
     @abstractmethod
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the names of the nodes managed now.

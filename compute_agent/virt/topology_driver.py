@@ -24,7 +24,7 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.devices.pci import has_remote_managed
-from compute_agent.virt.readings import LastReadings, NodeReading, ReadingsOfPass
+from compute_agent.virt.readings import NodeReading, ReadingsOfPass
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
@@ -60,7 +60,9 @@ class TopologyDriver(ComputeDriver):
         """Node -> its tree as placement had it when a reshape was asked for."""
         self._has_remote_managed = False
         self._caveats: dict[str, tuple[str, ...]] = {}
-        self._last = LastReadings()
+        self._last_readings: dict[str, NodeReading] = {}
+        self._asked_others: dict[str, bool] = {}
+        """Node -> whether its tree was edited by what guests and consumers hold, too."""
 
     @abstractmethod
     def topology(self, nodename: str) -> HostTopology:
@@ -127,9 +129,22 @@ class TopologyDriver(ComputeDriver):
 
         def read() -> NodeReading:
             reading = NodeReading(self.topology(nodename), self.current_options())
-            return self._last.same(nodename, reading)
+            last = self._last_readings.get(nodename)
+            if last == reading:
+                return last
+            self._last_readings[nodename] = reading
+            return reading
 
         return self.once_per_pass(f"node {nodename}", read)
+
+    def reading(self, nodename: str) -> object | None:
+        """As every driver; a subclass that edits the tree further says itself by what."""
+        is_extended = type(self).update_provider_tree is not TopologyDriver.update_provider_tree
+        return None if is_extended else self.own_reading(nodename)
+
+    def own_reading(self, nodename: str) -> NodeReading | None:
+        """Return what this class edits the tree by; None: also by what others hold."""
+        return None if self._asked_others.get(nodename) else self._reading(nodename)
 
     def init_host(self, host: str) -> None:
         """Check the options against the machine.
@@ -154,9 +169,6 @@ class TopologyDriver(ComputeDriver):
     ) -> None:
         stored_tree = self._as_stored(provider_tree, nodename, reshapes=allocations is not None)
         reading = self._reading(nodename)
-        if allocations is None and self._last.repeat(nodename, reading, provider_tree):
-            return
-        before = provider_tree.snapshot()
         self._pass.was_asked = False
         proposal = self._propose(stored_tree, provider_tree, nodename, reading)
         situation = Situation.of(
@@ -192,8 +204,7 @@ class TopologyDriver(ComputeDriver):
                 for k in kept_records
             ),
         )
-        if allocations is None and not self._pass.was_asked:
-            self._last.record_edit(nodename, reading, before, provider_tree)
+        self._asked_others[nodename] = self._pass.was_asked
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         """As every driver; without devices for them ports are not managed remotely."""

@@ -14,7 +14,7 @@ from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.programs.exit_status import Exit
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.report.usage import holders_in_tree, usage_of
-from compute_agent.tracker.remedies import as_one
+from compute_agent.tracker.pass_attempt import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -36,10 +36,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
     :raises InvalidConfiguration: errors that would end a start, after the operations are printed.
     :raises ComputeAgentError: the operations cannot be computed.
     """
-    tracker = parts.tracker(
-        is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
-        wait=lambda _seconds: False,
-    )
+    tracker = parts.tracker(wait=lambda _seconds: False)
     documents, change_count = [], 0
     problems: list[Exception] = []
     for name, uuid in selected_nodes(parts.setup.nodes(), only).items():

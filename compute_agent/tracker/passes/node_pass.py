@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -21,20 +20,34 @@ from compute_agent.report.operations import KeepProvider, Operation
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
-from compute_agent.tracker.passes.driver_facts import check_facts
 from compute_agent.tracker.passes.normalise import Correction, normalise
 from compute_agent.tracker.passes.proposal import Grounds, PassTarget, Proposal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from compute_agent.provider_config.merger import ProviderConfigMerger
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
+    from compute_agent.tracker.node_identity import NodeSetup
     from compute_agent.tracker.passes.device_faults import DeviceFaults
+    from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
+
+MANDATORY_FACTS = (
+    "hypervisor_hostname",
+    "hypervisor_type",
+    "hypervisor_version",
+    "vcpus",
+    "vcpus_used",
+    "memory_mb",
+    "memory_mb_used",
+    "local_gb",
+    "local_gb_used",
+    "cpu_info",
+    "numa_topology",
+)
+"""Facts that every driver reports about a node, out-of-tree drivers too."""
 
 
 class ReshapeNeededAgain(errors.ComputeAgentError):
@@ -46,10 +59,9 @@ class NodePass:
 
     :param merger: what puts provider config files into the tree.
     :param faults: the marks on broken devices.
+    :param board: measures the stages of a pass: discover, read, layout and flush.
+    :param setup: names the file that the uuid of a node comes from; None: nobody does.
     :param read_only: a root that placement lacks is proposed and not created.
-    :param on_facts: called with the name of a node and the driver's facts about it.
-    :param stage: covers a stage of a pass: discover, read, layout or flush.
-    :param identity_file: returns the file that the uuid of a node comes from; None: the driver.
     """
 
     def __init__(
@@ -59,31 +71,31 @@ class NodePass:
         ledger: Ledger,
         merger: ProviderConfigMerger,
         faults: DeviceFaults,
+        board: StatusBoard,
+        setup: NodeSetup | None = None,
         *,
         read_only: bool = False,
-        on_facts: Callable[[str, Mapping[str, Any]], None] = lambda _node, _facts: None,
-        stage: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext(),
-        identity_file: Callable[[], Path | None] = lambda: None,
     ) -> None:
-        self._on_facts = on_facts
-        self._stage = stage
-        self._identity_file = identity_file
+        self._board = board
+        self._setup = setup
         self._driver = driver
         self._report = report
         self._ledger = ledger
         self._merger = merger
         self._faults = faults
         self._read_only = read_only
-        self._settled_proposals: dict[str, Proposal] = {}
-        """By root: the last proposal that left nothing to do."""
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
         return self._driver.one_reading(node)
 
-    def propose(self, target: PassTarget, *, reshape: bool = False) -> Proposal:
+    def propose(
+        self, target: PassTarget, last: Proposal | None = None, *, reshape: bool = False
+    ) -> Proposal:
         """Find out what the node's tree should be.
 
+        :param last: the node's last proposal, which is returned again where it is settled and
+            nothing that it follows from has changed.
         :param reshape: fetch the allocations and let the driver move them.
         :raises ReshapeNeeded: the driver asks to be called with `reshape`.
         :raises ReshapeNeededAgain: it asked while it was.
@@ -91,9 +103,17 @@ class NodePass:
         """
         facts = self._read_facts(target.name)
         # once, and again after an outage: the placement that answers then may be older
-        with self._stage("read"):
+        with self._board.stage("read"):
             self._report.connect()
             base = self._base(target, fresh=reshape)
+        settled = last if last is not None and last.is_settled and not reshape else None
+        reading = self._driver.reading(target.name)
+        if settled is not None and reading is not None:
+            with self._board.stage("layout"):
+                nothing_changed = settled.grounds == self._grounds(target, base, reading)
+            if nothing_changed:
+                settled.facts = facts
+                return settled
         self._check_root(base, target)
         wanted_tree = base.snapshot()
         if not wanted_tree.exists(target.uuid):
@@ -104,17 +124,15 @@ class NodePass:
         if reshape:
             before = self._report.get_allocations_for_provider_tree(target.uuid)
             allocations = reshape_check.editable(before)
-        with self._stage("layout"):
+        with self._board.stage("layout"):
             self._ask_driver(wanted_tree, target, allocations)
             caveats = self._driver.caveats(target.name)
-            grounds = self._grounds(target, base, wanted_tree)
-            settled_proposal = self._settled_proposals.get(target.uuid)
-            if (
-                not (reshape or over)
-                and settled_proposal is not None
-                and settled_proposal.grounds == grounds
-            ):
-                return replace(settled_proposal, facts=facts, caveats=caveats)
+            # what a driver that does not say goes by shows in what it makes of the tree
+            basis = wanted_tree.snapshot() if reading is None else reading
+            grounds = self._grounds(target, base, basis)
+            if settled is not None and settled.grounds == grounds:
+                settled.facts, settled.caveats = facts, caveats
+                return settled
             self._add_what_is_ours(base, wanted_tree, grounds)
             merge_result = self._merger.merge(base, wanted_tree, target.uuid)
             problems = [*merge_result.problems, *self._normalise(wanted_tree, target)]
@@ -135,10 +153,14 @@ class NodePass:
         )
 
     def _read_facts(self, node: str) -> Mapping[str, Any]:
-        with self._stage("discover"):
+        with self._board.stage("discover"):
             facts = self._driver.get_available_resource(node)
-        check_facts(facts, node)
-        self._on_facts(node, facts)
+        missing_keys = [key for key in MANDATORY_FACTS if key not in facts]
+        if missing_keys:
+            raise errors.InvalidInput(
+                f"The driver's facts about node {node} lack {', '.join(missing_keys)}. This "
+                "is a defect of the driver; nothing is reported for the node."
+            )
         return facts
 
     def flush(self, proposal: Proposal) -> list[Operation]:
@@ -147,14 +169,12 @@ class NodePass:
         :raises ResourceProviderUpdateFailed: placement rejected some of them.
         :raises ReshapeFailed: it rejected the reshape.
         """
-        if proposal.is_settled:
-            return []
         uuids_before = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted_tree.get_provider_uuids())
         self._ledger.remember_providers(additions=has - uuids_before)
         self._merger.before_flush(proposal.merge_result)
         self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
-        with self._stage("flush"):
+        with self._board.stage("flush"):
             report = self._report.update_from_provider_tree(
                 proposal.base,
                 proposal.wanted_tree,
@@ -166,9 +186,13 @@ class NodePass:
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in report.kept_providers}
         self._ledger.remember_providers(additions=(), removals=uuids_before - has - kept_uuids)
-        is_quiet = not (report.operations or report.kept_providers or proposal.faults_over)
-        if is_quiet and not (proposal.problems or proposal.merge_result.keeps_held):
-            self._settled_proposals[proposal.root_uuid] = replace(proposal, is_settled=True)
+        proposal.is_settled = not (
+            report.operations
+            or report.kept_providers
+            or proposal.faults_over
+            or proposal.problems
+            or proposal.merge_result.keeps_held
+        )
         return changes(report.operations)
 
     def operations(self, proposal: Proposal) -> list[Operation]:
@@ -205,7 +229,7 @@ class NodePass:
         try:
             identity.check_root(
                 RootFacts(root.uuid, root.name, root.traits, False, root.parent_uuid),
-                self._identity_file(),
+                self._setup.identity_file() if self._setup is not None else None,
             )
         except errors.InvalidNodeConfiguration:
             # not a tree of this agent, and not a provider that it may ever delete
@@ -265,11 +289,11 @@ class NodePass:
                 "to change. This is a defect of the driver; nothing was sent to placement."
             )
 
-    def _grounds(self, target: PassTarget, base: ProviderTree, tree: ProviderTree) -> Grounds:
+    def _grounds(self, target: PassTarget, base: ProviderTree, reading: object) -> Grounds:
         # a copy: a driver may return the same mapping each time, and change it
         capabilities = dict(self._driver.capabilities_as_traits())
         ledger, config_files = self._ledger.revision, self._merger.refresh()
-        return Grounds(target, base, tree.snapshot(), capabilities, ledger, config_files)
+        return Grounds(target, base, reading, capabilities, ledger, config_files)
 
     def _add_what_is_ours(
         self, base: ProviderTree, wanted_tree: ProviderTree, grounds: Grounds
@@ -286,7 +310,7 @@ class NodePass:
             wanted_tree,
             target.uuid,
             capabilities=grounds.capabilities,
-            is_enabled=target.is_enabled,
+            is_enabled=self._ledger.service_state(default_enabled=True).enabled,
             owned_uuids=new_uuids | kept_uuids | {target.uuid},
         )
 

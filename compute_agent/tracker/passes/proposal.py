@@ -17,25 +17,25 @@ class PassTarget(NamedTuple):
 
     name: str
     uuid: str
-    is_enabled: bool = True
     rename_allowed: bool = True
 
 
 class Grounds(NamedTuple):
-    """All that a proposal follows from, once the driver has edited the tree.
+    """All that a proposal follows from: while they are equal, nothing has changed.
 
-    ``ledger``, ``config_files``: how often the one was changed and the others were read.
+    ``reading``: what the driver read of the node or, where it does not say, its tree. ``ledger``,
+    ``config_files``: how often the one was changed and the others were read.
     """
 
     target: PassTarget
     base: ProviderTree
-    of_driver: ProviderTree
+    reading: object
     capabilities: Mapping[str, bool]
     ledger: int
     config_files: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Proposal:
     """A wanted tree beside the one placement has, ready to be flushed or printed."""
 
@@ -54,4 +54,4 @@ class Proposal:
     """What of the wanted tree is not what it should be, by the driver."""
     grounds: Grounds | None = None
     is_settled: bool = False
-    """A flush of the same proposal, by the same grounds, has shown that there is nothing to do."""
+    """Its flush has shown that there is nothing to do, and would again by the same grounds."""

@@ -160,6 +160,11 @@ class FakeMisbehavingDriver(FakeNumaDriver):
         self._perhaps_fail("get_available_resource")
         return super().get_available_resource(nodename)
 
+    def reading(self, nodename: str) -> object | None:
+        """As of a driver that behaves, unless edits of the tree are to fail: these are all made."""
+        may_fail = any(misdeed.method == "update_provider_tree" for misdeed in self._misdeeds)
+        return None if may_fail else self.own_reading(nodename)
+
     def update_provider_tree(
         self,
         provider_tree: ProviderTree,

@@ -73,7 +73,7 @@ class Node:
         path.write_text(
             f"[DEFAULT]\nhost = {self.name}\nstate_path = {directory}/state\n"
             "compute_driver = fake.FakeMisbehavingDriver\nperiodic_fuzzy_delay = 0\n"
-            "[fake]\nfailing_call = 1000000\ngpus = 0\nnics = 0\ncells = 1\n"
+            "[fake]\nfailing_method = nothing\ngpus = 0\nnics = 0\ncells = 1\n"
             f"[compute_agent]\nuse_placement_extensions = {'auto' if whole_trees else 'never'}\n"
             f"[compute]\nprovider_config_location = {directory}/none\n{extra}"
         )
@@ -81,7 +81,7 @@ class Node:
         conf = new_config([f"--config-file={path}"], default_config_dirs=[])
         self.parts = assembly.build(conf, transport=self.transport)
         self.driver: Any = self.parts.driver
-        self.tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+        self.tracker = self.parts.tracker(wait=lambda _seconds: False)
         ((name, self.uuid),) = self.parts.setup.nodes().items()
         self.tracker.add_node(name, self.uuid)
 
@@ -91,7 +91,7 @@ class Node:
     def start_again(self) -> None:
         """What is known of placement and of earlier passes is forgotten, as in a new process."""
         self.parts.report.drop_cache()
-        self.tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+        self.tracker = self.parts.tracker(wait=lambda _seconds: False)
         self.tracker.add_node(self.name, self.uuid)
 
     @property

@@ -13,7 +13,7 @@ import pytest
 from compute_agent.placement.transports.transport import Request
 from compute_agent.provider_config import directory as provider_config_directory
 from compute_agent.provider_config.merger import ProviderConfigMerger
-from compute_agent.state.ledger import Ledger
+from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
@@ -129,13 +129,11 @@ def test_what_the_driver_can_do_is_followed(node: Node) -> None:
 
 
 def test_a_host_that_is_disabled_says_so(node: Node) -> None:
-    enabled = [True]
-    node.tracker = node.parts.tracker(is_enabled=lambda: enabled[0], wait=lambda _seconds: False)
-    node.tracker.add_node(node.name, node.uuid)
     pass_by(node, 3)
-    for enabled[0] in (False, True):
+    for is_enabled in (False, True):
+        node.parts.ledger.set_service_state(ServiceState(is_enabled))
         pass_by(node, 2)
-        assert ("COMPUTE_STATUS_DISABLED" in root(node).traits) is not enabled[0]
+        assert ("COMPUTE_STATUS_DISABLED" in root(node).traits) is not is_enabled
 
 
 def test_what_other_writers_do_is_kept_or_put_right(node: Node) -> None:
@@ -228,6 +226,7 @@ def test_a_fault_that_is_cleared_during_a_pass_is_confirmed_by_the_next(
 
     update = node.driver.update_provider_tree
     monkeypatch.setattr(node.driver, "update_provider_tree", clear_and_update)
+    monkeypatch.setattr(node.driver, "reading", lambda _node: None)
     pass_by(node)
     monkeypatch.undo()
     assert ledger.faults() == {gpu: ""}

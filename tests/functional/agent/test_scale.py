@@ -43,7 +43,7 @@ def parts_of(directory: Path, placement: SmallPlacement, **fake: int) -> assembl
 
 
 def tracker_of(parts: assembly.AgentParts) -> ResourceTracker:
-    return parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+    return parts.tracker(wait=lambda _seconds: False)
 
 
 def one_round(tracker: ResourceTracker) -> None:

@@ -31,7 +31,7 @@ class HostAgent(AgentCommands):
         conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
         self.host: str = conf.DEFAULT.host
         self.parts = assembly.build(conf, transport=operator.placement.transport)
-        tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+        tracker = self.parts.tracker(wait=lambda _seconds: False)
         ((name, self.root),) = self.parts.setup.nodes().items()
         tracker.add_node(name, self.root)
         assert tracker.run_pass(name).completed

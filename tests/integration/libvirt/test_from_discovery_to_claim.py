@@ -104,7 +104,7 @@ def host(libvirt_run_directory: Path, tmp_path_factory: pytest.TempPathFactory) 
         transport = InProcessTransport(ours(directory))
         conf = new_config([f"--config-file={config}"], default_config_dirs=[])
         parts = assembly.build(conf, transport=transport)
-        tracker = parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+        tracker = parts.tracker(wait=lambda _seconds: False)
         ((node, root),) = parts.setup.nodes().items()
         tracker.add_node(node, root)
         assert tracker.run_pass(node).completed

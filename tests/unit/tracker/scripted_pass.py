@@ -42,7 +42,7 @@ class ScriptedPass:
     def one_reading(self, _node: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def propose(self, target: Any, *, reshape: bool = False) -> Proposal:
+    def propose(self, target: Any, _last: Any = None, *, reshape: bool = False) -> Proposal:
         self.reshapes.append(reshape)
         outcome = self.outcomes[0]
         if len(self.outcomes) > 1:

@@ -104,8 +104,7 @@ class Host:
         self.measured = measured
 
     def runs_a_pass(self):
-        self.disk.record_size("host", {"local_gb": self.measured})
-        self.disk.after_pass("host", ROOT)
+        self.disk.after_pass("host", ROOT, {"local_gb": self.measured})
 
     def time_passes(self):
         planned, self.planned = self.planned, []

@@ -9,8 +9,8 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.pass_attempt import subject_of
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker.remedies import subject_of
 from compute_agent.tracker.resource_tracker import (
     PassResult,
     ResourceTracker,
@@ -28,7 +28,6 @@ class Bench:
         self.waits: list[float] = []
         self.locked_while_waiting: list[bool] = []
         self.stop = False
-        self.registered: list[str] = []
         self.report = Report()
         self.board = StatusBoard("agent1")
         self.now = 0.0
@@ -37,9 +36,7 @@ class Bench:
             self.report,
             self.board,
             TrackerOptions(**options),
-            is_enabled=lambda: True,
             wait=self._wait,
-            on_registered=lambda _uuid, name: self.registered.append(name),
             clock=lambda: self.now,
             rng=random.Random(1),
         )
@@ -61,10 +58,12 @@ CONFLICT = errors.ResourceProviderUpdateConflict("somebody else was first")
 def test_a_completed_pass_ends_the_start_and_registers_the_node_once():
     bench = Bench(None, period=30.0)
     assert bench.tracker.in_startup()
-    assert bench.run() == PassResult(True, 30.0)
+    registered: list[str] = []
+    result = bench.tracker.run_pass("host1", on_first=registered.append)
+    assert (result.completed, result.next_in) == (True, 30.0)
     assert not bench.tracker.in_startup()
-    bench.run()
-    assert bench.registered == ["host1"]
+    bench.tracker.run_pass("host1", on_first=registered.append)
+    assert registered == ["host1"]
     assert bench.board.node("host1").last_success
 
 

@@ -72,17 +72,16 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
     retries = Retries(clock, random.Random(1))
 
     class WaitingPass(ScriptedPass):
-        def propose(self, target: Any, *, reshape: bool = False) -> Any:
+        def propose(self, target: Any, last: Any = None, *, reshape: bool = False) -> Any:
             retries.while_conflicting(Conflicting(2))
             assert tracker._nodes["host1"].lock._is_held, "after the wait it is the pass's again"
-            return super().propose(target, reshape=reshape)
+            return super().propose(target, last, reshape=reshape)
 
     tracker = ResourceTracker(
         WaitingPass(None),  # type: ignore[arg-type]
         Report(),  # type: ignore[arg-type]
         StatusBoard("agent1"),
         TrackerOptions(),
-        is_enabled=lambda: True,
         wait=lambda _seconds: False,
     )
     tracker.add_node("host1", UUID)
@@ -104,18 +103,17 @@ def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_
     retries = Retries(Clock(meanwhile), random.Random(1))
 
     class WaitingPass(ScriptedPass):
-        def propose(self, target: Any, *, reshape: bool = False) -> Any:
+        def propose(self, target: Any, last: Any = None, *, reshape: bool = False) -> Any:
             if target.name == "host1":
                 retries.while_conflicting(Conflicting(2))
                 completed.append("host1")
-            return super().propose(target, reshape=reshape)
+            return super().propose(target, last, reshape=reshape)
 
     tracker = ResourceTracker(
         WaitingPass(None, None),  # type: ignore[arg-type]
         Report(),  # type: ignore[arg-type]
         StatusBoard("agent1"),
         TrackerOptions(),
-        is_enabled=lambda: True,
         wait=lambda _seconds: False,
         workers=1,
     )
@@ -184,10 +182,10 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
     hangs, goes_on = threading.Event(), threading.Event()
 
     class HangingPass(ScriptedPass):
-        def propose(self, target: Any, *, reshape: bool = False) -> Any:
+        def propose(self, target: Any, last: Any = None, *, reshape: bool = False) -> Any:
             hangs.set()
             goes_on.wait(10.0)
-            return super().propose(target, reshape=reshape)
+            return super().propose(target, last, reshape=reshape)
 
         def operations(self, _proposal: Any) -> list[Any]:
             return []
@@ -197,7 +195,6 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
         Report(),  # type: ignore[arg-type]
         StatusBoard("agent1"),
         TrackerOptions(),
-        is_enabled=lambda: True,
         wait=lambda _seconds: False,
         patience=0.01,
     )

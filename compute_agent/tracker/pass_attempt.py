@@ -1,0 +1,161 @@
+"""One try of a pass: what it did and came to, how that is logged, and what can be done about it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.tracker import decisions
+from compute_agent.tracker.decisions import Decision, EventKind
+from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
+from compute_agent.tracker.status import PassOutcome, Trouble
+
+if TYPE_CHECKING:
+    from compute_agent.placement.connection import Tally
+    from compute_agent.tracker.node import Node
+
+LOG = logging.getLogger(__name__)
+
+REMEDIES = {
+    EventKind.RESHAPE_NEEDED: "Nothing was changed for this node. Restart the agent to move its "
+    "inventory and allocations, or stop it and run `compute-manage placement "
+    "migrate_compute_inventory`.",
+    EventKind.RESHAPE_FAILED: "Placement holds the old state. Remove the cause, start again, or "
+    "run `compute-manage placement migrate_compute_inventory --dry-run` to see the plan.",
+    EventKind.UPDATE_REJECTED: "What placement accepted is in place, the rest is tried again in "
+    "the next pass. `compute-agent plan` shows what is missing.",
+    EventKind.PLACEMENT_UNAVAILABLE: "The agent goes on and reports when placement answers again.",
+    EventKind.PLACEMENT_UNAUTHORIZED: "Check the user, password, role and endpoint of group "
+    "[placement] and the service catalogue.",
+    EventKind.INVALID_CONFIGURATION: "Nothing is reported for this node until it is corrected.",
+    EventKind.COMPLETED_IN_PART: "The rest of the tree is reported; correct the files and send "
+    "SIGHUP.",
+    EventKind.RESHAPE_NEEDED_AGAIN: "Use another version of the driver.",
+    EventKind.IDENTITY_CONFLICT: "Nothing is reported for this node until that is settled.",
+    EventKind.ASSIGNED_RESOURCE_GONE: "Everything else is reported.",
+    EventKind.DRIVER_FAILED: "Nothing is reported for this node in this pass.",
+    EventKind.DRIVER_NOT_READY: "It is asked again in the next period.",
+    EventKind.NODE_UNKNOWN: "It is asked again in the next period.",
+    EventKind.CONFLICT: "Tried again in the next period.",
+}
+
+
+def with_remedy(kind: EventKind, message: str) -> str:
+    """Return a message and what an operator can do about a failure of its kind, as sentences."""
+    end = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message}{end} {REMEDIES.get(kind, '')}".rstrip()
+
+
+def as_one(problems: Sequence[Exception]) -> Exception:
+    """Return one error that names everything that is wrong with parts of a tree.
+
+    An operator who mends one thing per start needs as many starts as there are things.
+
+    :param problems: one at least; they are of the configuration, and so is the error.
+    """
+    if len(problems) == 1:
+        return problems[0]
+    problem_text = " ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
+    return errors.InvalidConfiguration(
+        f"{len(problems)} things have to be corrected: {problem_text}"
+    )
+
+
+@dataclass(slots=True)
+class PassAttempt:
+    """What one try of a pass did.
+
+    :ivar began: seconds of a monotonic clock.
+    :ivar error: it ended with this.
+    :ivar problems: in a part of the tree, beside which the rest was reported.
+    :ivar shown_fields: what the status shows of the tree; empty: as before, or the driver was not
+        asked.
+    """
+
+    began: float
+    tally: Tally | None = None
+    error: Exception | None = None
+    problems: list[Exception] = field(default_factory=list)
+    changes: int = 0
+    providers: int = 0
+    shown_fields: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> EventKind:
+        """What the try came to."""
+        if isinstance(self.error, ReshapeNeededAgain):
+            return EventKind.RESHAPE_NEEDED_AGAIN
+        if self.error is not None:
+            return decisions.classify(self.error)
+        return EventKind.COMPLETED_IN_PART if self.problems else EventKind.COMPLETED
+
+    @property
+    def faults(self) -> list[Exception]:
+        """The error and the problems."""
+        return [*([] if self.error is None else [self.error]), *self.problems]
+
+    @property
+    def message(self) -> str:
+        """What was wrong; empty: nothing."""
+        return " ".join(str(fault) for fault in self.faults)
+
+    def log(self, node: str, decision: Decision, now: float) -> None:
+        """Log what the try came to, where the decision is to log it, and what is over by it."""
+        if decision.ended_fault is not None:
+            LOG.info(
+                "Node %s: resolved: %s (it lasted %.0f s).",
+                node,
+                decision.ended_fault.kind.value,
+                now - decision.ended_fault.since,
+            )
+        if decision.log is not None and self.faults:
+            LOG.log(
+                decision.log,
+                "Node %s: %s: %s",
+                node,
+                self.kind.value,
+                with_remedy(self.kind, self.message),
+                exc_info=self.error if decision.with_traceback else None,
+            )
+
+    def entry(self, node: Node, now: float) -> dict[str, object]:
+        """Return what the status shows of the node after the try, but for the last success."""
+        fault, tally = node.state.fault, self.tally
+        return {
+            "startup": node.state.startup,
+            "reshape_pending": node.state.reshape_pending,
+            "trouble": fault
+            and Trouble(
+                fault.kind.value, self.message, time.time() - (now - fault.since), fault.seen_count
+            ),
+            "last_pass": PassOutcome(
+                at=time.time(),
+                seconds=round(now - self.began, 3),
+                requests=tally.requests if tally else 0,
+                writes=tally.writes if tally else 0,
+                providers=self.providers,
+                changes=self.changes,
+                outcome=self.kind.value,
+                global_request_id=tally.global_request_id if tally else "",
+            ),
+            **self.shown_fields,
+        }
+
+
+def subject_of(error: Exception) -> str:
+    """Return what distinguishes this fault from another of its kind.
+
+    Not the whole message: that holds request ids, which differ each time.
+    """
+    failures = getattr(error, "failures", ())
+    if failures:
+        return " ".join(sorted(f"{failure.aspect}:{failure.uuid}" for failure in failures))
+    status = getattr(error, "status", None)
+    path = getattr(error, "path", None)
+    if status is not None or path is not None:
+        return f"{type(error).__name__} {status}"
+    return f"{type(error).__name__} {error}"
