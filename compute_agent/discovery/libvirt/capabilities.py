@@ -5,8 +5,9 @@ Source: https://libvirt.org/formatcaps.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -18,6 +19,8 @@ from compute_agent.discovery.libvirt.facts import Emulator, HostCapabilities
 from compute_agent.discovery.sysfs import cpu_list
 
 DOCUMENT: Final = "getCapabilities"
+
+_Siblings = Callable[[str], tuple[CpuId, ...]]
 
 
 def parse(text: str) -> HostCapabilities:
@@ -83,6 +86,8 @@ def _topology(
     """Return the cells, and the CPUs, each in the first cell that claims it."""
     cells: dict[CellId, NumaCell] = {}
     cpus: dict[CpuId, Cpu] = {}
+    # threads of a core have one text, and share what is read of it
+    siblings = lru_cache(lambda text: tuple(map(CpuId, cpu_list.parse(text))))
     for element in cell_elements:
         try:
             cell = _cell(element)
@@ -90,7 +95,8 @@ def _topology(
                 expectation = "an id that no other cell has"
                 raise FactMalformed(f"{DOCUMENT}: cell@id", str(cell.id), expectation)
             own_cpus = {
-                cpu.id: cpu for cpu in (_cpu(e, warnings) for e in element.findall("cpus/cpu"))
+                cpu.id: cpu
+                for cpu in (_cpu(e, siblings, warnings) for e in element.findall("cpus/cpu"))
             }
         except FactMalformed as error:
             warnings.append(f"{error}; NUMA cell left out")
@@ -145,18 +151,19 @@ def _huge_pages(cell: Element, name: str) -> Iterator[HugePages]:
     yield from pools[1:]
 
 
-def _cpu(element: Element, warnings: list[str]) -> Cpu:
+def _cpu(element: Element, siblings: _Siblings, warnings: list[str]) -> Cpu:
     """Return the CPU; libvirt leaves the threads of its core out for one that is offline."""
     own = CpuId(elements.number(element.get("id"), f"{DOCUMENT}: cpu@id"))
     text = element.get("siblings", "")
     try:
-        return Cpu(own, tuple(sorted({own, *map(CpuId, cpu_list.parse(text))})))
+        threads = siblings(text)
     except ValueError as error:
         malformed = FactMalformed(
             f"{DOCUMENT}: cpu {own} @siblings", text, f"a list of CPUs ({error})"
         )
         warnings.append(f"{malformed}; its threads are unknown")
-        return Cpu(own, (own,))
+        threads = ()
+    return Cpu(own, threads if own in threads else tuple(sorted({own, *threads})))
 
 
 def _emulators(root: Element) -> tuple[Emulator, ...]:

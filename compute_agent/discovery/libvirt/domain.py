@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, PciAddress, pci_address
-from compute_agent.discovery.libvirt.elements import document, kib
+from compute_agent.discovery.libvirt.elements import document, kib, number
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, GuestMemory
 from compute_agent.discovery.sysfs import cpu_list
 
@@ -26,6 +28,11 @@ known: that of x86 and of 4 KiB arm64."""
 _ORDINARY_PAGE_KIB: Final = 4
 _MODULES: Final = ("dimm", "virtio-mem")
 
+MOST_CPUS: Final = 16384
+"""Above what Linux can be built for; libvirt takes pins up to there on any host."""
+
+_CPUS: Final = tuple(map(CpuId, range(MOST_CPUS)))
+_EVERY_CPU: Final = (1 << MOST_CPUS) - 1
 _BINDING_MODES: Final = ("strict", "restrictive")
 
 
@@ -46,30 +53,32 @@ def parse(xml: str, default_huge_page_kib: int = DEFAULT_HUGE_PAGE_KIB) -> Guest
 
 
 def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
-    vcpus = int(domain.findtext("vcpu", "1"))
+    vcpus = number(domain.findtext("vcpu", "1"), "vcpu")
     memory = domain.find("memory")
     if memory is None:
         raise ValueError("no <memory>")
     memory_kib = kib(memory, "memory")
     parts = list(_guest_cells(domain, vcpus, memory_kib, default_huge_page_kib))
+    pins, wide_mask, widely_pinned_vcpus = _pins(domain)
     return Guest(
         uuid=uuid,
         name=domain.findtext("name", ""),
         is_running="id" in domain.attrib,
         vcpus=vcpus,
         memory_kib=memory_kib,
-        vcpu_pins=tuple(
-            (int(pin.get("vcpu", "")), _cpus(pin)) for pin in domain.iterfind("cputune/vcpupin")
-        ),
-        cpuset=_cpus(domain.find("vcpu")),
-        emulator_cpus=tuple(
-            sorted(
-                {
-                    cpu
+        vcpu_pins=pins,
+        wide_cpus=_cpus(wide_mask),
+        widely_pinned_vcpus=widely_pinned_vcpus,
+        cpuset=_cpus(_mask(domain.find("vcpu"))),
+        emulator_cpus=_cpus(
+            reduce(
+                or_,
+                (
+                    _mask(pin)
                     for kind in ("emulatorpin", "iothreadpin")
                     for pin in domain.iterfind(f"cputune/{kind}")
-                    for cpu in _cpus(pin)
-                }
+                ),
+                0,
             )
         ),
         numa_cells=tuple(_bound_cells(parts)),
@@ -254,6 +263,25 @@ def _page_size_kib(parts: Sequence[_GuestCell]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _cpus(element: Element | None) -> tuple[CpuId, ...]:
+def _pins(domain: Element) -> tuple[tuple[tuple[int, CpuId], ...], int, int]:
+    """Return the pins of vCPUs to one CPU, the CPUs of all other pins, and how many these are."""
+    pins, wide_mask, widely_pinned_vcpus = [], 0, 0
+    for pin in domain.iterfind("cputune/vcpupin"):
+        vcpu, mask = number(pin.get("vcpu"), "vcpupin@vcpu"), _mask(pin)
+        if mask.bit_count() == 1:
+            pins.append((vcpu, CpuId(mask.bit_length() - 1)))
+        else:
+            wide_mask |= mask
+            widely_pinned_vcpus += 1
+    return tuple(pins), wide_mask, widely_pinned_vcpus
+
+
+def _mask(element: Element | None) -> int:
+    """Return the CPUs of an element as bits, without those that no host can have."""
     text = "" if element is None else element.get("cpuset", "")
-    return tuple(map(CpuId, cpu_list.parse(text)))
+    return cpu_list.mask(text) & _EVERY_CPU
+
+
+def _cpus(mask: int) -> tuple[CpuId, ...]:
+    # the same objects in every guest: of wide sets there may be many
+    return tuple(cpu for cpu in _CPUS[: mask.bit_length()] if mask >> cpu & 1)

@@ -18,12 +18,18 @@ _BYTES: Final[Mapping[str, int]] = {
 }
 
 
+LONGEST: Final = 4 << 20
+"""Characters; what libvirt writes of a guest of a thousand CPUs and disks is a tenth."""
+
+
 def document(text: str, name: str) -> Element:
     """Return the root element of a document.
 
     :param name: of the document or of the call that returned it, for the message.
-    :raises FactMalformed: `text` is not XML.
+    :raises FactMalformed: `text` is not XML, or longer than libvirt's documents are.
     """
+    if len(text) > LONGEST:
+        raise FactMalformed(name, text, f"an XML document of at most {LONGEST} characters")
     try:
         return ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:

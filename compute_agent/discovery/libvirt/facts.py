@@ -212,8 +212,12 @@ class Guest:
     vcpus: int
     """At most: those that are unplugged now are counted."""
     memory_kib: int
-    vcpu_pins: tuple[tuple[int, tuple[CpuId, ...]], ...] = ()
-    """vCPU -> host CPUs that it alone is pinned to, as they are now while it runs."""
+    vcpu_pins: tuple[tuple[int, CpuId], ...] = ()
+    """vCPU -> the one host CPU that it is pinned to, as that is now while it runs."""
+    wide_cpus: tuple[CpuId, ...] = ()
+    """Host CPUs of the vCPUs that are pinned to several, all together."""
+    widely_pinned_vcpus: int = 0
+    """How many these are."""
     cpuset: tuple[CpuId, ...] = ()
     """Host CPUs for the vCPUs without a pin; empty = all."""
     emulator_cpus: tuple[CpuId, ...] = ()

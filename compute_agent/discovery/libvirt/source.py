@@ -6,6 +6,7 @@ from compute_agent.discovery.errors import CallFailed, CallUnsupported
 from compute_agent.discovery.facts import CpuId
 from compute_agent.discovery.libvirt import capabilities, node_devices
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
+from compute_agent.discovery.libvirt.domain import MOST_CPUS
 from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 
@@ -67,6 +68,8 @@ def _cpus(
     """
     try:
         count, online, _ = connection.call("getCPUMap", lambda c: c.getCPUMap(0))
+        if count > MOST_CPUS:
+            raise CallFailed("getCPUMap", f"{count} CPUs are more than there can be")
     except CallFailed as error:
         if not isinstance(error, CallUnsupported):
             warnings.append(f"{error}; online are the CPUs of the cells, or those of sysfs")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+)/(\d+))?)?")
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+)/([0-9]+))?)?")
 
 LARGEST = 1 << 20
 """No kernel numbers CPUs so high; a larger number is a damaged file, not a machine."""
@@ -20,10 +20,17 @@ def parse(text: str) -> tuple[int, ...]:
     :raises ValueError: `text` is not such a list.
     """
     numbers: set[int] = set()
-    for part in text.strip().split(","):
-        if part.strip():
-            numbers.update(_range(part.strip()))
+    for numbers_of_part in _ranges(text):
+        numbers.update(numbers_of_part)
     return tuple(sorted(numbers))
+
+
+def mask(text: str) -> int:
+    """Return the numbers of a list as the bits of one number; raises as `parse`."""
+    bits = 0
+    for part in _ranges(text):
+        bits |= ((1 << len(part)) - 1) << part.start
+    return bits
 
 
 def write(numbers: Iterable[int]) -> str:
@@ -37,7 +44,13 @@ def write(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _range(part: str) -> list[int]:
+def _ranges(text: str) -> Iterator[range]:
+    for part in text.strip().split(","):
+        if part.strip():
+            yield from _part(part.strip())
+
+
+def _part(part: str) -> Iterator[range]:
     match = _RANGE.fullmatch(part)
     if match is None:
         raise ValueError(f"{part!r} is neither a number nor a range such as 0-3")
@@ -46,7 +59,9 @@ def _range(part: str) -> list[int]:
     )
     if first is None or (last is not None and last < first) or (last or first) > LARGEST:
         raise ValueError(f"{part!r} is not an ascending range of numbers up to {LARGEST}")
-    numbers = list(range(first, (first if last is None else last) + 1))
+    end = (first if last is None else last) + 1
     if used_count is None or not group:
-        return numbers
-    return [number for number in numbers if (number - first) % group < used_count]
+        yield range(first, end)
+        return
+    for start in range(first, end, group):
+        yield range(start, min(start + used_count, end))

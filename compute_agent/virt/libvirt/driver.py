@@ -21,6 +21,7 @@ from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorRea
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.discovery.libvirt.join import join
+from compute_agent.provider_tree import MAX_NAME
 from compute_agent.virt.driver import InstanceDevices, UnitSource
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.libvirt import host_traits, mdevs
@@ -124,6 +125,12 @@ class LibvirtDriver(TopologyDriver):
         name = self._ask(
             lambda: self.connection.call("getHostname", lambda c: str(c.getHostname()))
         )
+        if not 0 < len(name) <= MAX_NAME:
+            raise errors.VirtDriverNotReady(
+                f"The hypervisor at {self.settings.uri} calls its host {name[:40]!r}, a name of "
+                f"{len(name)} characters, and a node needs 1 to {MAX_NAME}. Correct the host name "
+                "of that machine."
+            )
         # one that is new while the agent runs is followed by its next start
         self._nodename = self._nodename or name
         return [name]

@@ -38,10 +38,8 @@ def holdings(
     :param namespaces: of persistent memory by the path of their device. Memory in a file is the
         disk's.
     """
-    alone = Counter(cpus[0] for _vcpu, cpus in guest.vcpu_pins if len(cpus) == 1)
-    own = {
-        vcpu: cpus[0] for vcpu, cpus in guest.vcpu_pins if len(cpus) == 1 and alone[cpus[0]] == 1
-    }
+    alone = Counter(cpu for _vcpu, cpu in guest.vcpu_pins)
+    own = {vcpu: cpu for vcpu, cpu in guest.vcpu_pins if alone[cpu] == 1}
     pinned_cpus: set[int] = set(own.values())
     if pinned_cpus:
         pinned_cpus.update((sets.dedicated_cpus or frozenset()).intersection(guest.emulator_cpus))
@@ -76,10 +74,8 @@ def holdings(
 def _floating_cpus(guest: Guest, own: Collection[int], online: Collection[int]) -> tuple[int, ...]:
     if not guest.is_running:
         return ()
-    cpus: set[int] = set()
-    for vcpu, pin in guest.vcpu_pins:
-        if vcpu not in own:
-            cpus.update(pin)
-    if len(guest.vcpu_pins) < guest.vcpus:
+    cpus: set[int] = {cpu for vcpu, cpu in guest.vcpu_pins if vcpu not in own}
+    cpus.update(guest.wide_cpus)
+    if len(guest.vcpu_pins) + guest.widely_pinned_vcpus < guest.vcpus:
         cpus.update(guest.cpuset or online)
     return tuple(sorted(cpus))

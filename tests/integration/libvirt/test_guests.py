@@ -92,7 +92,7 @@ def test_a_running_guest_has_the_cpus_the_cell_and_the_memory_that_it_was_starte
     hypervisor: Hypervisor,
 ) -> None:
     guest = hypervisor.guest(hypervisor.start(pinned(1, 0), on_cell(0)))
-    assert guest.vcpu_pins == ((0, (1,)), (1, (0,)))
+    assert guest.vcpu_pins == ((0, 1), (1, 0))
     assert guest.numa_cells == ((0, 2, 32 * 1024),)
     assert (guest.vcpus, guest.memory_kib) == (2, 32 * 1024)
 
@@ -222,4 +222,4 @@ def test_a_guest_that_is_migrated_is_on_the_other_host_with_what_it_holds_there(
         source.close()
         target.close()
     assert there.is_running
-    assert there.vcpu_pins == ((0, (1,)), (1, (0,)))
+    assert there.vcpu_pins == ((0, 1), (1, 0))

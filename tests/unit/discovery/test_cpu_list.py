@@ -25,7 +25,9 @@ def test_reads_every_form_the_kernel_writes(text: str, numbers: tuple[int, ...])
     assert cpu_list.parse(text) == numbers
 
 
-@pytest.mark.parametrize("text", ["a", "3-1", "-1", "1-", "0-99999999", "1;2", "0x3"])
+@pytest.mark.parametrize(
+    "text", ["a", "3-1", "-1", "1-", "0-99999999", "1;2", "0x3", "\u0663", "1-\uff13"]
+)
 def test_refuses_what_is_no_list(text: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         cpu_list.parse(text)
@@ -34,3 +36,9 @@ def test_refuses_what_is_no_list(text: str) -> None:
 @given(st.sets(st.integers(0, 4096)))
 def test_reads_back_any_set_written_number_by_number(numbers: set[int]) -> None:
     assert cpu_list.parse(",".join(map(str, numbers))) == tuple(sorted(numbers))
+
+
+@given(st.sets(st.integers(0, 4096)))
+def test_a_mask_has_the_numbers_of_the_list(numbers: set[int]) -> None:
+    text = cpu_list.write(numbers)
+    assert cpu_list.mask(text) == sum(1 << number for number in numbers)

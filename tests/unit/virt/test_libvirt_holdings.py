@@ -24,13 +24,16 @@ def guest(
     cpuset: tuple[int, ...] = (),
     emulator: tuple[int, ...] = (),
 ) -> Guest:
+    found_pins = (pins or {}).items()
     return Guest(
         uuid="a-uuid",
         name="a-guest",
         is_running=running,
         vcpus=4,
         memory_kib=4 << 20,
-        vcpu_pins=tuple((vcpu, cpus(*numbers)) for vcpu, numbers in (pins or {}).items()),
+        vcpu_pins=tuple((vcpu, CpuId(own[0])) for vcpu, own in found_pins if len(own) == 1),
+        wide_cpus=cpus(*sorted({cpu for _vcpu, own in found_pins if len(own) > 1 for cpu in own})),
+        widely_pinned_vcpus=sum(len(own) > 1 for _vcpu, own in found_pins),
         cpuset=cpus(*cpuset),
         emulator_cpus=cpus(*emulator),
     )

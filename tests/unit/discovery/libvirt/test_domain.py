@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from compute_agent.discovery.errors import FactMalformed
@@ -14,7 +16,7 @@ def test_a_guest_that_nova_pins_has_its_cpus_its_cell_and_its_pages() -> None:
     guest = parse(domain_xml(*NOVA_PINNED, id=3))
     assert (guest.uuid, guest.name, guest.is_running) == (UUID, "a-guest", True)
     assert (guest.vcpus, guest.memory_kib) == (4, 4 << 20)
-    assert guest.vcpu_pins == ((0, (5,)), (1, (13,)), (2, (6,)), (3, (14,)))
+    assert guest.vcpu_pins == ((0, 5), (1, 13), (2, 6), (3, 14))
     assert guest.emulator_cpus == (5, 6, 13, 14)
     assert guest.numa_cells == ((1, 4, 4 << 20),)
     assert guest.page_size_kib == 1048576
@@ -23,7 +25,8 @@ def test_a_guest_that_nova_pins_has_its_cpus_its_cell_and_its_pages() -> None:
 def test_a_guest_without_any_of_it_floats_in_ordinary_memory() -> None:
     guest = parse(domain_xml())
     assert not guest.is_running
-    assert (guest.vcpu_pins, guest.cpuset, guest.numa_cells) == ((), (), ())
+    assert (guest.vcpu_pins, guest.widely_pinned_vcpus, guest.numa_cells) == ((), 0, ())
+    assert (guest.cpuset, guest.wide_cpus) == ((), ())
     assert guest.page_size_kib is None
     assert guest.pci_addresses == ()
 
@@ -269,6 +272,13 @@ def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named
         "<domain><name>x</name></domain>",
         domain_xml("<cputune><vcpupin vcpu='0' cpuset='a'/></cputune>"),
         domain_xml(vcpu="<vcpu>many</vcpu>"),
+        domain_xml(vcpu="<vcpu>-5</vcpu>"),
+        domain_xml(vcpu="<vcpu>\u0664</vcpu>"),
+        domain_xml(vcpu="<vcpu/>"),
+        domain_xml("<cputune><vcpupin vcpu='-1' cpuset='1'/></cputune>"),
+        domain_xml("<cputune><vcpupin vcpu='0' cpuset='\u0661-3'/></cputune>"),
+        domain_xml("<cputune><vcpupin vcpu='0' cpuset='0-99999999999'/></cputune>"),
+        domain_xml() + "<!--" + "x" * (4 << 20) + "-->",
         domain_xml().replace("4194304", "lots"),
         domain_xml().replace("KiB", "furlong"),
         domain_xml(
@@ -280,3 +290,27 @@ def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named
 def test_a_description_that_is_not_understood_wholly_is_not_taken_in_part(xml: str) -> None:
     with pytest.raises(FactMalformed):
         parse(xml)
+
+
+def test_pins_to_several_cpus_are_kept_together() -> None:
+    guest = parse(
+        domain_xml(
+            "<cputune><vcpupin vcpu='0' cpuset='9'/><vcpupin vcpu='1' cpuset='0-3'/>"
+            "<vcpupin vcpu='2' cpuset='2-5,8'/></cputune>"
+        )
+    )
+    assert guest.vcpu_pins == ((0, 9),)
+    assert guest.wide_cpus == (0, 1, 2, 3, 4, 5, 8)
+    assert guest.widely_pinned_vcpus == 2
+
+
+def test_a_guest_of_many_vcpus_with_wide_pins_takes_little_memory() -> None:
+    """Each number of each pin as an object was 690 MiB."""
+    pins = "".join(f"<vcpupin vcpu='{n}' cpuset='{n}-16383'/>" for n in range(1000))
+    xml = domain_xml(f"<cputune>{pins}</cputune>", vcpu="<vcpu>1000</vcpu>")
+    tracemalloc.start()
+    guest = parse(xml)
+    _now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(guest.wide_cpus) == 16384
+    assert peak < 8 << 20
