@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from compute_agent import errors
 from compute_agent.agent.change_follower import WAIT, ChangeFollower
 from compute_agent.claims.book import ClaimBook
-from compute_agent.claims.cell_choice import CellPolicy
+from compute_agent.claims.host_view import CellPolicy, HostNetworks
 from compute_agent.claims.legacy_allocation import LegacyAllocator
-from compute_agent.claims.numa_fit import HostNetworks
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.files.places import naming_places
 from compute_agent.conf.networks import physnet_group
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.healing.configured import check_healing
 from compute_agent.drift.repair import HealedKinds
+from compute_agent.fitting.room import PlanOptions
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -311,7 +311,12 @@ def cell_policy(conf: cfg.ConfigOpts) -> CellPolicy:
     }
     return CellPolicy(
         HostNetworks(physnets, frozenset(conf.neutron_tunnel.numa_nodes)),
-        packing=conf.compute.packing_host_numa_cells_allocation_strategy,
+        PlanOptions(
+            packing=conf.compute.packing_host_numa_cells_allocation_strategy,
+            keep_links=conf.gpu.keep_links,
+            spare_device_cells=conf.compute.spare_device_cells,
+        ),
+        read_aliases(conf.pci.alias),
     )
 
 

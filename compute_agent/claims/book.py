@@ -25,13 +25,6 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.claims import comparison
 from compute_agent.claims import guests as running_guests
-from compute_agent.claims.assignment import NodeSituation, choose_units_and_cells
-from compute_agent.claims.cell_choice import (
-    CellOccupancy,
-    CellPolicy,
-    cell_providers,
-    free_on_root,
-)
 from compute_agent.claims.checks import (
     check_apart,
     check_groups,
@@ -40,9 +33,10 @@ from compute_agent.claims.checks import (
     stale,
     told_of_waiting,
 )
-from compute_agent.claims.host_cells import cells_of
+from compute_agent.claims.host_cells import cells_of, device_places
+from compute_agent.claims.host_view import CellPolicy, NodeSituation, cell_providers, host_of
 from compute_agent.claims.legacy_allocation import Allocated, LegacyAllocator
-from compute_agent.claims.occupancy import taken_units, used_cells
+from compute_agent.claims.planning import occupied, plan_claim
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import units_of
 from compute_agent.placement.allocations.amounts import Amounts, of_record
@@ -328,7 +322,7 @@ class ClaimBook:
             moving = False  # asked again: the answer was lost
         left_claim, renewed_claim = (known_claim, None) if moving else (None, known_claim)
         situation = self._situation(node, tree, root)
-        units, places = choose_units_and_cells(
+        units, places = plan_claim(
             request, amounts, situation, self._policy, renewed_claim, moving=moving
         )
         claim = Claim(
@@ -351,9 +345,19 @@ class ClaimBook:
         return claim
 
     def _situation(self, node: str, tree: ProviderTree, root: str) -> NodeSituation:
-        units, cells = units_of(tree, root), cells_of(self._tracker.facts(node))
-        guests = self._guests() if units or cells else {}
-        return NodeSituation(node, tree, root, units, cells, self.claims(), guests)
+        facts = self._tracker.facts(node)
+        units, cells = units_of(tree, root), cells_of(facts)
+        return NodeSituation(
+            node,
+            tree,
+            root,
+            units,
+            cells,
+            device_places(facts),
+            self.claims(),
+            self._guests() if units or cells else {},
+            self._policy.networks,
+        )
 
     def free_cells(self, node: str) -> list[dict[str, Any]]:
         """Return what is free of each NUMA cell, and its networks, as it is announced.
@@ -364,21 +368,20 @@ class ClaimBook:
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
         tree, root = self._tracker.reported_tree(node)
-        cells = cells_of(self._tracker.facts(node))
-        if not cells or cell_providers(tree, root):
+        if cell_providers(tree, root):
             return []
-        guests = self._guests()
-        taken_names = taken_units(self.claims(), "", units_of(tree, root), guests, moving=False)
-        use = CellOccupancy(cells, used_cells(self._claims_on(node), cells, guests), taken_names)
+        situation = self._situation(node, tree, root)
+        host = host_of(situation, occupied(situation, "", moving=False))
         return [
             {
                 "id": cell.id,
-                "vcpu": max(min(cell.vcpus, len(cell.shared_cpus)), 0),
-                "pcpu": len(cell.pinnable),
+                "vcpu": max(min(cell.vcpus, cell.floating or 0), 0),
+                "pcpu": cell.pinnable,
                 "memory_mb": max(cell.memory_mib, 0),
-                **self._policy.networks.near(cell.id),
+                "physnets": sorted(cell.physnets),
+                "tunneled": cell.tunneled,
             }
-            for cell in free_on_root(tree, root, use)
+            for cell in host.cells
         ]
 
     def _guests(self) -> dict[str, InstanceDevices]:

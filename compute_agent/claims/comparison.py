@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from compute_agent.claims.cell_choice import cell_providers
+from compute_agent.claims.host_view import cell_providers
 from compute_agent.claims.units import holdings, is_visible, units_of
 from compute_agent.placement.allocations.amounts import Amounts, shortfalls
 from compute_agent.provider_tree import ProviderTree

@@ -1,61 +1,134 @@
-"""The NUMA nodes that a claim asks for: what its flavor says, within what was allocated."""
+"""Needs of a guest: the nodes that its flavor names, within what was allocated for it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compute_agent import errors
-from compute_agent.claims.numa_fit import GuestNeeds, NodeNeed
+from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node, Wish
+from compute_agent.fitting.host import ORDINARY
 
 if TYPE_CHECKING:
+    from compute_agent.placement.allocations.amounts import Amounts
     from compute_agent.request.guest_numa import GuestNuma
+    from compute_agent.request.pci_aliases import PciAlias
     from compute_agent.request.spec import RequestSpec
 
-READ_FIELDS = ("flavor", "image", "is_bfv", "numa_topology", "requested_networks")
+READ_FIELDS = (
+    *("flavor", "image", "is_bfv", "numa_topology", "requested_networks", "pci_requests"),
+)
 
 
-def guest_needs(
+class Allocation(NamedTuple):
+    """What is allocated for a guest on this host.
+
+    :param cells: by cell that placement counts; empty on a flat host.
+    :param devices: units of providers and classes that have names.
+    """
+
+    vcpus: int
+    pinned: int
+    memory_mib: int
+    cells: Mapping[int, Node]
+    devices: Sequence[tuple[str, str, int]]
+
+    @classmethod
+    def of(
+        cls,
+        amounts: Amounts,
+        cells: Mapping[int, Node],
+        named: Collection[tuple[str, str]],
+    ) -> Allocation:
+        """Return the sums of amounts.
+
+        :param named: providers and classes that have named units, other than CPUs of cells.
+        """
+
+        def total(name: str) -> int:
+            return sum(classes.get(name, 0) for classes in amounts.values())
+
+        return cls(
+            total("VCPU"),
+            total("PCPU"),
+            total("MEMORY_MB"),
+            cells,
+            [
+                (provider, resource_class, amount)
+                for provider, classes in sorted(amounts.items())
+                for resource_class, amount in sorted(classes.items())
+                if (provider, resource_class) in named
+            ],
+        )
+
+
+def guest_of(
     instance: str,
     spec: Mapping[str, Any],
-    allocated_amounts: Mapping[str, int],
+    allocation: Allocation,
     page_sizes: Collection[int],
-) -> GuestNeeds:
-    """Return the NUMA nodes of a guest.
+    aliases: Sequence[tuple[str, PciAlias]] = (),
+) -> Guest:
+    """Return what a guest needs.
 
-    :param spec: the request specification; without a flavor the guest is one node of what was
-        allocated, which may lie on several cells.
-    :param allocated_amounts: amounts of ``VCPU``, ``PCPU`` and ``MEMORY_MB`` on this host.
+    :param spec: the request specification; without a flavor the guest is what was allocated, which
+        may lie on several cells.
     :param page_sizes: sizes in KiB of the huge pages of the host.
+    :param aliases: of PCI devices, for how near these must be.
     :raises InvalidInput: the flavor cannot be read.
     :raises ComputeResourcesUnavailable: it needs other CPUs than were allocated.
     """
-    whole = NodeNeed(
-        allocated_amounts.get("VCPU", 0),
-        allocated_amounts.get("PCPU", 0),
-        allocated_amounts.get("MEMORY_MB", 0),
-    )
     if not spec.get("flavor"):
-        return GuestNeeds((whole,))
-    request_spec, numa = _read(instance, spec, page_sizes)
+        return _unnamed(allocation, Guest(wishes=tuple(_wishes(allocation, {}))))
+    request_spec, numa, emulator_cpus = _read(instance, spec, page_sizes)
     networks = request_spec.requested_networks
-    physnets = frozenset(network.physnet for network in networks if network.physnet)
-    needs_tunnel = any(network.is_tunneled for network in networks)
-    if not numa.names_nodes:
-        return GuestNeeds((whole,), physnets=physnets, needs_tunnel=needs_tunnel)
-    sizes = _sizes(numa)
-    nodes = [NodeNeed(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
-    return GuestNeeds(
-        _as_allocated(instance, nodes, whole),
-        names_nodes=True,
-        physnets=physnets,
-        needs_tunnel=needs_tunnel,
+    guest = Guest(
+        names_nodes=numa.names_nodes,
+        threads=request_spec.setting("hw:cpu_thread_policy") or "",
+        wishes=tuple(_wishes(allocation, _policies(request_spec, aliases))),
+        physnets=frozenset(network.physnet for network in networks if network.physnet),
+        needs_tunnel=any(network.is_tunneled for network in networks),
     )
+    emulator_cpus = min(emulator_cpus, allocation.pinned)
+    if not numa.names_nodes:
+        return _unnamed(allocation, guest, emulator_cpus)
+    sizes = frozenset(int(trait.rpartition("_")[2]) for trait in numa.page_traits) or ORDINARY_PAGES
+    if request_spec.setting("hw:mem_page_size") == "any" and not allocation.cells:
+        sizes = frozenset((ORDINARY, *page_sizes))
+    nodes = [Node(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
+    nodes = _as_allocated(instance, nodes, allocation)
+    nodes[0] = _with_emulator(nodes[0], emulator_cpus)
+    return replace(guest, nodes=tuple(nodes))
+
+
+def _unnamed(allocation: Allocation, guest: Guest, emulator_cpus: int = 0) -> Guest:
+    """Return a guest that names no nodes.
+
+    Where placement counts cells it has just what it was allocated of each.
+    """
+    if not allocation.cells:
+        whole = Node(allocation.vcpus, allocation.pinned, allocation.memory_mib)
+        return replace(
+            guest,
+            nodes=(_with_emulator(whole, emulator_cpus),),
+            names_nodes=False,
+            floats=not allocation.pinned,
+        )
+    nodes = list(allocation.cells.values())
+    first = next((index for index, node in enumerate(nodes) if node.pinned), 0)
+    nodes[first] = _with_emulator(nodes[first], emulator_cpus)
+    return replace(guest, nodes=tuple(nodes), names_nodes=True)
+
+
+def _with_emulator(node: Node, emulator_cpus: int) -> Node:
+    """Return a node of whose CPUs one is for the threads of the emulator."""
+    return node._replace(pinned=node.pinned - emulator_cpus, emulator_cpus=emulator_cpus)
 
 
 def _read(
     instance: str, spec: Mapping[str, Any], page_sizes: Collection[int]
-) -> tuple[RequestSpec, GuestNuma]:
+) -> tuple[RequestSpec, GuestNuma, int]:
     # loaded with the first claim that has a flavor: an agent without claims does without
     from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
     from compute_agent.request import flavor_settings
@@ -67,36 +140,58 @@ def _read(
     known_traits = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(page_sizes)]
     try:
         request_spec = read_spec({**read_fields, "project_id": "-", "user_id": "-"})
-        shared_count, pinned_count = flavor_settings.pinned_cpus(
-            request_spec, request_spec.flavor.vcpus
-        )
-        return request_spec, guest_numa(
+        vcpus = request_spec.flavor.vcpus
+        shared_count, pinned_count = flavor_settings.pinned_cpus(request_spec, vcpus)
+        numa = guest_numa(
             request_spec, shared_count, pinned_count, request_spec.flavor.memory_mb, known_traits
         )
+        return request_spec, numa, shared_count + pinned_count - vcpus
     except SchedulerError as error:
         raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
 
 
-def _sizes(numa: GuestNuma) -> frozenset[int]:
-    return frozenset(int(trait.rpartition("_")[2]) for trait in numa.page_traits)
+def _policies(spec: RequestSpec, aliases: Sequence[tuple[str, PciAlias]]) -> Mapping[str, str]:
+    """Return how near devices must be, by class; "" for classes that are not named."""
+    # with the rest of the request: see above
+    from compute_agent.request.device_nearness import SETTING, has_nodes
+    from compute_agent.request.flavor import device_aliases
+
+    setting = spec.setting(SETTING)
+    if setting is not None:
+        return {"": setting}
+    if not has_nodes(spec):
+        return {}
+    names = set(device_aliases(spec).values())
+    return {alias.resource_class: alias.numa_policy for name, alias in aliases if name in names}
 
 
-def _as_allocated(
-    instance: str, nodes: Sequence[NodeNeed], whole: NodeNeed
-) -> tuple[NodeNeed, ...]:
+def _wishes(allocation: Allocation, policies: Mapping[str, str]) -> Iterator[Wish]:
+    default = policies.get("", "")
+    for provider, resource_class, amount in allocation.devices:
+        yield Wish(
+            f"{provider} {resource_class}",
+            resource_class,
+            amount,
+            nearness=policies.get(resource_class, default),
+            devices=frozenset((provider,)),
+        )
+
+
+def _as_allocated(instance: str, nodes: Sequence[Node], allocation: Allocation) -> list[Node]:
     """Return the nodes with the kind of CPUs that was allocated, where it is all of one kind.
 
     A flavor may name PCPU outright, and a host without dedicated CPUs may have given VCPU.
     """
-    shared_count, pinned_count = sum(n.vcpus for n in nodes), sum(n.pinned_count for n in nodes)
-    if (shared_count, pinned_count) == (whole.vcpus, whole.pinned_count):
-        return tuple(nodes)
-    if (0, shared_count + pinned_count) == (whole.vcpus, whole.pinned_count):
-        return tuple(n._replace(vcpus=0, pinned_count=n.vcpus + n.pinned_count) for n in nodes)
-    if (shared_count + pinned_count, 0) == (whole.vcpus, whole.pinned_count):
-        return tuple(n._replace(vcpus=n.vcpus + n.pinned_count, pinned_count=0) for n in nodes)
+    shared_count, pinned_count = sum(n.vcpus for n in nodes), sum(n.pinned for n in nodes)
+    given = allocation.vcpus, allocation.pinned
+    if (shared_count, pinned_count) == given:
+        return list(nodes)
+    if (0, shared_count + pinned_count) == given:
+        return [n._replace(vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes]
+    if (shared_count + pinned_count, 0) == given:
+        return [n._replace(vcpus=n.vcpus + n.pinned, pinned=0) for n in nodes]
     raise errors.ComputeResourcesUnavailable(
         f"The NUMA nodes of {instance} have {shared_count} shared and {pinned_count} pinned CPUs, "
-        f"and {whole.vcpus} VCPU and {whole.pinned_count} PCPU are allocated for it on this host. "
-        "Schedule the instance again."
+        f"and {allocation.vcpus} VCPU and {allocation.pinned} PCPU are allocated for it on this "
+        "host. Schedule the instance again."
     )

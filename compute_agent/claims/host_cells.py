@@ -1,13 +1,14 @@
-"""NUMA cells of the host as claims see them: what each has for guests, and what of it is free."""
+"""NUMA cells of the host as claims see them: what each has for guests, and where devices are."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+from compute_agent.fitting.host import Core
 from compute_agent.state.claim import ClaimedCell
 from compute_agent.virt.driver import InstanceDevices
 
@@ -25,25 +26,43 @@ class HostCell:
     memory_mib: int = 0
     pages_mib: Mapping[int, int] = field(default_factory=dict)
     """Memory in huge pages, by their size in KiB."""
+    cores: tuple[Core, ...] = ()
+    """Cores with dedicated CPUs, with all these."""
+    distances: Mapping[int, int] = field(default_factory=dict)
+    package: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FreeCell:
-    """What of a cell is free now, overcommit included where there is any."""
+_NO_CELL = HostCell(-1)
 
-    id: int
-    shared_cpus: tuple[int, ...]
-    vcpus: int
-    pinnable: tuple[int, ...]
-    """Dedicated CPUs that nobody has, by number."""
-    memory_mib: int
-    pages_mib: Mapping[int, int] = field(default_factory=dict)
+
+class DevicePlace(NamedTuple):
+    """The place of a PCI function: the cell that it is near, and its root port."""
+
+    cell: int | None
+    pcie_root: str
 
 
 def cells_of(facts: Mapping[str, Any]) -> tuple[HostCell, ...]:
     """Return the cells in the facts of a driver; empty where it does not report what guests get."""
     topology = facts.get("numa_topology")
-    cells = json.loads(topology) if isinstance(topology, str) else topology
+    if isinstance(topology, str):
+        return _cells_of_text(topology)
+    return _cells(topology or ())
+
+
+@lru_cache(maxsize=8)
+def _cells_of_text(topology: str) -> tuple[HostCell, ...]:
+    return _cells(json.loads(topology) or ())
+
+
+def _cells(cells: Iterable[Mapping[str, Any]]) -> tuple[HostCell, ...]:
+    # CPUs of a cell without memory are counted with another cell, and keep their cores
+    core_of = {
+        int(cpu): (tuple(map(int, core["cpus"])), core["l3"])
+        for cell in cells
+        for core in cell.get("cores") or ()
+        for cpu in core["cpus"]
+    }
     return tuple(
         HostCell(
             int(cell["id"]),
@@ -52,54 +71,77 @@ def cells_of(facts: Mapping[str, Any]) -> tuple[HostCell, ...]:
             int(guests["reserved_cpus"]),
             int(guests["memory_mib"]),
             {int(size): int(mib) for size, mib in guests["pages_mib"].items()},
+            tuple(_cores(guests["dedicated_cpus"], core_of)),
+            {int(other): int(n) for other, n in (cell.get("distances") or {}).items()},
+            cell.get("package"),
         )
-        for cell in cells or ()
+        for cell in cells
         if (guests := cell.get("guests"))
     )
 
 
-def free_cells(
-    cells: Iterable[HostCell],
-    used_cells: Iterable[ClaimedCell],
-    taken_cpus: Collection[int],
-    ratios: Mapping[str, float],
-) -> tuple[FreeCell, ...]:
-    """Return what is free of each cell.
+def _cores(
+    dedicated_cpus: Iterable[int], core_of: Mapping[int, tuple[tuple[int, ...], int | None]]
+) -> Iterator[Core]:
+    """Yield the cores of dedicated CPUs; one that is switched off is a core of its own."""
+    cpus_of: dict[tuple[int, ...], list[int]] = {}
+    for cpu in sorted(dedicated_cpus):
+        siblings, _l3 = core_of.get(cpu, ((cpu,), None))
+        cpus_of.setdefault(siblings, []).append(cpu)
+    for siblings, cpus in cpus_of.items():
+        l3 = core_of.get(cpus[0], ((), None))[1]
+        yield Core(tuple(cpus), max(len(siblings), 1), -1 if l3 is None else l3)
 
-    :param used_cells: what guests have of them.
-    :param taken_cpus: dedicated CPUs that are in use.
-    :param ratios: overcommit by class, ``VCPU`` and ``MEMORY_MB``; huge pages know none.
-    """
-    vcpus: Counter[int] = Counter()
-    memory: Counter[tuple[int, int | None]] = Counter()
-    for use in used_cells:
-        vcpus[use.cell] += use.vcpus
-        memory[use.cell, use.page_size_kib] += use.memory_mib
-    return tuple(
-        FreeCell(
-            cell.id,
-            cell.shared_cpus,
-            int((len(cell.shared_cpus) - cell.reserved_cpus) * ratios.get("VCPU", 1.0))
-            - vcpus[cell.id],
-            tuple(sorted(frozenset(cell.dedicated_cpus).difference(taken_cpus))),
-            int(cell.memory_mib * ratios.get("MEMORY_MB", 1.0)) - memory[cell.id, None],
-            {size: mib - memory[cell.id, size] for size, mib in cell.pages_mib.items()},
+
+def device_places(facts: Mapping[str, Any]) -> Mapping[str, DevicePlace]:
+    """Return the places of PCI functions by address, as far as a driver reports functions."""
+    devices = facts.get("pci_passthrough_devices")
+    if isinstance(devices, str):
+        return _places_of_text(devices)
+    return _places(devices or ())
+
+
+@lru_cache(maxsize=8)
+def _places_of_text(devices: str) -> Mapping[str, DevicePlace]:
+    return _places(json.loads(devices) or ())
+
+
+def _places(devices: Iterable[Mapping[str, Any]]) -> dict[str, DevicePlace]:
+    places = {
+        str(device["address"]): DevicePlace(
+            device.get("numa_node"), str(device.get("pcie_root") or device.get("parent_addr") or "")
         )
-        for cell in cells
-    )
+        for device in devices
+    }
+    # a VF is where its PF is
+    return {address: places.get(place.pcie_root, place) for address, place in places.items()}
 
 
 def cells_of_guest(devices: InstanceDevices, cells: Iterable[HostCell]) -> tuple[ClaimedCell, ...]:
     """Return what a running guest is seen to have of the cells; empty where it floats over all."""
+    known_cells = {cell.id: cell for cell in cells}
     pinned_cpus = frozenset(devices.pinned_cpus)
-    own = {cell.id: pinned_cpus.intersection(cell.dedicated_cpus) for cell in cells}
-    return tuple(
-        ClaimedCell(
-            use.cell,
-            vcpus=max(use.vcpus - len(own.get(use.cell, ())), 0),
-            pinned_cpus=tuple(sorted(own.get(use.cell, ()))),
-            memory_mib=use.memory_mib,
-            page_size_kib=devices.page_size_kib,
-        )
-        for use in devices.cells
-    )
+    uses = []
+    for use in devices.cells:
+        own_cpus = pinned_cpus.intersection(known_cells.get(use.cell, _NO_CELL).dedicated_cpus)
+        vcpus = max(use.vcpus - len(own_cpus), 0)
+        uses.append(ClaimedCell(use.cell, vcpus=vcpus, pinned_cpus=tuple(sorted(own_cpus))))
+    memory: Iterable[tuple[int | None, int | None, int]] = [
+        (part.cell, part.page_size_kib, part.memory_mib) for part in devices.memory
+    ] or [(use.cell, devices.page_size_kib, use.memory_mib) for use in devices.cells]
+    for number, size, memory_mib in memory:
+        if number is not None and number in known_cells:
+            # memory in pages that the cell has not is ordinary
+            huge = size if size in known_cells[number].pages_mib else None
+            uses.append(ClaimedCell(number, memory_mib=memory_mib, page_size_kib=huge))
+    return tuple(uses)
+
+
+def floating_memory(
+    devices: InstanceDevices, cells: Iterable[HostCell]
+) -> Iterator[tuple[int | None, int]]:
+    """Yield size of pages (None = ordinary) and MiB of what a running guest has on any cells."""
+    sizes = {size for cell in cells for size in cell.pages_mib}
+    for part in devices.memory:
+        if part.cell is None:
+            yield part.page_size_kib if part.page_size_kib in sizes else None, part.memory_mib

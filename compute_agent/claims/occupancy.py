@@ -1,13 +1,27 @@
-"""Units and cells of a node that claims and guests occupy, and those a claim prefers. Pure."""
+"""Units, cells and memory of a node that claims and guests occupy. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from compute_agent.claims.host_cells import HostCell, cells_of_guest
-from compute_agent.claims.units import PCPU, holdings
+from compute_agent.claims.host_cells import HostCell, cells_of_guest, floating_memory
+from compute_agent.claims.units import holdings
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 from compute_agent.virt.driver import InstanceDevices
+
+
+class Occupancy(NamedTuple):
+    """What others have of a node.
+
+    :ivar units: named units, dedicated CPUs among them.
+    :ivar floating_mib: memory of guests that may be on any cell, by size of pages; None = ordinary.
+    """
+
+    units: frozenset[AssignedUnit]
+    cells: Sequence[ClaimedCell]
+    floating_mib: Mapping[int | None, int]
 
 
 def taken_units(
@@ -38,29 +52,27 @@ def used_cells(
     guests: Mapping[str, InstanceDevices],
     *,
     but: str = "",
-) -> list[ClaimedCell]:
-    """Return what claims have of the cells, and guests that run without one.
+) -> tuple[list[ClaimedCell], Counter[int | None]]:
+    """Return what claims, and guests without one, have of the cells; and memory on any cell.
 
     :param claims: those on the node.
     :param but: a consumer that is left out.
+    :returns: the memory in MiB, by size of pages; None = ordinary.
     """
     others = [claim for claim in claims if claim.consumer != but]
     claimed_cells = [cell for claim in others for cell in claim.cells]
-    claimed_guests = {but, *(claim.instance for claim in others if claim.cells)}
+    floating_mib: Counter[int | None] = Counter()
+    for claim in others:
+        if claim.cells or not (guests.get(claim.instance) or InstanceDevices()).cells:
+            on_cells = sum(cell.memory_mib for cell in claim.cells)
+            memory = sum(classes.get("MEMORY_MB", 0) for classes in claim.amounts.values())
+            floating_mib[None] += max(memory - on_cells, 0)
+    with_cells = {but, *(claim.instance for claim in others if claim.cells)}
+    with_claim = {but, *(claim.instance for claim in others)}
     for guest, devices in sorted(guests.items()):
-        if guest not in claimed_guests:
+        if guest not in with_cells:
             claimed_cells += cells_of_guest(devices, cells)
-    return claimed_cells
-
-
-def preferred_units(
-    own: frozenset[AssignedUnit],
-    units: frozenset[AssignedUnit],
-    cells: Sequence[ClaimedCell],
-) -> frozenset[AssignedUnit]:
-    """Return the units to choose first: the CPUs of the cells, else what there was before."""
-    cpus = {str(cpu) for cell in cells for cpu in cell.pinned_cpus}
-    if not cpus:
-        return own
-    pinned_units = {unit for unit in units if unit.resource_class == PCPU and unit.name in cpus}
-    return frozenset(pinned_units).union(unit for unit in own if unit.resource_class != PCPU)
+        if guest not in with_claim:
+            for size, memory in floating_memory(devices, cells):
+                floating_mib[size] += memory
+    return claimed_cells, floating_mib

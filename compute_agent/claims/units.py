@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from compute_agent.discovery.facts import is_pci_address
-from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices
@@ -45,7 +44,7 @@ def holdings(
     :param guests: what the instances that run here have.
     :param units: every unit of the node.
     """
-    ordered_units = sorted(units, key=_by_number)
+    ordered_units = sorted(units, key=by_number)
     held_units = {instance: set(given_units) for instance, given_units in claimed_units.items()}
     for instance, devices in guests.items():
         cpus = {str(cpu) for cpu in devices.pinned_cpus}
@@ -85,54 +84,15 @@ def _replaced_units(
     others = Counter(
         (unit.provider_uuid, unit.resource_class) for unit in set(seen_units) - set(given_units)
     )
-    for unit in sorted(set(given_units) - set(seen_units), key=_by_number, reverse=True):
+    for unit in sorted(set(given_units) - set(seen_units), key=by_number, reverse=True):
         kind = unit.provider_uuid, unit.resource_class
         if others[kind]:
             others[kind] -= 1
             yield unit
 
 
-def choose_units(
-    amounts: Amounts,
-    units: frozenset[AssignedUnit],
-    taken_units: frozenset[AssignedUnit],
-    preferred_units: frozenset[AssignedUnit] = frozenset(),
-) -> tuple[tuple[AssignedUnit, ...], tuple[str, ...]]:
-    """Choose units for amounts by provider and class, in the order of their numbers.
-
-    :param taken_units: held by others.
-    :param preferred_units: what the consumer has already, chosen first.
-    :returns: the units, and one sentence for each class of which too few are free.
-    """
-    found_units: list[AssignedUnit] = []
-    short: list[str] = []
-    for provider, resource_class, amount in _amounts(amounts):
-        there = [
-            u for u in units if (u.provider_uuid, u.resource_class) == (provider, resource_class)
-        ]
-        if not there:
-            continue
-        free = sorted(
-            set(there) - taken_units,
-            key=lambda unit: (unit not in preferred_units, _by_number(unit)),
-        )
-        if len(free) < amount:
-            short.append(
-                f"{amount} {resource_class} of provider {provider} were asked for and {len(free)} "
-                f"of {len(there)} are free"
-            )
-        found_units += free[:amount]
-    return tuple(sorted(found_units)), tuple(short)
-
-
-def _amounts(amounts_by_provider: Amounts) -> Iterator[tuple[str, str, int]]:
-    for provider, classes in sorted(amounts_by_provider.items()):
-        for resource_class, amount in sorted(classes.items()):
-            yield provider, resource_class, amount
-
-
-def _by_number(unit: AssignedUnit) -> tuple[str, int, str]:
-    """CPU 9 before CPU 10, and place 9 of a function before place 10."""
+def by_number(unit: AssignedUnit) -> tuple[str, int, str]:
+    """Return a key that sorts CPU 9 before CPU 10, and place 9 of a function before place 10."""
     function, slash, number = unit.name.rpartition("/")
     if number.isdecimal():
         return function, int(number), ""

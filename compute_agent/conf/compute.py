@@ -121,8 +121,17 @@ them were built from the same image. 0: never disable.
         "packing_host_numa_cells_allocation_strategy",
         default=False,
         help="""
-Whether a guest is put on the NUMA cell with the least free room (true) or with the most (false).
-It has an effect only on a host that does not report its cells; on others the allocation decides.
+Whether a guest is put on the NUMA cell with the least free room (true) or with the most (false),
+among those that are equal otherwise. The agent reads it for a host that does not report its cells;
+of others the scheduler chooses the cells, and reads it from its own configuration.
+""",
+    ),
+    cfg.BoolOpt(
+        "spare_device_cells",
+        default=True,
+        help="""
+Keep guests off NUMA cells that have free devices which they have no use for, while other cells have
+room: guests with such devices find CPUs beside them later. The agent and the scheduler read it.
 """,
     ),
 ]

@@ -72,6 +72,14 @@ each host.
 """,
     ),
     cfg.BoolOpt(
+        "keep_links",
+        default=True,
+        help="""
+Give a guest of one GPU one of a group of linked GPUs that is broken already, so that whole groups
+stay for guests of several. The agent and the scheduler read it.
+""",
+    ),
+    cfg.BoolOpt(
         "report_memory_cells",
         default=False,
         help="""

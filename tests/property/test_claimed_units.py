@@ -5,7 +5,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.claims.units import choose_units, holdings
+from compute_agent.claims.units import holdings
+from compute_agent.fitting.guest import Guest, Wish
+from compute_agent.fitting.host import Device, Host
+from compute_agent.fitting.plan import Plan
+from compute_agent.fitting.planner import plan
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 
@@ -48,6 +52,30 @@ def elsewhere(
     return frozenset(other) if enough else given_units
 
 
+def chosen(
+    wanted: dict[str, dict[str, int]], taken: frozenset[AssignedUnit]
+) -> frozenset[AssignedUnit] | None:
+    """Return free units as the planner gives them; None where there are too few."""
+    devices = [
+        Device(provider, rc, len(names), tuple(names))
+        for rc, provider in PROVIDER.items()
+        if (names := sorted(u.name for u in UNITS - taken if u.resource_class == rc))
+    ]
+    wishes = [
+        Wish(rc, rc, amount, devices=frozenset((provider,)))
+        for provider, classes in wanted.items()
+        for rc, amount in classes.items()
+    ]
+    answer = plan(Host((), tuple(devices)), Guest(floats=True, wishes=tuple(wishes)))
+    if not isinstance(answer, Plan):
+        return None
+    return frozenset(
+        AssignedUnit(given.device, given.resource_class, name)
+        for given in answer.given
+        for name in given.units
+    )
+
+
 @given(events)
 def test_a_claim_succeeds_if_and_only_if_enough_is_free_and_takes_from_nobody(happening):
     claims: dict[str, frozenset[AssignedUnit]] = {}
@@ -69,11 +97,11 @@ def test_a_claim_succeeds_if_and_only_if_enough_is_free_and_takes_from_nobody(ha
         elif event == "claim" and instance not in held:
             taken = frozenset().union(*held.values())
             wanted = {PROVIDER[rc]: {rc: amount} for rc, amount in amounts.items()}
-            found, short = choose_units(wanted, UNITS, taken)
+            found = chosen(wanted, taken)
             # the oracle only counts
             free = {rc: n - sum(u.resource_class == rc for u in taken) for rc, n in TOTALS.items()}
-            assert bool(short) == any(amount > free[rc] for rc, amount in amounts.items())
-            if not short:
+            assert (found is None) == any(amount > free[rc] for rc, amount in amounts.items())
+            if found is not None:
                 assert not taken.intersection(found)
                 assert {rc: sum(u.resource_class == rc for u in found) for rc in amounts} == amounts
                 claims[instance] = frozenset(found)

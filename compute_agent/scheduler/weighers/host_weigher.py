@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from compute_agent.request.device_nearness import is_special
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.device_affinity import is_special
 from compute_agent.scheduler.host_state import HostState
 
 

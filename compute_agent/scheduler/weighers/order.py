@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.device_nearness import is_special
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
-from compute_agent.scheduler.device_affinity import NO_POLICIES, is_special
+from compute_agent.scheduler.device_affinity import NO_POLICIES
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.weighers import host_weigher
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher

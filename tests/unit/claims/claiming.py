@@ -10,7 +10,7 @@ from typing import Any
 
 from compute_agent import conf as agent_conf
 from compute_agent.claims.book import ClaimBook
-from compute_agent.claims.cell_choice import CellPolicy
+from compute_agent.claims.host_view import CellPolicy
 from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages

@@ -67,7 +67,7 @@ def test_what_an_instance_holds_elsewhere_is_no_matter_of_this_host(host):
 
 def test_a_host_without_free_units_refuses_and_says_how_many_there_are(host):
     host.claim(ONE, PCPU=3)
-    with pytest.raises(errors.ComputeResourcesUnavailable, match=r"2 PCPU .* 1 of 4 are free"):
+    with pytest.raises(errors.ComputeResourcesUnavailable, match=r"2 pinned CPUs .* 1 CPUs to pin"):
         host.claim(TWO, PCPU=2)
 
 

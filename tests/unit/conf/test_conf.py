@@ -133,7 +133,7 @@ def test_the_cells_that_are_near_each_network_are_read(tmp_path):
     policy = assembly.cell_policy(conf)
     assert policy.networks.physnets == {"left": {0, 1}, "right": frozenset()}
     assert policy.networks.tunnel_cells == {1}
-    assert policy.packing
+    assert policy.options.packing
 
 
 def test_a_cell_near_a_network_that_is_no_number_is_named(tmp_path):

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
+from compute_agent.request.device_nearness import policies
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import PciRequest
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
-from compute_agent.scheduler.device_affinity import MOST_WAYS, bindings, policies
+from compute_agent.scheduler.device_affinity import MOST_WAYS, bindings
 from compute_agent.scheduler.search.layout_queries import shapes
 from compute_agent.scheduler.weighers import order
 from tests.unit.scheduler.specs import spec

@@ -1,0 +1,185 @@
+"""The plan of one claim: the units and cells that an instance gets of what was allocated. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compute_agent import errors
+from compute_agent.claims.guest_needs import Allocation, guest_of
+from compute_agent.claims.host_view import (
+    CELL_CLASSES,
+    CellPolicy,
+    NodeSituation,
+    given_cells,
+    host_of,
+)
+from compute_agent.claims.occupancy import Occupancy, taken_units, used_cells
+from compute_agent.claims.request import ClaimRequest
+from compute_agent.claims.units import PCPU
+from compute_agent.fitting.guest import Guest, Node
+from compute_agent.fitting.plan import Plan, Refusal
+from compute_agent.fitting.planner import plan
+from compute_agent.placement.allocations.amounts import Amounts
+from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
+
+_GUEST_NODE = re.compile(r"_NUMA(\d+)")
+
+Gift = tuple[tuple[AssignedUnit, ...], tuple[ClaimedCell, ...]]
+
+
+def occupied(situation: NodeSituation, instance: str, *, moving: bool) -> Occupancy:
+    """Return what an instance cannot have of a node.
+
+    :param moving: what it has already stays with the source of its move.
+    """
+    here = [claim for claim in situation.claims if claim.node == situation.node]
+    but = "" if moving else instance
+    units = taken_units(
+        situation.claims, instance, situation.units, situation.guests, moving=moving
+    )
+    return Occupancy(units, *used_cells(here, situation.cells, situation.guests, but=but))
+
+
+def plan_claim(
+    request: ClaimRequest,
+    amounts: Amounts,
+    situation: NodeSituation,
+    policy: CellPolicy,
+    renewed_claim: Claim | None,
+    *,
+    moving: bool,
+) -> Gift:
+    """Return the units and the NUMA cells of a claim.
+
+    :param renewed_claim: the claim of the same instance, which keeps what it has.
+    :param moving: what the instance has already stays with the source of its move.
+    :raises ComputeResourcesUnavailable: it cannot be given what was allocated.
+    :raises InvalidInput: its flavor cannot be read.
+    """
+    taken = occupied(situation, request.instance, moving=moving)
+    own = frozenset(renewed_claim.units if renewed_claim is not None else ())
+    if renewed_claim is not None and own <= situation.units - taken.units:
+        if renewed_claim.amounts == amounts:
+            return renewed_claim.units, renewed_claim.cells
+        if _of_cells(renewed_claim.amounts) == _of_cells(amounts):
+            return _other_devices(request, amounts, situation, policy, renewed_claim, taken)
+    host = host_of(situation, taken, own)
+    named = {(unit.provider_uuid, unit.resource_class) for unit in situation.units}
+    if situation.cells:
+        named = {(provider, name) for provider, name in named if name != PCPU}
+    cells, given = given_cells(situation, amounts, host) if situation.cell_of else ((), {})
+    if situation.cell_of:
+        host = replace(host, cells=cells)
+    sizes = {size for cell in situation.cells for size in cell.pages_mib}
+    allocation = Allocation.of(amounts, given, named)
+    if not situation.cells:
+        allocation = allocation._replace(vcpus=0, pinned=0, memory_mib=0)
+        guest = guest_of(request.instance, {}, allocation, sizes)
+    else:
+        guest = guest_of(request.instance, request.spec, allocation, sizes, policy.aliases)
+    if situation.cell_of and not given:
+        guest = Guest((), wishes=guest.wishes, floats=True)
+    guest = replace(guest, nodes=tuple(_on_bound_cells(guest, request, situation)))
+    return _gift(request, situation, guest, plan(host, guest, policy.options))
+
+
+def _of_cells(amounts: Amounts) -> dict[str, dict[str, int]]:
+    """Return the part of amounts that cells have."""
+    parts = {
+        provider: {name: n for name, n in classes.items() if name in CELL_CLASSES}
+        for provider, classes in amounts.items()
+    }
+    return {provider: classes for provider, classes in parts.items() if classes}
+
+
+def _other_devices(
+    request: ClaimRequest,
+    amounts: Amounts,
+    situation: NodeSituation,
+    policy: CellPolicy,
+    claim: Claim,
+    taken: Occupancy,
+) -> Gift:
+    """Return other devices for an instance that stays on its CPUs and cells."""
+    host = host_of(situation, taken, claim.units)
+    named = {
+        (unit.provider_uuid, unit.resource_class)
+        for unit in situation.units
+        if unit.resource_class != PCPU
+    }
+    allocation = Allocation.of(amounts, {}, named)
+    wishes = guest_of(request.instance, {}, allocation, ()).wishes
+    nodes = tuple(Node(cell=cell) for cell in sorted({cell.cell for cell in claim.cells}))
+    known_cells = {cell.id for cell in host.cells}
+    if not nodes or any(node.cell not in known_cells for node in nodes):
+        nodes = ()
+    guest = Guest(nodes, floats=not nodes, wishes=wishes)
+    units, _cells = _gift(request, situation, guest, plan(host, guest, policy.options))
+    cpus = [unit for unit in claim.units if unit.resource_class == PCPU]
+    return tuple(sorted((*cpus, *units))), claim.cells
+
+
+def _on_bound_cells(
+    guest: Guest, request: ClaimRequest, situation: NodeSituation
+) -> tuple[Node, ...]:
+    """Return the nodes of a guest on the cells that their groups are mapped to."""
+    cell_of = situation.cell_of
+    nodes = list(guest.nodes)
+    for group, uuids in request.providers_of.items():
+        match = _GUEST_NODE.fullmatch(group)
+        if match and uuids and uuids[0] in cell_of and int(match[1]) < len(nodes):
+            index = int(match[1])
+            if nodes[index].cell is None:
+                nodes[index] = nodes[index]._replace(cell=cell_of[uuids[0]])
+    return tuple(nodes)
+
+
+def _gift(
+    request: ClaimRequest, situation: NodeSituation, guest: Guest, answer: Plan | Refusal
+) -> Gift:
+    """Return the units and cells of a plan.
+
+    :raises ComputeResourcesUnavailable: it is none.
+    """
+    if isinstance(answer, Refusal):
+        is_on_cells = guest.nodes and not guest.floats
+        nodes = f": its {len(guest.nodes)} NUMA node(s) do not fit" if is_on_cells else ""
+        raise errors.ComputeResourcesUnavailable(
+            f"Node {situation.node} cannot give {request.instance} what was allocated{nodes}: "
+            f"{answer.sentence}. `compute-agent claims` shows who has what. Schedule the instance "
+            "again."
+        )
+    pcpu_provider = _pcpu_providers(situation)
+    shared = {cell.id: cell.shared_cpus for cell in situation.cells}
+    units = [
+        AssignedUnit(pcpu_provider[part.cell], PCPU, str(cpu))
+        for part in answer.parts
+        for cpu in part.pinned_cpus
+    ]
+    units += [
+        AssignedUnit(given.device, given.resource_class, name)
+        for given in answer.given
+        for name in given.units
+    ]
+    cells = tuple(
+        ClaimedCell(
+            part.cell,
+            vcpus=part.vcpus,
+            shared_cpus=shared[part.cell] if part.vcpus else (),
+            pinned_cpus=part.pinned_cpus,
+            memory_mib=part.memory_mib,
+            page_size_kib=part.page_size_kib,
+        )
+        for part in answer.parts
+    )
+    return tuple(sorted(units)), cells
+
+
+def _pcpu_providers(situation: NodeSituation) -> Mapping[int, str]:
+    """Return the provider that counts the dedicated CPUs of each cell."""
+    cell_of = situation.cell_of
+    if cell_of:
+        return {number: uuid for uuid, number in cell_of.items()}
+    return {cell.id: situation.root for cell in situation.cells}

@@ -1,0 +1,207 @@
+"""Claims by the planner: whole cores, near devices, memory apart from pages.
+
+The host has two cells of 16 CPUs, two threads to a core, of which each gives 4 dedicated and 4
+shared ones to guests. The port with 4 VFs and the GPU are on cell 0.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.agent import claim_messages
+from compute_agent.claims.host_view import CellPolicy
+from compute_agent.request.pci_aliases import read_aliases
+from compute_agent.state.claim import Claim
+from compute_agent.virt.driver import CellUse, InstanceDevices, MemoryUse
+from tests.unit.claims.claiming import ONE, ROOT, TWO, Host
+
+THREE = "00000000-0000-0000-0000-000000000033"
+FOUR = "00000000-0000-0000-0000-000000000044"
+DEDICATED = {"cpu_policy": "dedicated"}
+
+
+def flavor(vcpus: int, memory_mb: int = 1, alias: str = "", **extra_specs: Any) -> dict[str, Any]:
+    specs = {f"hw:{name}": str(value) for name, value in extra_specs.items()}
+    if alias:
+        specs["pci_passthrough:alias"] = alias
+    return {"flavor": {"vcpus": vcpus, "memory_mb": memory_mb, "extra_specs": specs}}
+
+
+def claimed(
+    host: Host, consumer: str, held: dict[str, dict[str, int]], spec: dict[str, Any] | None = None
+) -> Claim:
+    host.report.held[consumer] = held
+    return host.book.claim(
+        claim_messages.request_from({"instance_uuid": consumer, **(spec or {})}, {}, {})
+    )
+
+
+def cpus(claim: Claim) -> set[int]:
+    return {int(unit.name) for unit in claim.units if unit.resource_class == "PCPU"}
+
+
+@pytest.fixture(params=["flat", "nested"])
+def host(request, tmp_path) -> Host:
+    return Host(tmp_path, flat=request.param == "flat")
+
+
+@pytest.fixture
+def flat(tmp_path) -> Host:
+    return Host(tmp_path, flat=True)
+
+
+def cpus_of_cell(host: Host, number: int) -> str:
+    is_flat = "PCPU" in host.tree.data(ROOT).inventory
+    return ROOT if is_flat else host.tree.data(f"h_NUMA{number}").uuid
+
+
+# -- cores ---------------------------------------------------------------------------------------
+
+
+def test_whole_cores_are_given_while_there_are_and_halves_where_a_core_is_broken(host):
+    provider = cpus_of_cell(host, 1)
+    single = claimed(host, ONE, {provider: {"PCPU": 1}}, flavor(1, **DEDICATED))
+    pair = claimed(host, TWO, {provider: {"PCPU": 2}}, flavor(2, **DEDICATED))
+    assert {cpu // 2 for cpu in cpus(pair)}.isdisjoint({cpu // 2 for cpu in cpus(single)})
+    assert len({cpu // 2 for cpu in cpus(pair)}) == 1
+    other = claimed(host, THREE, {provider: {"PCPU": 1}}, flavor(1, **DEDICATED))
+    assert {cpu // 2 for cpu in cpus(other)} == {cpu // 2 for cpu in cpus(single)}
+
+
+def test_siblings_that_are_required_are_given_or_refused(host):
+    provider = cpus_of_cell(host, 1)
+    policy = {**DEDICATED, "cpu_thread_policy": "require"}
+    for instance in (ONE, TWO):
+        for other in range(2):
+            single = f"{instance[:-2]}{other:02d}"
+            claimed(host, single, {provider: {"PCPU": 1}}, flavor(1, **DEDICATED))
+    pair = claimed(host, THREE, {provider: {"PCPU": 2}}, flavor(2, **policy))
+    assert len({cpu // 2 for cpu in cpus(pair)}) == 1
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="whole cores"):
+        claimed(host, FOUR, {cpus_of_cell(host, 0): {"PCPU": 3}}, flavor(3, **policy))
+
+
+def test_threads_of_the_emulator_have_a_cpu_of_their_own(host):
+    policy = {**DEDICATED, "cpu_thread_policy": "require", "emulator_threads_policy": "isolate"}
+    claim = claimed(host, ONE, {cpus_of_cell(host, 1): {"PCPU": 3}}, flavor(2, **policy))
+    assert len(cpus(claim)) == 3
+    assert len(claim.cells) == 1
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def test_memory_in_huge_pages_is_not_given_to_guests_of_ordinary_memory(flat):
+    flat.give_pages(30 * 512)  # 30 GiB of each cell
+    ordinary = sum(cell["memory_mb"] for cell in flat.book.free_cells("h"))
+    half = ordinary // 2
+    assert claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": half}}, flavor(1, half)).cells == ()
+    spec = flavor(1, half + 100)
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="of ordinary memory"):
+        claimed(flat, TWO, {ROOT: {"VCPU": 1, "MEMORY_MB": half + 100}}, spec)
+    pinned = flavor(1, half + 100, **DEDICATED)
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="of ordinary memory"):
+        claimed(flat, TWO, {ROOT: {"PCPU": 1, "MEMORY_MB": half + 100}}, pinned)
+    pages = flavor(1, 1024, numa_nodes=1, mem_page_size="2MB")
+    claim = claimed(flat, TWO, {ROOT: {"VCPU": 1, "MEMORY_MB": 1024}}, pages)
+    assert claim.cells[0].page_size_kib == 2048
+
+
+def test_memory_of_guests_without_a_claim_counts_as_it_is_seen(flat):
+    ordinary = sum(cell["memory_mb"] for cell in flat.book.free_cells("h"))
+    memory = (MemoryUse(None, None, ordinary - 1000), MemoryUse(0, None, 600))
+    flat.driver.spawn(TWO, devices=InstanceDevices(memory=memory))
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="of ordinary memory"):
+        claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 500}}, flavor(1, 500))
+    assert claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 400}}, flavor(1, 400))
+
+
+def test_pages_of_a_guest_are_taken_off_the_pool_that_they_are_of(flat):
+    flat.give_pages(100)
+    uses = (CellUse(0, 1, 100), CellUse(1, 1, 50))
+    memory = (MemoryUse(0, 2048, 100), MemoryUse(1, 2048, 30), MemoryUse(1, None, 20))
+    flat.driver.spawn(TWO, devices=InstanceDevices(cells=uses, memory=memory))
+    spec = flavor(1, 102, numa_nodes=1, mem_page_size="2MB", pci_numa_affinity_policy="preferred")
+    claim = claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 102}}, spec)
+    assert claim.cells[0].cell == 1
+    with pytest.raises(errors.ComputeResourcesUnavailable, match=r"cell 1: .* 68 MiB in pages"):
+        claimed(flat, THREE, {ROOT: {"VCPU": 1, "MEMORY_MB": 102}}, spec)
+
+
+# -- devices -------------------------------------------------------------------------------------
+
+ALIASES = read_aliases(
+    f'{{"name": "{name}", "resource_class": "CUSTOM_VF", "numa_policy": "{policy}"}}'
+    for name, policy in (("near", "required"), ("perhaps", "preferred"), ("old", "legacy"))
+)
+
+
+@pytest.mark.parametrize("name", ["near", "old", "perhaps"])
+def test_cpus_are_on_the_cell_of_the_device_as_its_alias_wants(tmp_path, name):
+    host = Host(tmp_path, flat=True, policy=CellPolicy(aliases=ALIASES))
+    port = host.provider("CUSTOM_VF")
+    spec = flavor(3, alias=f"{name}:1", **DEDICATED)
+    claim = claimed(host, ONE, {ROOT: {"PCPU": 3}, port: {"CUSTOM_VF": 1}}, spec)
+    assert claim.cells[0].cell == 0
+    second = {ROOT: {"PCPU": 3}, port: {"CUSTOM_VF": 1}}
+    if name == "perhaps":
+        assert claimed(host, TWO, second, spec).cells[0].cell == 1
+    else:
+        # three are left on the other cell, and one beside the device: the guest lies on both
+        assert {cell.cell for cell in claimed(host, TWO, second, spec).cells} == {0, 1}
+        named = flavor(2, alias=f"{name}:1", numa_nodes=1, **DEDICATED)
+        third = {ROOT: {"PCPU": 2}, port: {"CUSTOM_VF": 1}}
+        with pytest.raises(errors.ComputeResourcesUnavailable, match="CUSTOM_VF near its cells"):
+            claimed(host, THREE, third, named)
+
+
+def test_a_setting_of_the_flavor_is_for_every_device_and_goes_before_the_alias(tmp_path):
+    host = Host(tmp_path, flat=True, policy=CellPolicy(aliases=ALIASES))
+    port = host.provider("CUSTOM_VF")
+    claimed(host, ONE, {ROOT: {"PCPU": 3}, port: {"CUSTOM_VF": 1}}, flavor(3, **DEDICATED))
+    held = {ROOT: {"PCPU": 3}, port: {"CUSTOM_VF": 1}}
+    policy = {**DEDICATED, "pci_numa_affinity_policy": "required"}
+    spec = flavor(3, alias="perhaps:1", numa_nodes=1, **policy)
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="policy required"):
+        claimed(host, TWO, held, spec)
+
+
+def test_guests_without_devices_stay_off_the_cell_that_has_them(flat):
+    claims = [
+        claimed(flat, name, {ROOT: {"PCPU": 2}}, flavor(2, **DEDICATED)) for name in (ONE, TWO)
+    ]
+    assert [claim.cells[0].cell for claim in claims] == [1, 1]
+
+
+def test_an_instance_that_gets_a_device_keeps_its_cpus(host):
+    provider, port = cpus_of_cell(host, 0), host.provider("CUSTOM_VF")
+    claimed(host, TWO, {provider: {"PCPU": 2}})
+    first = claimed(host, ONE, {provider: {"PCPU": 2}})
+    host.book.drop(TWO)
+    more = claimed(host, ONE, {provider: {"PCPU": 2}, port: {"CUSTOM_VF": 1}})
+    assert cpus(more) == cpus(first)
+    assert more.cells == first.cells
+    assert len(more.units) == 3
+
+
+# -- bounds --------------------------------------------------------------------------------------
+
+
+def test_many_unlike_nodes_that_do_not_fit_are_refused_at_once(flat):
+    asked = {f"numa_cpus.{n}": n for n in range(12)} | {
+        f"numa_mem.{n}": 512 + 2 * n for n in range(12)
+    }
+    memory = sum(value for name, value in asked.items() if "mem" in name)
+    began = time.process_time()
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="a cell of its own"):
+        claimed(
+            flat,
+            ONE,
+            {ROOT: {"VCPU": 12, "MEMORY_MB": memory}},
+            flavor(12, memory, numa_nodes=12, **asked),
+        )
+    assert time.process_time() - began < 5
