@@ -19,7 +19,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Timeout, Transport
 
 EXTENSIONS: Final = (1, 1)
-_CONFLICTS: Final = frozenset({405, 409, 410, 412, 413, 415, 428})
+_CONFLICTS: Final = frozenset({405, 409, 410, 413, 415})
 
 
 class Client:

@@ -15,7 +15,6 @@ from placement_server.store.providers import inventories, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.transactions import transaction
-from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 
 CLIENTS = 24
@@ -34,17 +33,6 @@ def ensure_class(store: Store, name: str) -> Any:
 
 def ensure_trait(store: Store, name: str) -> Any:
     return store.write(traits.ensure, name)
-
-
-def several(store: Store, name: str) -> Any:
-    """What writers of trees do: some names that others want as well, and one of their own."""
-
-    def write(tx: WriteTransaction) -> Any:
-        shared = name.rpartition("_")[0]
-        names = {f"{shared}_SHARED{number}" for number in range(4)} | {name}
-        return traits.ensure_all(tx, names)
-
-    return store.write(write)
 
 
 @pytest.fixture
@@ -68,7 +56,7 @@ def at_once(stores: list[Store], make: Make, names: list[str]) -> list[Any]:
         return list(pool.map(client, range(len(names))))
 
 
-@pytest.mark.parametrize("make", [create_class, ensure_class, ensure_trait, several])
+@pytest.mark.parametrize("make", [create_class, ensure_class, ensure_trait])
 def test_new_names_of_many_writers_are_all_made(stores: list[Store], make: Make) -> None:
     for turn in range(ROUNDS):
         prefix = f"CUSTOM_{make.__name__.upper()}_{turn}"

@@ -17,7 +17,7 @@ USUAL = (
 )
 
 #: One more than are allowed.
-SIX = (b"Host", b"Accept", b"Via", b"Origin", b"Referer", b"Prefer")
+SIX = (b"Host", b"Accept", b"Via", b"Origin", b"Referer", b"User-Agent")
 
 CONFIG = Config()
 CONFIG.set("limit_request_line", 0)
