@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.placement.retries import Clock, Retries, SystemClock
+from compute_agent.placement.connection import Clock, Retries
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.tracker.pass_attempt import as_one
 from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
@@ -66,7 +66,7 @@ def migrate(
         done; the next run finishes the rest.
     """
     tracker = parts.tracker(wait=lambda _seconds: False)
-    retries = Retries(clock or SystemClock())
+    retries = Retries(clock or Clock())
     for name, uuid in nodes.items():
         tracker.add_node(name, uuid)
         yield _Migration(parts, tracker, name, uuid, dry_run).result(retries)

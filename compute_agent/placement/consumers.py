@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.placement.api import PlacementApi
-from compute_agent.placement.connection import Connection
+from compute_agent.placement.connection import Connection, Retries
 from compute_agent.placement.responses import age_of
-from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Request, Transport
 

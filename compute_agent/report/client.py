@@ -16,22 +16,20 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement.api import PlacementApi
-from compute_agent.placement.connection import Connection, OfferedVersions, Tally
+from compute_agent.placement.connection import Clock, Connection, OfferedVersions, Retries, Tally
 from compute_agent.placement.providers import MAX_LISTED
-from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
-from compute_agent.report.cache import TreeCache
+from compute_agent.report.cache import TreeCache, TreeCaches
 from compute_agent.report.flushing.flush import Flush, FlushReport
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
 from compute_agent.report.kept_providers import KeptProviders
 from compute_agent.report.operations import KeepProvider, Operation, SetAggregates
 from compute_agent.report.plan import plan
-from compute_agent.report.tree_caches import TreeCaches
 from compute_agent.report.tree_reader import TreeReader
 from compute_agent.report.tree_removal import remove_tree
 
@@ -66,7 +64,7 @@ class ReportClient:
         clock: Clock | None = None,
         random: randomlib.Random | None = None,
     ) -> None:
-        retries = Retries(clock or SystemClock(), random or randomlib.Random())
+        retries = Retries(clock or Clock(), random or randomlib.Random())
         connection = Connection(transport, retries, on_request, use_extensions=use_extensions)
         self.association_refresh = association_refresh
         self._bulk_inventories = bulk_inventories

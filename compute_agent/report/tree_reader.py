@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any, Final
 
 from compute_agent import errors
+from compute_agent.placement.connection import Retries
 from compute_agent.placement.provider_trees import ProviderTrees, Unchanged, WholeTree
 from compute_agent.placement.providers import AtGeneration, Providers
-from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
 from compute_agent.report.cache import TreeCache, take_in, with_whole

@@ -105,7 +105,7 @@ def parts_of(
         claim_options(conf),
         give_back,
         # without a bus no agent announces that it claims itself
-        claims=NewClaims(client, give_back, lambda: agents_may_claim and fleet.may_lack(CLAIMS)),
+        claims=NewClaims(client, give_back, fleet if agents_may_claim else None),
         observer=observer,
         explainer=explainer,
     )

@@ -17,10 +17,9 @@ from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.changes import SINCE as FEED_SINCE
 from compute_agent.placement.changes import ChangeFeed
-from compute_agent.placement.connection import NEWEST, Connection
+from compute_agent.placement.connection import NEWEST, Connection, Retries
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
 from compute_agent.placement.providers import Providers
-from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import (
     Microversion,
     Request,

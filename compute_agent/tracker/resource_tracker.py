@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from compute_agent import errors
 from compute_agent.daemon import tracing
-from compute_agent.placement.retries import stepping_aside
+from compute_agent.placement.connection import stepping_aside
 from compute_agent.placement.transports.transport import version_text
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes

@@ -25,8 +25,8 @@ from placement_server.candidates.supposed_fleet import SupposedFleet
 from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
 from placement_server.candidates.what_if.changes import Change, Release
+from placement_server.store.allocations.allocations import read_context
 from placement_server.store.allocations.room import on_providers
-from placement_server.store.allocations.write_context import read_context
 from placement_server.store.providers.capacity import single_precision
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.placement.connection import Retries
 from compute_agent.placement.providers import Providers
-from compute_agent.placement.retries import Retries
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, equal_inventories

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.selection import Selection
+from compute_agent.scheduler.manager import Selection
 
 _Data: TypeAlias = dict[str, Any]
 

@@ -9,7 +9,7 @@ its caller.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
@@ -20,6 +20,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
+from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, Fleet
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, map_of, object_of
@@ -173,8 +174,8 @@ class Claims(Protocol):
 class NewClaims:
     """Claims of instances that hold nothing yet: one request each.
 
-    :param agents_claim: whether some agents are so old now that they claim themselves; until all
-        find their claims made already, nothing is claimed here.
+    :param fleet: in which agents may be so old that they claim themselves; until all find their
+        claims made already, nothing is claimed here. None: no agent does.
     """
 
     shared_holdings = SharedHoldings()
@@ -183,17 +184,17 @@ class NewClaims:
         self,
         placement: PlacementClient,
         give_back: GiveBack,
-        agents_claim: Callable[[], bool] = lambda: False,
+        fleet: Fleet | None = None,
     ) -> None:
         self._placement = placement
         self._give_back = give_back
-        self._agents_claim = agents_claim
+        self._fleet = fleet
 
     def claim(
         self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
     ) -> NoCapacity | None:
         """See `Claims`."""
-        if self._agents_claim():
+        if not self.can_be_undone():
             LOG.info(
                 "The agent of host %s allocates for %s itself, so nothing is claimed",
                 candidate.root,
@@ -211,7 +212,7 @@ class NewClaims:
 
     def can_be_undone(self) -> bool:
         """See `Claims`."""
-        return not self._agents_claim()
+        return self._fleet is None or not self._fleet.may_lack(CLAIMS)
 
     def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """See `Claims`; what placement fails to take back now is in the journal.

@@ -28,7 +28,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.holdings import Holding
-from compute_agent.scheduler.manager import Scheduler
+from compute_agent.scheduler.manager import Scheduler, Selection
 from compute_agent.scheduler.moves.claims import (
     ENTRY,
     INSTANCE,
@@ -47,7 +47,6 @@ from compute_agent.scheduler.moves.move import (
 from compute_agent.scheduler.observer import MoveState, Observer
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.current_host import root_of
-from compute_agent.scheduler.selection import Selection
 
 LOG = logging.getLogger(__name__)
 

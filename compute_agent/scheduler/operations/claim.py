@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
-from compute_agent.scheduler.selection import Selection
+from compute_agent.scheduler.manager import Selection
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from placement_server.store.allocations.allocations import (
     check_providers,
     new_allocations,
     raised_providers,
+    read_context,
     replace_holdings,
     sum_of_old,
 )
 from placement_server.store.allocations.claim_check import Key, KnownInventory, Taken
-from placement_server.store.allocations.write_context import read_context
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import (

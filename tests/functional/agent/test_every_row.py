@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.transport import make_response
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake.topology import fake_topology
@@ -35,7 +35,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def node(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(SystemClock, "sleep", lambda _self, _seconds: None)
+    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
     made = Node(app, tmp_path)
     yield made
     made.parts.close()

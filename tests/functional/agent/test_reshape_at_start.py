@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Response, make_response
 from compute_agent.report.client import ReportClient
@@ -149,7 +149,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def host(
     app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Reshaping]:
-    monkeypatch.setattr(SystemClock, "sleep", lambda _self, _seconds: None)
+    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
     made = Reshaping(app, tmp_path, whole_trees=request.param)
     yield made
     made.node.parts.close()

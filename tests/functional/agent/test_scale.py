@@ -15,7 +15,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly, node_list
 from compute_agent.agent.agent import Agent
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.cache import CacheFile, TreeCache
 from compute_agent.tracker.pass_schedule import PassSchedule
@@ -74,7 +74,7 @@ def reported_already(directory: Path, placement: SmallPlacement, nodes: int) -> 
             "uuid": name,
             "name": name,
         }
-    file = CacheFile(directory / "state" / assembly.CACHE, SystemClock())
+    file = CacheFile(directory / "state" / assembly.CACHE, Clock())
     file.save([TreeCache(name, tree) for name, tree in trees.items()], now=True)
 
 

@@ -16,10 +16,10 @@ from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
-AGENT = {True: 23, False: 26}
+AGENT = {True: 22, False: 25}
 """With whole trees, and without."""
-SERVER = 22
-SERVER = 22
+SERVER = 20
+SERVER = 20
 FRAMES = 4
 
 

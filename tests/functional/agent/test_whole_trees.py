@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.report.client import ReportClient
 from compute_agent.report.operations import describe
@@ -31,7 +31,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def node(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(SystemClock, "sleep", lambda _self, _seconds: None)
+    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
     made = Node(app, tmp_path, whole_trees=True)
     made.parts.report.connect()
     yield made

@@ -19,7 +19,7 @@ from compute_agent.drift.instances.instance import Instance, PortsUnreadable
 from compute_agent.drift.instances.neutron import NeutronPorts
 from compute_agent.drift.instances.nova import Compute
 from compute_agent.openstack.service import TRIES, Service, ServiceUnusable
-from compute_agent.placement.retries import Retries
+from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.programs.exit_status import Exit

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response
 from tests.functional.agent.lying_proxy import LyingProxy
@@ -60,7 +60,7 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SystemClock, "sleep", lambda _self, _seconds: None)
+    monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
 
 
 def migrated_to(operator: Operator, layout: str) -> Result:

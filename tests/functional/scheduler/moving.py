@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent.errors import PlacementAPIConnectFailure
-from compute_agent.placement.retries import Retries
+from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal

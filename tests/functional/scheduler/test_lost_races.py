@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.retries import CONFLICT_TRIES
+from compute_agent.placement.connection import CONFLICT_TRIES
 from compute_agent.placement.transports.transport import Response
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost

@@ -12,7 +12,7 @@ from compute_agent.bounded_http import json_document
 from compute_agent.bounded_http.answer_reader import AnswerReader
 from compute_agent.bounded_http.bounds import ANSWER_BYTES, OutOfBounds
 from compute_agent.bounded_http.retry_after import seconds_of
-from compute_agent.placement.retries import Retries
+from compute_agent.placement.connection import Retries
 
 
 def nested(levels: int) -> str:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.connection import Connection
+from compute_agent.placement.connection import Connection, Retries
 from compute_agent.placement.response_schemas import CAPACITY
-from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import Request, make_response
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'

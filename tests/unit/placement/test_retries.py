@@ -5,7 +5,7 @@ import random
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.retries import Retries
+from compute_agent.placement.connection import Retries
 
 
 class Waits:

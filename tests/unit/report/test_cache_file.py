@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.cache import CacheFile, TreeCache
 
@@ -29,7 +29,7 @@ def test_a_tree_is_not_stored_with_the_etag_of_the_next_one(tmp_path: Path) -> N
     watched = Watched()
     watched.new_root("host", ROOT, 1)
     cache = watched.cache = TreeCache(ROOT, watched, etag='"old"')
-    file = CacheFile(tmp_path / "cache.json", SystemClock())
+    file = CacheFile(tmp_path / "cache.json", Clock())
     file.save([cache])
     stored = file.load()[ROOT]
     pairs = {(1, '"old"'), (1, None), (2, '"new"')}

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from compute_agent.errors import PlacementAPIConnectFailure
-from compute_agent.placement.retries import Retries
+from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.unit.scheduler.trees import body

@@ -17,7 +17,6 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import (
     BEHAVIOURS,
-    CLAIMS,
     FLAT,
     KEPT_SECONDS,
     NESTED,
@@ -162,7 +161,7 @@ def scheduler(bank: Bank, journal: Path, announcements: Announcements) -> Schedu
     observed_fleet = Fleet(announcements, bank.client.provider_names, clock=Clock())
     search = HostSearch(bank.client, HostSearchOptions(), announcements, observed_fleet)
     give_back = GiveBack(bank.client, Journal(journal))
-    claims = NewClaims(bank.client, give_back, lambda: observed_fleet.may_lack(CLAIMS))
+    claims = NewClaims(bank.client, give_back, observed_fleet)
     return Scheduler(bank.client, search, SelectionOptions(), give_back, random.Random(1), claims)
 
 

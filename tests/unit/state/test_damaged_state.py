@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compute_agent import errors
-from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.connection import Clock
 from compute_agent.report.cache import CacheFile
 from compute_agent.state import documents, identity
 from compute_agent.state.files import AgentLock, StateUnusable
@@ -102,7 +102,7 @@ FILES = [
 
 
 def cached(directory: Path) -> dict[str, Any]:
-    return dict(CacheFile(directory / "placement-cache.json", SystemClock()).load())
+    return dict(CacheFile(directory / "placement-cache.json", Clock()).load())
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_what_could_not_be_read_again_is_not_written(
     with pytest.raises(StateUnusable, match="would have"):
         Ledger(tmp_path).remember_providers([f"{ROOT}{number}" for number in range(10)])
     assert Ledger(tmp_path).owns(ROOT)
-    CacheFile(path, SystemClock()).save(list(trees.values()))
+    CacheFile(path, Clock()).save(list(trees.values()))
     assert "The next start reads everything" in caplog.text
     assert path.read_text() == json.dumps(CACHE)
 

@@ -12,8 +12,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
-from compute_agent.placement.connection import Connection
-from compute_agent.placement.retries import Retries, stepping_aside
+from compute_agent.placement.connection import Connection, Retries, stepping_aside
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.tracker.node_lock import FairLock, Lent
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
