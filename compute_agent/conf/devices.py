@@ -14,9 +14,8 @@ device_opts = [
         help="""
 Types of mediated devices (vGPUs) that guests may get, for example nvidia-35,nvidia-36.
 
-The group [mdev_<type>] of a type can name its devices (device_addresses). If the first type
-names none, it gets all devices that no other type names. Any other type that names none is
-ignored.
+The group [mdev_<type>] of a type can name its devices (device_addresses). The first type that names
+none gets all devices that no other type names. Any further type that names none is ignored.
 """,
     ),
 ]
@@ -27,7 +26,8 @@ mdev_opts = [
         default=[],
         help="""
 PCI addresses of the devices that make this type, for example 0000:84:00.0,0000:85:00.0. Empty:
-if this type is the first of enabled_mdev_types, all devices that no other type names, else none.
+if this type is the first of enabled_mdev_types without any, all devices that no other type names,
+else none.
 """,
     ),
     cfg.StrOpt(

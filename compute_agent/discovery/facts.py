@@ -111,6 +111,10 @@ class CpuModel(NamedTuple):
     guest_features: tuple[str, ...] | None = None
     """Features of the CPU that a hypervisor gives guests, by libvirt's names (sse4.1, md-clear,
     ...), sorted. None: they get this CPU with its `flags`."""
+    address_bits: int | None = None
+    """Of a physical address; None = not reported."""
+    libvirt_model: str | None = None
+    """libvirt's name of the model that is nearest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,16 @@ from compute_agent.provider_config.additions import (
 def load(directory: Path) -> ProviderConfigs:
     """Read every `*.yaml` directly in `directory`, in the order of their names.
 
+    Hidden files are locks and copies of editors.
+
     :raises ProviderConfigException: a file cannot be read or cannot be right.
     """
     try:
-        paths = sorted(path for path in directory.iterdir() if path.name.endswith(".yaml"))
+        paths = sorted(
+            path
+            for path in directory.iterdir()
+            if path.name.endswith(".yaml") and not path.name.startswith(".")
+        )
     except FileNotFoundError:
         LOG.info("The directory %s does not exist: no provider config files are read.", directory)
         return ProviderConfigs()

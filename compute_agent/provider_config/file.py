@@ -159,7 +159,12 @@ def _check_version(path: Path, document: Mapping[str, Any]) -> None:
 
 def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
     identification = entry["identification"]
-    uuid = identification.get("uuid")
+    # a uuid, and the placeholder for every node, are meant as such under either key
+    identifier = identification.get("uuid") or identification.get("name")
+    is_uuid = re.fullmatch(_UUID, identifier) is not None
+    uuid = canonical_uuid(identifier) if is_uuid else None
+    if identifier == EVERY_COMPUTE_NODE:
+        uuid = EVERY_COMPUTE_NODE
     inventories: dict[str, Any] = {}
     for resource_class, record in _records(entry):
         _check_custom(path, resource_class, "resource class")
@@ -171,8 +176,8 @@ def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
         _check_custom(path, trait, "trait")
     return ProviderConfig(
         str(path),
-        uuid=uuid if uuid in (None, EVERY_COMPUTE_NODE) else canonical_uuid(uuid),
-        name=identification.get("name"),
+        uuid=uuid,
+        name=None if uuid else identifier,
         inventories=inventories,
         traits=tuple(sorted(set(traits))),
     )

@@ -197,11 +197,11 @@ def _check_addresses(types: tuple[MdevTypeOptions, ...]) -> None:
                     "one type: take it out of one of the two."
                 )
             owner[address] = mdev_type.type_id
-    ignored_types = [t.type_id for t in types[1:] if not t.device_addresses]
-    if ignored_types:
+    without_devices = [t.type_id for t in types if not t.device_addresses]
+    if ignored_types := without_devices[1:]:
         LOG.warning(
-            "[devices]enabled_mdev_types names %s without device_addresses. Only the first type "
-            "needs none: no device makes these. Name their devices, or remove the types.",
+            "[devices]enabled_mdev_types names %s without device_addresses. Only one type needs "
+            "none, the first without: no device makes these. Name their devices, or remove them.",
             ", ".join(ignored_types),
         )
 

@@ -53,7 +53,9 @@ def describe(reading: HypervisorReading) -> HostTopology:
         cpus=host.cpus,
         online_cpus=reading.online_cpus or tuple(cpu.id for cpu in host.cpus),
         present_cpus=reading.present_cpus or tuple(cpu.id for cpu in host.cpus),
-        cpu_model=CpuModel(host.arch, host.vendor, host.model, (), reading.guest_features),
+        cpu_model=CpuModel(
+            host.arch, host.vendor, host.model, (), reading.guest_features, libvirt_model=host.model
+        ),
         memory_kib=reading.memory_kib or sum(cell.memory_kib for cell in host.cells),
         pci_devices=pci_devices,
         nics=ethernet_ports,

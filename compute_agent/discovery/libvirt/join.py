@@ -119,7 +119,9 @@ def _cpu_model(libvirt: CpuModel, sysfs: CpuModel) -> CpuModel:
     """Return the host's CPU with the features that guests get of it; unknown where they are."""
     has_features = libvirt.guest_features is not None
     return sysfs._replace(
-        flags=sysfs.flags if has_features else (), guest_features=libvirt.guest_features
+        flags=sysfs.flags if has_features else (),
+        guest_features=libvirt.guest_features,
+        libvirt_model=libvirt.libvirt_model,
     )
 
 

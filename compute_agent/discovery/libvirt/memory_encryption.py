@@ -10,6 +10,7 @@ from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.sysfs import encryption
 
 SNP: Final = "sev-snp"
+QEMU_WITH_SEV_ES: Final = 8_000_000
 TDX_MODE: Final = "host-passthrough"
 """The CPU that a guest with TDX needs."""
 
@@ -25,7 +26,10 @@ def describe(reading: HypervisorReading) -> MemoryEncryption:
     host_arch = reading.capabilities.arch
     domains = [domain for domain in reading.domain_capabilities if domain.arch == host_arch]
     sev = max((domain.sev_guests or 0 for domain in domains), default=0)
-    sev_es = max((domain.sev_es_guests or 0 for domain in domains), default=0)
+    # libvirt counts the keys of SEV-ES whatever QEMU can start
+    starts_sev_es = reading.hypervisor_version >= QEMU_WITH_SEV_ES
+    counts = (domain.sev_es_guests or 0 for domain in domains if starts_sev_es)
+    sev_es = max(counts, default=0)
     return MemoryEncryption(
         amd_sev=sev > 0,
         amd_sev_es=sev_es > 0,

@@ -28,6 +28,7 @@ CPUINFO_LIMIT = 16384
 """Bytes. Every CPU repeats the block; the first one is enough, and on x86 each block costs the
 kernel a measurement of that CPU's frequency."""
 
+_ADDRESS_BITS = re.compile(r"([0-9]+) bits physical")
 _CPU_DIRECTORY = re.compile(r"cpu(\d+)")
 
 
@@ -160,11 +161,13 @@ def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
     flags = fields.get("flags") or fields.get("Features") or fields.get("features") or ""
     names = tuple(sorted(set(flags.split())))
     arch = _arch(fields, names)
+    bits = _ADDRESS_BITS.match(fields.get("address sizes", ""))
     return CpuModel(
         arch=arch,
         vendor=fields.get("vendor_id") or fields.get("CPU implementer") or fields.get("platform"),
         model_name=_first(fields, "model name", "cpu", "Processor", "uarch") or _part(fields),
         flags=names,
+        address_bits=None if bits is None else int(bits[1]),
     )
 
 

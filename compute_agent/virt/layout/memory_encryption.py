@@ -50,8 +50,7 @@ def _contexts(facts: MemoryEncryption, options: LayoutOptions) -> dict[str, int]
     elif facts.amd_sev_es:
         contexts["amd_sev_es"] = capacity.get("sev_es", 0)
     if facts.intel_tdx:
-        configured_count = options.tdx_guests
-        contexts["intel_tdx"] = (
-            capacity.get("tdx", 0) if configured_count is None else configured_count
-        )
+        keys, wanted_count = capacity.get("tdx"), options.tdx_guests
+        counts = [count for count in (keys, wanted_count) if count is not None]
+        contexts["intel_tdx"] = min(counts, default=0)
     return contexts

@@ -43,7 +43,7 @@ class MdevTypeOptions(NamedTuple):
 
     type_id: str
     device_addresses: tuple[PciAddress, ...] = ()
-    """Devices it is for; empty = all that no type names, if it is the first type enabled."""
+    """Devices it is for; empty = all that no type names, if it is the first such type."""
     resource_class: str = "VGPU"
     max_instances: int | None = None
 

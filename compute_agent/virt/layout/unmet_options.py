@@ -34,6 +34,7 @@ def unmet_options(
 ) -> Iterator[UnmetOption]:
     """Yield the entries, option by option."""
     yield from _shared_cpus(topology, options)
+    yield from _tdx_guests(topology, options)
     yield from _mdev_types(topology, options)
     yield from _device_specs(topology, options, matches)
     yield from _devices_of_the_host(topology, matches)
@@ -55,6 +56,13 @@ def _shared_cpus(topology: HostTopology, options: LayoutOptions) -> Iterator[Unm
             f"{format_cpu_set(present)}",
             format_cpu_set(named_cpus & present) or format_cpu_set(topology.online_cpus),
         )
+
+
+def _tdx_guests(topology: HostTopology, options: LayoutOptions) -> Iterator[UnmetOption]:
+    keys = dict(topology.memory_encryption.capacity).get("tdx")
+    if keys is not None and options.tdx_guests is not None and options.tdx_guests > keys:
+        reason = f"is {options.tdx_guests}, and the kernel has keys for {keys}: these are reported"
+        yield UnmetOption("libvirt", "num_intel_tdx_guests", reason, str(keys))
 
 
 def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[UnmetOption]:

@@ -160,9 +160,9 @@ def _tpm(domains: Collection[DomainCapabilities], options: TraitOptions) -> dict
     models = _union(domain.tpm_models for domain in emulating)
     versions = _union(domain.tpm_versions for domain in emulating)
     traits = secrets | {f"{_TPM}{name}": model in models for model, name in TPM_MODELS.items()}
-    if versions or not emulating:
-        traits |= {f"{_TPM}{name}": number in versions for number, name in TPM_VERSIONS.items()}
-    return traits
+    if emulating and not versions:  # libvirt before 8.6 names none, and emulates both
+        versions = frozenset(TPM_VERSIONS)
+    return traits | {f"{_TPM}{name}": number in versions for number, name in TPM_VERSIONS.items()}
 
 
 def _firmwares(domains: Iterable[DomainCapabilities]) -> dict[str, bool]:

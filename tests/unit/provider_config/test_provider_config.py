@@ -63,6 +63,9 @@ class TestLoading:
         write(tmp_path, entry("name: b", traits="CUSTOM_B"), name="20.yaml")
         write(tmp_path, entry("name: a", traits="CUSTOM_A"), name="10.yaml")
         (tmp_path / "notes.txt").write_text("]")
+        # an editor's lock and its copy
+        (tmp_path / ".#10.yaml").symlink_to("root@host1.1234:567")
+        write(tmp_path, entry("name: old", traits="CUSTOM_OLD"), name=".10.yaml")
         (tmp_path / "below").mkdir()
         write(tmp_path / "below", entry("name: c", traits="CUSTOM_C"))
         assert [p.name for p in load(tmp_path).providers] == ["a", "b"]
@@ -235,12 +238,20 @@ class TestMerging:
         }
         assert not result.problems
 
-    def test_only_compute_nodes_are_meant_by_that_name(self, tmp_path: Path) -> None:
-        write(tmp_path, entry("uuid: $COMPUTE_NODE", traits="CUSTOM_A"))
+    def test_a_name_may_be_a_uuid(self, tmp_path: Path) -> None:
+        write(tmp_path, entry(f"name: {CHILD.upper()}", traits="CUSTOM_A"))
+        wanted = tree()
+        assert merged(wanted, tmp_path).absent_providers == ()
+        assert "CUSTOM_A" in wanted.data(CHILD).traits
+
+    @pytest.mark.parametrize("key", ["uuid", "name"])
+    def test_only_compute_nodes_are_meant_by_that_name(self, tmp_path: Path, key: str) -> None:
+        write(tmp_path, entry(f"{key}: $COMPUTE_NODE", traits="CUSTOM_A"))
         wanted = tree()
         before = wanted.data(POOL)
         merged(wanted, tmp_path)
         assert wanted.data(POOL) == before
+        assert "CUSTOM_A" in wanted.data(NODE).traits
 
     def test_a_node_with_an_entry_of_its_own_ignores_the_one_for_all(self, tmp_path: Path) -> None:
         write(

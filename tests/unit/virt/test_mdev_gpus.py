@@ -58,11 +58,13 @@ class TestVgpus:
         options = gpu_options(MdevTypeOptions("a"), MdevTypeOptions("b", (ADDRESS,)))
         assert totals(lay_out("host1", host(gpu), options), "_pci_0000_84_00_0") == {"VGPU": 2}
 
-    def test_a_later_type_without_devices_gets_none(self) -> None:
+    def test_the_first_type_without_devices_is_for_all_that_no_type_names(self) -> None:
         other = PciAddress("0000:85:00.0")
-        gpu = a_gpu(mdev_types=offering(("a", 4), ("b", 2)))
-        options = gpu_options(MdevTypeOptions("a", (other,)), MdevTypeOptions("b"))
-        assert devices(lay_out("host1", host(gpu), options)) == []
+        gpu = a_gpu(mdev_types=offering(("a", 4), ("b", 2), ("c", 1)))
+        options = gpu_options(
+            MdevTypeOptions("a", (other,)), MdevTypeOptions("b"), MdevTypeOptions("c")
+        )
+        assert totals(lay_out("host1", host(gpu), options), "_pci_0000_84_00_0") == {"VGPU": 2}
 
     def test_a_type_the_device_does_not_offer_is_warned_about_and_gives_nothing(self) -> None:
         gpu = a_gpu(mdev_types=offering(("a", 4)))

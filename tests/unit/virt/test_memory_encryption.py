@@ -50,3 +50,17 @@ class TestMemoryEncryption:
             for tdx in (None, 12)
         }
         assert total == {None: 30, 12: 12}
+
+    def test_more_tdx_guests_than_the_kernel_has_keys_for_are_not_reported(self) -> None:
+        facts = MemoryEncryption(intel_tdx=True, capacity=(("tdx", 15),))
+        record = self.providers(facts, 64)["host1_intel_tdx"].inventory["MEM_ENCRYPTION_CONTEXT"]
+        assert record.total == 15
+        topology = replace(fake_topology("host1", NOTHING), memory_encryption=facts)
+        (unmet,) = lay_out("host1", topology, LayoutOptions(tdx_guests=64)).unmet_options
+        assert "num_intel_tdx_guests is 64" in str(unmet)
+        assert unmet.value == "15"
+
+    def test_a_kernel_that_reports_no_keys_leaves_the_number_to_the_operator(self) -> None:
+        facts = MemoryEncryption(intel_tdx=True)
+        record = self.providers(facts, 64)["host1_intel_tdx"].inventory["MEM_ENCRYPTION_CONTEXT"]
+        assert record.total == 64

@@ -108,8 +108,12 @@ def test_a_contradiction_is_refused_naming_the_option(
 def test_a_second_type_without_devices_is_warned_about(
     make_conf: MakeConf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    layout_options(make_conf("[devices]\nenabled_mdev_types = a,b"))
-    assert "names b without device_addresses" in caplog.text
+    named = "[devices]\nenabled_mdev_types = a,b,c\n[mdev_a]\ndevice_addresses = 0000:84:00.0\n"
+    layout_options(make_conf(named))
+    assert "names c without device_addresses" in caplog.text
+    caplog.clear()
+    layout_options(make_conf(named.replace(",c", "")))
+    assert "device_addresses" not in caplog.text
 
 
 @pytest.mark.parametrize(("strategy", "may_be_offline"), [("cpu_state", True), ("governor", False)])

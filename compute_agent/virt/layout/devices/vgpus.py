@@ -139,12 +139,12 @@ def most_per_guest(gpu: PhysicalGpu, types: Sequence[str]) -> int | None:
 
 
 def type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions | None:
-    """Return a type that names the maker, else one of its GPU, else the first if it names none."""
+    """Return a type that names the maker, else one of its GPU, else the first without devices."""
     for address in (maker.address, maker.gpu):
         for mdev_type in types:
             if address in mdev_type.device_addresses:
                 return mdev_type
-    return types[0] if types and not types[0].device_addresses else None
+    return next((mdev_type for mdev_type in types if not mdev_type.device_addresses), None)
 
 
 def _count(maker: Maker, chosen_type: MdevTypeOptions) -> int | None:

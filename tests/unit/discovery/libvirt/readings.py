@@ -30,7 +30,7 @@ def reading(*cells: NumaCell, devices: NodeDevices = NO_DEVICES) -> HypervisorRe
     return HypervisorReading(
         hostname="hv1",
         hypervisor="QEMU",
-        hypervisor_version=7_002_022,
+        hypervisor_version=8_002_022,
         libvirt_version=9_000_000,
         memory_kib=sum(cell.memory_kib for cell in cells) or 2 * GIB,
         online_cpus=cpus,

@@ -38,6 +38,14 @@ def test_libvirt_counts_the_guests_of_each_kind() -> None:
     assert describe(reading(SNP)) == KVM_AMD._replace(capacity=(("sev", 410), ("sev_es", 99)))
 
 
+def test_sev_es_needs_an_emulator_that_starts_such_guests() -> None:
+    """libvirt counts the keys also where QEMU is older than 8.0."""
+    old = describe(replace(reading(SNP), hypervisor_version=7_002_022))
+    assert (old.amd_sev, old.amd_sev_es, old.amd_sev_snp) == (True, False, False)
+    assert old.capacity == (("sev", 410),)
+    assert describe(replace(reading(SNP), hypervisor_version=8_000_000)).amd_sev_es
+
+
 def test_keys_without_the_type_of_guests_are_not_snp() -> None:
     assert not describe(reading(replace(SNP, launch_security=("sev",)))).amd_sev_snp
     assert describe(reading(replace(SNP, sev_guests=0, sev_es_guests=None))) == MemoryEncryption()

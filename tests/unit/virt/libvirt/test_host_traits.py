@@ -115,6 +115,13 @@ def test_emulated_tpms_are_reported_where_they_are_enabled() -> None:
     assert named(off, prefix) == named(traits, prefix)
 
 
+def test_a_libvirt_that_names_no_versions_of_tpms_emulates_both() -> None:
+    """Before 8.6 there is no `backendVersion`."""
+    unnamed = Q35_DOMAIN_CAPABILITIES.replace("backendVersion", "backendFlavour")
+    traits = host_traits(hypervisor(unnamed), TraitOptions("kvm", tpm=True))
+    assert {"1_2", "2_0"} <= present(traits, "COMPUTE_SECURITY_TPM_")
+
+
 def test_a_tpm_of_the_host_is_not_an_emulated_one(caplog: pytest.LogCaptureFixture) -> None:
     without_swtpm = Q35_DOMAIN_CAPABILITIES.replace("<value>emulator</value>", "")
     enabled = TraitOptions("kvm", tpm=True)
