@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -29,6 +29,7 @@ from compute_agent.placement.transports.transport import (
 from compute_agent.programs.kept_values import KeptValues
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
+    COMPUTE_STATUS_DISABLED,
     HW_NUMA_ROOT,
     MISC_SHARES_VIA_AGGREGATE,
 )
@@ -172,19 +173,12 @@ class PlacementClient:
                 return None
             raise
 
-    def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-        """Return the providers that a listing finds, each with its root; none of unknown names."""
-        query = urlencode(list(parameters), safe=":,!")
-        doing = "Counting the providers that a constraint leaves"
-        try:
-            providers = self._placement.providers.find(
-                query, doing, self._connection.newest(NEWEST)
-            )
-        except errors.ResourceProviderRetrievalFailed as error:
-            if _names_the_unknown(error):
-                return {}
-            raise
-        return {provider["uuid"]: provider["root_provider_uuid"] for provider in providers}
+    def is_disabled(self, root: str) -> bool:
+        """Return whether the host of a root provider gets nothing new."""
+        query = f"in_tree={root}&required={COMPUTE_STATUS_DISABLED}"
+        doing = f"Looking whether host {root} is disabled"
+        providers = self._placement.providers.find(query, doing, self._connection.newest(NEWEST))
+        return any(provider["uuid"] == root for provider in providers)
 
     def claim(
         self,

@@ -8,6 +8,8 @@ from typing import TextIO
 
 from compute_agent.scheduler.causes import Causes, FilterCause
 
+SHOWN_SENTENCES = 12
+"""Sentences of placement for each query: the changes and providers that come closest are first."""
 SHOWN_REJECTED = 4
 """Rejected hosts named per filter; the numbers are of all."""
 
@@ -25,7 +27,10 @@ def explanation_lines(causes: Causes) -> Iterator[str]:
         limit = ", the most it may send" if query.limit_reached else ""
         yield f"Asked of placement, {query.shape}: {query.candidates} candidate(s){limit}"
         if query.explanation is not None:
-            yield from (f"  {sentence}" for sentence in query.explanation["sentences"])
+            sentences = query.explanation["sentences"]
+            yield from (f"  {sentence}" for sentence in sentences[:SHOWN_SENTENCES])
+            if len(sentences) > SHOWN_SENTENCES:
+                yield f"  and {len(sentences) - SHOWN_SENTENCES} more: see --json"
     if causes.filters:
         yield "Filters"
         yield from _columns([_filter_row(cause) for cause in causes.filters])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.placement.transports.transport import Microversion
-from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, DEVICE_TYPE_PREFIX
+from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
@@ -113,7 +113,7 @@ class HostSearch:
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        request = self.targeted_request(spec)
+        request = self._targeted_request(spec)
         answer, queries, version = self._inquiry.ask(spec, request.request)
         reduced_request = shared_holdings.reduce(request.anywhere) if shared_holdings else None
         if shared_holdings and reduced_request and not answer.candidates:
@@ -125,7 +125,7 @@ class HostSearch:
         admitted_hosts, exclusions = self._admit(spec, request, answer)
         causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))
         if not answer.candidates:
-            causes = self.with_disabled_target(causes, request.target)
+            causes = self._with_disabled_target(causes, request.target)
         if _is_forced(spec):
             for warning in self.warnings(spec, admitted_hosts):
                 LOG.warning(warning)
@@ -135,7 +135,7 @@ class HostSearch:
         causes = replace(causes, filters=causes.filters + tuple(drops))
         return SearchResult(tuple(fitting_hosts), causes, version, request.members)
 
-    def targeted_request(self, spec: RequestSpec) -> TargetedRequest:
+    def _targeted_request(self, spec: RequestSpec) -> TargetedRequest:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
 
         :raises InvalidRequest: the request is wrong in itself.
@@ -163,13 +163,10 @@ class HostSearch:
             _restrict_to_target(spec, request, target), request, target, aggregates, members
         )
 
-    def with_disabled_target(self, causes: Causes, target: Target) -> Causes:
+    def _with_disabled_target(self, causes: Causes, target: Target) -> Causes:
         """Return causes that name the one host that a request is for, where it is disabled."""
         root = target.root
-        if root is None:
-            return causes
-        conditions = [("in_tree", root), ("required", COMPUTE_STATUS_DISABLED)]
-        if root not in self._placement.matching_providers(conditions):
+        if root is None or not self._placement.is_disabled(root):
             return causes
         announcement, _ = self._announcement(root)
         reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
