@@ -105,10 +105,7 @@ class TreeReader:
             tree = tree.snapshot()
             own = tree.get_provider_uuids_in_tree(cache.root_uuid) if answer is not None else ()
             self._read_sharing(tree, set(own))
-        has_changed = tree is not cache.tree and (
-            not isinstance(answer, Unchanged) or _outline(tree) != _outline(cache.tree)
-        )
-        self._commit(cache, tree, refresh, has_changed=has_changed, etag=etag)
+        self._commit(cache, tree, refresh, etag)
         cache.allocations = allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
@@ -116,10 +113,10 @@ class TreeReader:
         refresh = self._refresh_is_due(cache)
         stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
         if not (refresh or stale or cache.sharing_due) and _is_as_known(cache, providers):
-            self._commit(cache, cache.tree, refresh, has_changed=False)
+            self._commit(cache, cache.tree, refresh)
             return
         tree = cache.tree.snapshot()
-        before = _outline(tree)
+        before = {uuid: tree.data(uuid).generation for uuid in tree.get_provider_uuids()}
         try:
             tree.populate_from_iterable(providers, complete_tree_of=cache.root_uuid)
         except ValueError:
@@ -127,12 +124,13 @@ class TreeReader:
             before, cache.sharing_due = {}, True
             tree = _tree_of(providers, cache.root_uuid)
         own = [provider["uuid"] for provider in providers]
-        needed_uuids = {
-            (uuid, aspect)
+        # never read: new here, or the hint of a file is outdated
+        unread_uuids = [
+            uuid
             for uuid in own
-            if _unread(tree, uuid, before, cache)
-            for aspect in ASPECTS
-        }
+            if uuid not in before or (cache.hint and before[uuid] != tree.data(uuid).generation)
+        ]
+        needed_uuids = {(uuid, aspect) for uuid in unread_uuids for aspect in ASPECTS}
         if refresh or fresh:
             needed_uuids |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
         if refresh and cache.refreshes % ALL_AGGREGATES_EVERY == ALL_AGGREGATES_EVERY - 1:
@@ -141,9 +139,7 @@ class TreeReader:
         self._read_into(tree, sorted(needed_uuids, key=lambda pair: (order[pair[0]], pair[1])))
         if refresh or cache.sharing_due:
             self._read_sharing(tree, set(own))
-        self._commit(
-            cache, tree, refresh, has_changed=bool(needed_uuids) or _outline(tree) != before
-        )
+        self._commit(cache, tree, refresh)
 
     def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
         aggregates = {aggregate for uuid in own for aggregate in tree.data(uuid).aggregates}
@@ -196,13 +192,7 @@ class TreeReader:
         return self._retries.clock.monotonic() >= cache.refresh_at
 
     def _commit(
-        self,
-        cache: TreeCache,
-        tree: ProviderTree,
-        refresh: bool,
-        *,
-        has_changed: bool,
-        etag: str | None = None,
+        self, cache: TreeCache, tree: ProviderTree, refresh: bool, etag: str | None = None
     ) -> None:
         interval = self._interval()
         if interval and (refresh or cache.refresh_at is None):
@@ -210,9 +200,9 @@ class TreeReader:
             cache.refresh_at = self._retries.clock.monotonic() + wait
         cache.refreshes += refresh
         if tree is not cache.tree or etag != cache.etag:
+            cache.dirty |= etag != cache.etag or tree != cache.tree
             cache.store(tree, etag)
         cache.is_known, cache.hint, cache.sharing_due = True, False, False
-        cache.dirty = cache.dirty or has_changed
 
 
 def _with_whole(cache: TreeCache, whole: WholeTree) -> ProviderTree:
@@ -244,41 +234,10 @@ def _tree_of(providers: list[PlacementProvider], root_uuid: str) -> ProviderTree
 
 def _is_as_known(cache: TreeCache, providers: list[PlacementProvider]) -> bool:
     """Return whether the probe shows nothing new: the quiet case, which must be cheap."""
-    tree = cache.tree
-    if not tree.exists(cache.root_uuid):
-        return not providers
-    if len(providers) != len(tree.get_provider_uuids_in_tree(cache.root_uuid)):
-        return False
-    for provider in providers:
-        if not tree.exists(provider["uuid"]):
-            return False
-        cached_provider = tree.data(provider["uuid"])
-        if (
-            cached_provider.generation != provider["generation"]
-            or cached_provider.name != provider["name"]
-        ):
-            return False
-        if cached_provider.parent_uuid != provider.get("parent_provider_uuid"):
-            return False
-    return True
-
-
-def _outline(tree: ProviderTree) -> dict[str, tuple[str, int | None, str | None]]:
-    """Return what the probe shows of each provider."""
-    return {
-        uuid: (provider.name, provider.generation, provider.parent_uuid)
-        for uuid in tree.get_provider_uuids()
-        for provider in (tree.data(uuid),)
+    tree, root = cache.tree, cache.root_uuid
+    known_providers = map(
+        tree.data, tree.get_provider_uuids_in_tree(root) if tree.exists(root) else ()
+    )
+    return {p.uuid: (p.name, p.generation, p.parent_uuid) for p in known_providers} == {
+        p["uuid"]: (p["name"], p["generation"], p.get("parent_provider_uuid")) for p in providers
     }
-
-
-def _unread(
-    tree: ProviderTree,
-    uuid: str,
-    before: dict[str, tuple[str, int | None, str | None]],
-    cache: TreeCache,
-) -> bool:
-    """Return whether a provider was never read: it is new here, or a file's hint is outdated."""
-    if uuid not in before:
-        return True
-    return cache.hint and before[uuid][1] != tree.data(uuid).generation
