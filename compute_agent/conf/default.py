@@ -51,6 +51,13 @@ Directory of the disks of instances. The size of its file system is reported as 
 """,
     ),
     cfg.StrOpt(
+        "default_availability_zone",
+        default="nova",
+        help="""
+Availability zone of hosts that are in no aggregate with a zone, for compute-scheduler.
+""",
+    ),
+    cfg.StrOpt(
         "compute_driver",
         default="host.HostDriver",
         help="""

@@ -212,7 +212,7 @@ IDs of images that run only on isolated hosts (IsolatedHostsFilter).
         "isolated_hosts",
         default=[],
         help="""
-Names of the hosts for isolated images (IsolatedHostsFilter). Empty: the filter passes all hosts.
+Names of the hosts for isolated images (IsolatedHostsFilter).
 """,
     ),
     cfg.BoolOpt(
@@ -220,6 +220,25 @@ Names of the hosts for isolated images (IsolatedHostsFilter). Empty: the filter 
         default=True,
         help="""
 Allow only isolated images on isolated hosts (IsolatedHostsFilter).
+""",
+    ),
+    cfg.StrOpt(
+        "image_properties_default_architecture",
+        help="""
+Architecture of images without the property hw_architecture (ImagePropertiesFilter), such as x86_64.
+""",
+    ),
+    cfg.StrOpt(
+        "aggregate_image_properties_isolation_namespace",
+        help="""
+Beginning of the image properties that AggregateImagePropertiesIsolation compares. Unset: all.
+""",
+    ),
+    cfg.StrOpt(
+        "aggregate_image_properties_isolation_separator",
+        default=".",
+        help="""
+Text between aggregate_image_properties_isolation_namespace and the rest of the name.
 """,
     ),
     cfg.BoolOpt(

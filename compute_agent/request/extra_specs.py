@@ -100,6 +100,11 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
     )
 
 
+def is_for_placement(key: str) -> bool:
+    """Return whether an extra spec without a scope belongs to a query, and is no fact of a host."""
+    return key in ("group_policy", "root_required") or _PLAIN.match(key) is not None
+
+
 def image_traits(properties: Mapping[str, str]) -> frozenset[str]:
     """Return the traits that an image requires.
 

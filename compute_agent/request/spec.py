@@ -21,6 +21,7 @@ class Flavor:
     swap: int = 0
     extra_specs: Mapping[str, str] = field(default_factory=dict)
     flavor_id: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,10 @@ class GuestCell:
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """One request, for one or more instances of the same kind."""
+    """One request, for one or more instances of the same kind.
+
+    ``instance``: the one that is there already, where the caller names it.
+    """
 
     project_id: str
     user_id: str
@@ -135,6 +139,7 @@ class RequestSpec:
     same_subtree: frozenset[frozenset[str]] = frozenset()
     requested_networks: tuple[RequestedNetwork, ...] = ()
     scheduler_hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    instance: str = ""
     consumer_type: str = "INSTANCE"
 
     def flavor_setting(self, name: str) -> str | None:
@@ -170,6 +175,14 @@ class RequestSpec:
         """Return the server group if it has one of these policies."""
         group = self.instance_group
         return group if group is not None and group.policy in policies else None
+
+    def names_group_host(self, host: str) -> bool:
+        """Return whether the caller knows of another member of the group on a host.
+
+        An instance that moves may be the only member there: then the host is asked who is.
+        """
+        group = self.instance_group
+        return group is not None and host in group.hosts and self.instance not in group.members
 
     def hint(self, name: str) -> tuple[str, ...]:
         """Return the values of a scheduler hint, empty without one."""

@@ -83,6 +83,7 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         same_subtree=frozenset(subtrees),
         requested_networks=_networks(fields),
         scheduler_hints=_hints(fields.fields("scheduler_hints")),
+        instance=fields.uuid("instance_uuid") or "",
         consumer_type=fields.text("consumer_type", "INSTANCE"),
     )
 
@@ -96,6 +97,7 @@ def _flavor(fields: Fields) -> Flavor:
         swap=fields.number("swap"),
         extra_specs=fields.strings("extra_specs"),
         flavor_id=fields.text("flavorid") or fields.text("name"),
+        name=fields.text("name") or fields.text("flavorid"),
     )
 
 

@@ -151,6 +151,7 @@ def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
             image_metadata=scheduler.image_metadata_prefilter,
             routed_networks=scheduler.query_placement_for_routed_network_aggregates,
             known_traits=frozenset(os_traits.get_traits()),
+            default_zone=conf.default_availability_zone,
         ),
         filters=registry.make(
             filtering.enabled_filters, filtering.available_filters, filter_options(conf)
@@ -172,6 +173,9 @@ def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
         restrict_isolated_hosts_to_isolated_images=(
             filtering.restrict_isolated_hosts_to_isolated_images
         ),
+        default_architecture=filtering.image_properties_default_architecture or "",
+        image_properties_namespace=filtering.aggregate_image_properties_isolation_namespace or "",
+        image_properties_separator=filtering.aggregate_image_properties_isolation_separator,
         pci_in_placement=filtering.pci_in_placement,
         pci_aliases=pci_aliases(conf.pci.alias) if filtering.pci_in_placement else {},
     )

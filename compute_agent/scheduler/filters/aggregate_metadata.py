@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 from compute_agent.programs.whole_numbers import whole_number
+from compute_agent.request.extra_specs import is_for_placement
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
@@ -15,19 +17,16 @@ _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
 
 
 class AggregateInstanceExtraSpecsFilter(HostFilter):
-    """Extra specs ``aggregate_instance_extra_specs:<key>`` match an aggregate's metadata."""
+    """Extra specs ``aggregate_instance_extra_specs:<key>``, and unscoped ones, match metadata."""
 
     run_filter_once_per_request = True
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether some aggregate has each value asked for."""
-        for key, wanted_value in spec.flavor.extra_specs.items():
-            scope, _, name = key.partition(":")
-            if scope != _EXTRA_SPECS_SCOPE:
-                continue
-            if not any(matches(value, wanted_value) for value in _values(host, name)):
-                return False
-        return True
+        return all(
+            any(matches(value, wanted_value) for value in _values(host, key))
+            for key, wanted_value in _aggregate_keys(spec)
+        )
 
 
 class AggregateImagePropertiesIsolation(HostFilter):
@@ -38,9 +37,11 @@ class AggregateImagePropertiesIsolation(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether no aggregate contradicts the image."""
+        namespace = self.options.image_properties_namespace
+        prefix = f"{namespace}{self.options.image_properties_separator}" if namespace else ""
         for key, wanted_value in spec.image.properties.items():
-            values = _values(host, key)
-            if values and wanted_value not in values:
+            values = _values(host, key) if key.startswith(prefix) else ()
+            if values and _flag_text(wanted_value) not in map(_flag_text, values):
                 return False
         return True
 
@@ -70,7 +71,7 @@ class AggregateTypeAffinityFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the flavor is one of the aggregate's."""
         types = _values(host, "instance_type")
-        return not types or spec.flavor.flavor_id in types
+        return not types or spec.flavor.name in types
 
 
 class AggregateNumInstancesFilter(NumInstancesFilter):
@@ -87,6 +88,18 @@ class AggregateIoOpsFilter(IoOpsFilter):
     def limit(self, host: HostState) -> int:
         """Return the number of operations the host may have under way."""
         return _smallest(host, "max_io_ops_per_host", super().limit(host))
+
+
+def _aggregate_keys(spec: RequestSpec) -> Iterator[tuple[str, str]]:
+    for key, value in spec.flavor.extra_specs.items():
+        scope, _, name = key.rpartition(":")
+        if scope == _EXTRA_SPECS_SCOPE or (not scope and not is_for_placement(key)):
+            yield name, value
+
+
+def _flag_text(value: str) -> str:
+    """Return a flag in one spelling: images have true or yes, nova's operators write True."""
+    return value.lower() if value.lower() in ("true", "false") else value
 
 
 def _values(host: HostState, key: str) -> frozenset[str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from oslo_utils import versionutils
 
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.extra_specs import is_for_placement
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
+from compute_agent.scheduler.filters.facts import fact as fact_of
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 
@@ -36,17 +40,15 @@ class ComputeFilter(HostFilter):
 
 
 _SCOPE = "capabilities"
-_DERIVED = {
-    "vcpus_total": "VCPU",
-    "total_usable_ram_mb": "MEMORY_MB",
-    "total_usable_disk_gb": "DISK_GB",
-}
+_ADDRESS_BITS = "hw:maxphysaddr_bits"
+_BITS = ("cpu_info", "maxphysaddr", "bits")
 
 
 class ComputeCapabilitiesFilter(HostFilter):
-    """Compare extra specs ``capabilities:<fact>[:<part>...]``, and unscoped ones, with facts.
+    """Compare extra specs ``capabilities:<fact>[:<part>...]``, and ``hw:maxphysaddr_bits``.
 
-    A host that does not announce a fact does not have it.
+    A host that does not announce a fact does not have it. An extra spec without a scope counts
+    where the host announces a fact of its name; others are about aggregates.
     """
 
     RUN_ON_REBUILD = False
@@ -57,52 +59,44 @@ class ComputeCapabilitiesFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether every capability asked for is there."""
-        return all(
-            _satisfies(host, path, condition)
-            for path, condition in _capabilities(spec.flavor.extra_specs)
-        )
+        return not self.reason(host, spec)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return the capabilities that are not there."""
-        return ", ".join(
-            f"{':'.join(path)} is not {condition}"
-            for path, condition in _capabilities(spec.flavor.extra_specs)
-            if not _satisfies(host, path, condition)
-        )
+        missing_capabilities = []
+        for path, condition, is_scoped in _capabilities(spec.flavor.extra_specs):
+            fact = fact_of(host, path)
+            if fact is None and not is_scoped:
+                continue
+            if fact is None or not matches(fact, condition):
+                missing_capabilities.append(f"{':'.join(path)} is not {condition}")
+        return ", ".join(missing_capabilities)
 
 
-def _capabilities(extra_specs: Mapping[str, str]) -> list[tuple[list[str], str]]:
+def _capabilities(extra_specs: Mapping[str, str]) -> list[tuple[list[str], str, bool]]:
+    """Return what is asked for: the path of a fact, the condition, and whether it has a scope."""
     conditions = []
     for key, value in extra_specs.items():
-        scope = key.split(":")
-        if len(scope) == 1:
-            # root_required and the like are for placement, not facts of a host
-            if key not in ("group_policy", "root_required") and not key.startswith(
-                ("same_subtree", "member_of", "in_tree")
-            ):
-                conditions.append((scope, value))
-        elif scope[0] == _SCOPE:
-            conditions.append((scope[1:], value))
+        scope, *path = key.split(":")
+        if not path and not is_for_placement(key):
+            conditions.append(([scope], value, False))
+        elif path and scope == _SCOPE:
+            conditions.append((path, value, True))
+        elif key == _ADDRESS_BITS:
+            conditions.append((list(_BITS), f">= {value}", True))
     return conditions
 
 
-def _satisfies(host: HostState, path: list[str], condition: str) -> bool:
-    if len(path) == 1 and path[0] in _DERIVED:
-        return matches(host.capacity(_DERIVED[path[0]]), condition)
-    fact: Any = host.announcement.attributes if host.announcement else {}
-    for part in path:
-        if not isinstance(fact, Mapping) or part not in fact:
-            return False
-        fact = fact[part]
-    return matches(fact, condition)
-
-
-_ANNOUNCED = "supported_instances"
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+"""Other names of an architecture."""
 _ARCHITECTURE_TRAITS = ("HW_ARCH_", "COMPUTE_ARCH_")
 
 
 class ImagePropertiesFilter(HostFilter):
     """Compare ``hw_architecture``, ``img_hv_type`` and ``hw_vm_mode`` with what the host runs.
+
+    And, beside one of these, ``img_hv_requested_version`` and ``hw_maxphysaddr_bits`` with what it
+    announces of them; a host that announces none passes.
 
     Hosts announce ``supported_instances``, a list of [architecture, hypervisor type, mode]. One
     that does not is judged by its architecture traits alone; where it has none of these either, it
@@ -113,14 +107,14 @@ class ImagePropertiesFilter(HostFilter):
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether the image has one of these properties."""
-        return any(_wanted_values(spec))
+        return any(self._wanted_values(spec))
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host supports the image."""
-        wanted_values = _wanted_values(spec)
-        supported_kinds = (
-            host.announcement.attributes.get(_ANNOUNCED) if host.announcement else None
-        )
+        wanted_values = self._wanted_values(spec)
+        if not (_has_address_bits(host, spec) and _has_version(host, spec)):
+            return False
+        supported_kinds = fact_of(host, ("supported_instances",))
         if supported_kinds:
             return any(
                 all(
@@ -138,10 +132,32 @@ class ImagePropertiesFilter(HostFilter):
         suffix = architecture.upper().replace("-", "_")
         return any(name.removeprefix(_prefix(name)) == suffix for name in architecture_traits)
 
+    def _wanted_values(self, spec: RequestSpec) -> list[str | None]:
+        properties = spec.image.properties
+        architecture = properties.get("hw_architecture") or self.options.default_architecture
+        kinds = [properties.get(name) for name in ("img_hv_type", "hw_vm_mode")]
+        return [_ARCHITECTURES.get(architecture.lower(), architecture) or None, *kinds]
 
-def _wanted_values(spec: RequestSpec) -> list[str | None]:
-    properties = spec.image.properties
-    return [properties.get(name) for name in ("hw_architecture", "img_hv_type", "hw_vm_mode")]
+
+def _has_address_bits(host: HostState, spec: RequestSpec) -> bool:
+    bits = fact_of(host, _BITS)
+    wanted_bits = spec.image.properties.get("hw_maxphysaddr_bits")
+    return bits is None or wanted_bits is None or matches(bits, f">= {wanted_bits}")
+
+
+def _has_version(host: HostState, spec: RequestSpec) -> bool:
+    version = fact_of(host, ("hypervisor_version",))
+    wanted_version = spec.image.properties.get("img_hv_requested_version")
+    if not isinstance(version, int) or wanted_version is None:
+        return True
+    numbers = (version // 1_000_000, version // 1000 % 1000, version % 1000)
+    try:
+        predicate = versionutils.VersionPredicate(wanted_version)
+    except ValueError as error:
+        raise InvalidRequest(
+            "image property img_hv_requested_version", wanted_version, "such as >=7.0,<8.0"
+        ) from error
+    return bool(predicate.satisfied_by(".".join(map(str, numbers))))
 
 
 def _prefix(name: str) -> str:

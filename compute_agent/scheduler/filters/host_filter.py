@@ -19,6 +19,9 @@ class FilterOptions:
     isolated_images: frozenset[str] = frozenset()
     isolated_hosts: frozenset[str] = frozenset()
     restrict_isolated_hosts_to_isolated_images: bool = True
+    default_architecture: str = ""
+    image_properties_namespace: str = ""
+    image_properties_separator: str = "."
     pci_in_placement: bool = False
     pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
 

@@ -18,7 +18,8 @@ class IsolatedHostsFilter(HostFilter):
         image_isolated = spec.image.id in self.options.isolated_images
         host_isolated = host.name in self.options.isolated_hosts
         if not self.options.isolated_hosts:
-            return True
+            is_restricted = self.options.restrict_isolated_hosts_to_isolated_images
+            return not (is_restricted and image_isolated)
         if not self.options.restrict_isolated_hosts_to_isolated_images:
             return host_isolated or not image_isolated
         return image_isolated == host_isolated

@@ -9,6 +9,7 @@ from typing import Any
 
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.filters.facts import fact
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 
@@ -19,16 +20,14 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
-_FACTS = {
-    "free_ram_mb": "MEMORY_MB",
-    "free_vcpus": "VCPU",
-    "free_disk_gb": "DISK_GB",
-}
 _EXPECTED = 'JSON such as ["and", [">=", "$free_ram_mb", 1024], ["not", ["=", "$host", "a"]]]'
 
 
 class JsonFilter(HostFilter):
-    """Evaluate ``[operator, argument, ...]``: = < > <= >= in, and or not; ``$name`` is a fact."""
+    """Evaluate ``[operator, argument, ...]``: = < > <= >= in, and or not; ``$name`` is a fact.
+
+    A comparison with a fact that the host does not announce does not hold.
+    """
 
     run_filter_once_per_request = True
 
@@ -48,9 +47,11 @@ class JsonFilter(HostFilter):
 
 def _evaluate(node: Any, host: HostState) -> Any:
     if isinstance(node, str) and node.startswith("$"):
-        return _fact(node[1:], host)
+        return fact(host, node[1:].split("."))
     if not isinstance(node, list):
         return node
+    if not node:
+        return True
     sign, arguments = node[0], [_evaluate(operand, host) for operand in node[1:]]
     if sign == "and":
         return all(arguments)
@@ -61,15 +62,6 @@ def _evaluate(node: Any, host: HostState) -> Any:
     if sign == "in":
         return arguments[0] in arguments[1:]
     compare, first, others = _COMPARE[sign], arguments[0], arguments[1:]
-    return all(compare(first, other) for other in others)
-
-
-def _fact(path: str, host: HostState) -> Any:
-    if path in ("host", "hypervisor_hostname"):
-        return host.name
-    if path in _FACTS:
-        return host.free(_FACTS[path])
-    fact: Any = host.announcement.attributes if host.announcement else {}
-    for part in path.split("."):
-        fact = fact[part]
-    return fact
+    return bool(others) and all(
+        None not in (first, other) and compare(first, other) for other in others
+    )

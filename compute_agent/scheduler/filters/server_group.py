@@ -23,13 +23,16 @@ class ServerGroupAntiAffinityFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host has room for one more member."""
         group = spec.group_of("anti-affinity")
-        return group is None or _members(host, group) < _most(group)
+        if group is None or (spec.instance and spec.instance in host.instances):
+            # an instance that moves is no further member where it is
+            return True
+        return _members(host, group, spec) < _most(group)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return how many members the host has."""
         group = spec.instance_group
         return (
-            f"has {_members(host, group)} of at most {_most(group)} members of the group"
+            f"has {_members(host, group, spec)} of at most {_most(group)} members of the group"
             if group is not None
             else ""
         )
@@ -66,6 +69,7 @@ def _most(group: InstanceGroup) -> int:
     return group.rules.get("max_server_per_host", 1)
 
 
-def _members(host: HostState, group: InstanceGroup) -> int:
+def _members(host: HostState, group: InstanceGroup, spec: RequestSpec) -> int:
+    """Return how many members the host has, as far as that is known before it is claimed."""
     members = len(host.instances & group.members) + host.claimed_here
-    return max(members, 1) if host.name in group.hosts else members
+    return max(members, 1) if spec.names_group_host(host.name) else members

@@ -49,6 +49,10 @@ class Aggregates:
             aggregate.uuid for aggregate in self.all if aggregate.metadata.get(key) == value
         )
 
+    def with_key(self, key: str) -> frozenset[str]:
+        """Return the uuids of the aggregates whose metadata has a key."""
+        return frozenset(aggregate.uuid for aggregate in self.all if key in aggregate.metadata)
+
     def of_tenant(self, project_id: str) -> frozenset[str]:
         """Return the uuids of the aggregates that some ``filter_tenant_id*`` gives to a project."""
         return frozenset(

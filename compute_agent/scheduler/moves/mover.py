@@ -227,6 +227,7 @@ class Mover:
 
     def _begin(self, progress: Progress, spec: RequestSpec, *, alternates: bool) -> Begun:
         move = progress.move
+        spec = replace(spec, instance=move.instance)
         if move.kind is not MoveKind.COLD:
             names = self._placement.provider_names([move.source_root])
             spec = replace(spec, ignore_hosts=spec.ignore_hosts | set(names.values()))

@@ -44,6 +44,7 @@ class PrefilterContext:
     ``owners``: every agent is new enough to mark what is its own.
     ``device_type_traits``: those of PCI devices that placement knows.
     ``known_traits`` are the standard traits, to leave out image properties that have none.
+    ``default_zone`` is the name of the zone of hosts that are in no other.
     """
 
     aggregates: Aggregates = field(default_factory=Aggregates)
@@ -57,6 +58,7 @@ class PrefilterContext:
     pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
     device_type_traits: frozenset[str] = frozenset()
     known_traits: frozenset[str] = frozenset()
+    default_zone: str = "nova"
 
 
 Prefilter = Callable[[RequestSpec, CandidateRequest, PrefilterContext], CandidateRequest]
@@ -79,10 +81,12 @@ def tenant(
 def availability_zone(
     spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
 ) -> CandidateRequest:
-    """Keep to the availability zone asked for."""
+    """Keep to the availability zone asked for; hosts that are in none are in the default one."""
     if not spec.availability_zone:
         return request
     uuids = context.aggregates.where("availability_zone", spec.availability_zone)
+    if not uuids and spec.availability_zone == context.default_zone:
+        return _not_member_of(request, context.aggregates.with_key("availability_zone"))
     if not uuids:
         raise _nowhere(f"No aggregate belongs to availability zone {spec.availability_zone}.")
     return _member_of(request, uuids)

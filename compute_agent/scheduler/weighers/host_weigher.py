@@ -8,10 +8,14 @@ from compute_agent.scheduler.host_state import HostState
 
 
 class HostWeigher:
-    """Base of all weighers: ``option`` names its multiplier, `weigh` gives a host's raw weight."""
+    """Base of all weighers: ``option`` names its multiplier, `weigh` gives a host's raw weight.
+
+    ``lowest`` is the raw weight that is scaled to 0; `None`: the least that a host has.
+    """
 
     option = ""
     default_multiplier = 1.0
+    lowest: float | None = None
 
     def concerns(self, spec: RequestSpec) -> bool:  # noqa: ARG002 - for others
         """Return whether hosts can differ for a request; where they cannot, none is weighed."""
@@ -26,16 +30,17 @@ class HostWeigher:
 
 
 class _FreeResource(HostWeigher):
-    """What is left of some classes, after the claim, on the providers that it takes them from.
+    """What is free of some classes on the providers that the claim takes them from.
 
     On a host with NUMA cells that is the room on the cell, and not a sum over cells that no single
     guest could use. Where the claim takes none, the whole tree counts.
     """
 
     classes: tuple[str, ...] = ()
+    lowest = 0.0
 
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
-        """Return what is left."""
+        """Return what is free."""
         if not host.candidates:
             return 0.0
         free_amount, takes_any = 0, False
@@ -44,7 +49,7 @@ class _FreeResource(HostWeigher):
                 takes_any = True
                 provider = host.providers[uuid]
                 for name in self.classes:
-                    free_amount += provider.free(name) - amounts.get(name, 0)
+                    free_amount += provider.free(name)
         return float(free_amount if takes_any else sum(host.free(name) for name in self.classes))
 
 
@@ -74,6 +79,7 @@ class IoOpsWeigher(HostWeigher):
 
     option = "io_ops"
     default_multiplier = -1.0
+    lowest = 0.0
 
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return their number."""
@@ -189,4 +195,4 @@ def _members(host: HostState, spec: RequestSpec) -> int:
     if group is None:
         return 0
     member_count = len(host.instances & group.members) + host.claimed_here
-    return max(member_count, int(host.name in group.hosts))
+    return max(member_count, int(spec.names_group_host(host.name)))

@@ -133,7 +133,7 @@ def weights(
     for weigher in weighers:
         if not weigher.concerns(spec):
             continue
-        scaled_weights = normalise([weigher.weigh(host, spec) for host in hosts])
+        scaled_weights = normalise([weigher.weigh(host, spec) for host in hosts], weigher.lowest)
         if not any(scaled_weights):
             continue
         default = options.multipliers.get(weigher.option, weigher.default_multiplier)
@@ -143,12 +143,15 @@ def weights(
     return total
 
 
-def normalise(raw: Sequence[float]) -> list[float]:
-    """Return `raw` scaled to 0..1; all equal gives all 0, so that they do not count."""
-    low, high = min(raw, default=0.0), max(raw, default=0.0)
-    if low == high:
+def normalise(raw: Sequence[float], lowest: float | None = None) -> list[float]:
+    """Return `raw` scaled to 0..1; all at the lowest gives all 0, so that they do not count.
+
+    :param lowest: what becomes 0, and what is below it; `None`: the least of `raw`.
+    """
+    low, high = min(raw, default=0.0) if lowest is None else lowest, max(raw, default=0.0)
+    if low >= high:
         return [0.0] * len(raw)
-    return [(value - low) / (high - low) for value in raw]
+    return [(max(value, low) - low) / (high - low) for value in raw]
 
 
 def in_order(

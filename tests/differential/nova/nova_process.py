@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from tests.fixtures.environments import cached_environment
 
 PACKAGE: Final = "nova==34.0.0"
+EXAMPLES: Final = int(os.environ.get("NOVA_EXAMPLES", "400"))
 VARIABLE: Final = "NOVA_REFERENCE_VENV"
 """Names an environment that has the package already; otherwise one is made in the cache."""
 

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from nova import config, context, objects, rpc
 from nova.db import migration
 from nova.pci import request as pci_request
-from nova.scheduler import request_filter, rpcapi, utils
+from nova.scheduler import filters, host_manager, request_filter, rpcapi, utils, weights
 from nova.virt import hardware
 
 CONF = config.CONF
@@ -119,6 +119,47 @@ class Requests:
         return {}
 
 
+class Verdicts:
+    """What nova's filters say of hosts, and in which order its weighers put them."""
+
+    def __init__(self) -> None:
+        loader = filters.HostFilterHandler()
+        self._classes = {cls.__name__: cls for cls in loader.get_all_classes()}
+        self._weighers = {
+            cls.__name__: cls for cls in weights.HostWeightHandler().get_all_classes()
+        }
+        self._handler = weights.HostWeightHandler()
+
+    def passes(
+        self, names: list[str], hosts: list[dict[str, Any]], spec: dict[str, Any]
+    ) -> list[list[bool | str]]:
+        """Return the verdict of each filter on each host."""
+        return [[self._verdict(name, host, spec) for host in hosts] for name in names]
+
+    def _verdict(self, name: str, host: dict[str, Any], spec: dict[str, Any]) -> bool | str:
+        try:
+            return bool(self._classes[name]().host_passes(_state(host), built(spec)))
+        except Exception as error:  # noqa: BLE001 - the test looks at any
+            return f"{type(error).__name__}: {error}"
+
+    def order(
+        self, names: list[str], hosts: list[dict[str, Any]], spec: dict[str, Any]
+    ) -> list[list[Any]]:
+        """Return hosts with their weights, best first."""
+        weighers = [self._weighers[name]() for name in names]
+        weighed = self._handler.get_weighed_objects(
+            weighers, [_state(host) for host in hosts], built(spec)
+        )
+        return [[one.obj.nodename, one.weight] for one in weighed]
+
+
+def _state(facts: dict[str, Any]) -> Any:
+    state = host_manager.HostState(facts["host"], facts["nodename"], facts["cell_uuid"])
+    for name, value in facts.items():
+        setattr(state, name, built(value))
+    return state
+
+
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -132,6 +173,8 @@ def main() -> None:
         migration.db_sync(database="api")
         requests = Requests()
         commands |= {"query": requests.query, "aggregate": requests.aggregate}
+    verdicts = Verdicts()
+    commands |= {"passes": verdicts.passes, "order": verdicts.order}
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         arguments = json.loads(line)

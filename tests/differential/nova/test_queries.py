@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import uuid
@@ -25,11 +24,10 @@ from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.request import spec_reader
 from compute_agent.scheduler import assembly
 from tests.differential.nova.drawn_requests import REQUESTS, document, image, spec
-from tests.differential.nova.nova_process import Nova
+from tests.differential.nova.nova_process import EXAMPLES, Nova
 from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.either_placement import ours
 
-EXAMPLES: Final = int(os.environ.get("NOVA_EXAMPLES", "400"))
 OPTIONS: Final = """\
 [filter_scheduler]
 pci_in_placement = true
