@@ -14,7 +14,7 @@ from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.provider_trees import SINCE, WholeTree
+from compute_agent.placement.provider_trees import SINCE, Part, WholeTree
 from compute_agent.placement.transports.transport import Request
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
@@ -193,7 +193,7 @@ def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
     """
     if placement.trees.is_offered:
         try:
-            tree = placement.trees.read(root, allocations=True)
+            tree = placement.trees.read(root, include=Part.ALLOCATIONS)
         except errors.PlacementTooOld:
             return _use_one_by_one(placement, root)
         if not isinstance(tree, WholeTree):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.placement import provider_trees, response_schemas
-from compute_agent.placement.connection import NEWEST, Connection
-from compute_agent.placement.providers import NOT_FOUND, Providers
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.provider_trees import Part, ProviderTrees, Unchanged, WholeTree
+from compute_agent.placement.providers import Providers
 from compute_agent.placement.transports.transport import Request
 
 LOG = logging.getLogger(__name__)
@@ -80,15 +80,14 @@ def used_and_capacity(providers: Iterable[ProviderLines]) -> dict[str, tuple[int
 def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     """Return the providers of a tree, the root first, the others by name; none if it is gone.
 
-    In one request, of one moment, where the connection knows that placement has whole trees.
+    In one request, of one moment, where placement has whole trees.
 
     :raises PlacementError: placement cannot be asked.
     """
-    offered_versions = connection.known_versions
-    extensions = offered_versions.extensions if offered_versions is not None else None
-    if extensions is not None and extensions >= provider_trees.SINCE:
+    trees = ProviderTrees(connection)
+    if trees.is_offered:
         try:
-            return _read_at_once(connection, root)
+            return _lines_of(trees.read(root, include=Part.USAGES))
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers whole trees; reading each provider. %s", error)
     providers = Providers(connection)
@@ -119,20 +118,8 @@ def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...
     return providers
 
 
-def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
-    request = Request(
-        "GET",
-        f"/provider_trees/{root}?include=usages",
-        NEWEST,
-        extensions=provider_trees.SINCE,
-        doing=f"Reading the tree of {root}",
-        shape=response_schemas.USED_TREE,
-        error=errors.ResourceProviderRetrievalFailed,
-        refusals=NOT_FOUND,
-    )
-    try:
-        body = connection.call(request).json
-    except errors.ResourceProviderNotFound:
+def _lines_of(tree: WholeTree | Unchanged | None) -> tuple[ProviderLines, ...]:
+    if not isinstance(tree, WholeTree):
         return ()
     lines = [
         ProviderLines(
@@ -143,7 +130,7 @@ def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...
             tuple(sorted(provider["traits"])),
             tuple(provider["aggregates"]),
         )
-        for provider in body["providers"]
+        for provider in tree.providers
     ]
     return _root_first(lines)
 

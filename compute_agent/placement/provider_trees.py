@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 from compute_agent import errors
@@ -15,12 +16,20 @@ SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought this request."""
 
 
+class Part(Enum):
+    """Parts of a tree that are left out unless they are asked for."""
+
+    ALLOCATIONS = "allocations"
+    USAGES = "usages"
+
+
 @dataclass(frozen=True, slots=True)
 class WholeTree:
     """A provider tree at one moment.
 
     :ivar etag: of its names, parents, inventories, traits and aggregates; claims leave it alone.
-    :ivar providers: parents first; each with its inventories, traits and aggregates.
+    :ivar providers: parents first; each with its inventories, traits and aggregates, and its
+        usages where asked for.
     :ivar allocations: where asked for, each consumer that has some of this tree: uuid -> its whole
         record, as the consumer itself is read.
     """
@@ -47,23 +56,28 @@ class ProviderTrees:
         return self._connection.understands_extensions(SINCE)
 
     def read(
-        self, uuid: str, *, etag: str | None = None, allocations: bool = False
+        self, uuid: str, *, etag: str | None = None, include: Part | None = None
     ) -> WholeTree | Unchanged | None:
         """Return the tree that a provider is a member of, None when there is no such provider.
 
+        :param include: what the answer has too.
         :param etag: of the tree that the caller knows; `Unchanged` is returned while it is that.
         :raises errors.PlacementTooOld: placement does not have the request any more, as after a
             return to an older version; the next question about versions asks it again.
         """
         request = Request(
             "GET",
-            f"/provider_trees/{uuid}" + ("?include=allocations" if allocations else ""),
+            f"/provider_trees/{uuid}" + (f"?include={include.value}" if include else ""),
             CONSUMER_TYPE,
             extensions=SINCE,
             conditions={} if etag is None else {"If-None-Match": etag},
             doing=f"Reading the provider tree of {uuid}",
             good=(200, 404) if etag is None else (200, 304, 404),
-            shape=response_schemas.PROVIDER_TREE,
+            shape=(
+                response_schemas.USED_TREE
+                if include is Part.USAGES
+                else response_schemas.PROVIDER_TREE
+            ),
             error=errors.ResourceProviderRetrievalFailed,
         )
         response = self._connection.call(request)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement.connection import Retries
-from compute_agent.placement.provider_trees import ProviderTrees, Unchanged, WholeTree
+from compute_agent.placement.provider_trees import Part, ProviderTrees, Unchanged, WholeTree
 from compute_agent.placement.providers import AtGeneration, Providers
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
@@ -87,7 +87,9 @@ class TreeReader:
 
     def _read_whole(self, cache: TreeCache, fresh: bool) -> None:
         answer = self._trees.read(
-            cache.root_uuid, etag=None if fresh else cache.etag, allocations=fresh
+            cache.root_uuid,
+            etag=None if fresh else cache.etag,
+            include=Part.ALLOCATIONS if fresh else None,
         )
         refresh = self._refresh_is_due(cache)
         tree, etag, allocations = cache.tree, cache.etag, None

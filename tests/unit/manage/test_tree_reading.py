@@ -35,7 +35,7 @@ class Answers:
 
 def _json(status: int, body: object) -> Response:
     versions = ("OpenStack-API-Version", "placement 1.39, placement-ext 1.1")
-    return make_response(status, [versions], json.dumps(body))
+    return make_response(status, [versions, ("ETag", '"1"')], json.dumps(body))
 
 
 def connection_to(transport: Answers) -> Connection:
