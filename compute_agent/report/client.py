@@ -28,7 +28,7 @@ from compute_agent.report.flushing.flush import Flush, FlushReport
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
 from compute_agent.report.kept_providers import KeptProviders
-from compute_agent.report.operations import KeepProvider, Operation, SetAggregates
+from compute_agent.report.operations import KeepProvider, Operation, SetAggregates, SetInventories
 from compute_agent.report.plan import plan
 from compute_agent.report.tree_reader import TreeReader
 from compute_agent.report.tree_removal import remove_tree
@@ -239,7 +239,8 @@ class ReportClient:
         if any(isinstance(operation, SetAggregates) for operation in operations):
             cache.sharing_due = True
         writes = [operation for operation in operations if not isinstance(operation, KeepProvider)]
-        if cache.generations_unseen and len(writes) > 1:
+        is_single = len(writes) == 1 and not isinstance(writes[0], SetInventories)
+        if cache.generations_unseen and writes and not is_single:
             # a single write finds out by its conflict
             cache.etag = None
             self._reader.read(cache)

@@ -109,6 +109,26 @@ class TestRequests:
         ]
         assert reported.tally.failed_count == 0
 
+    def test_many_inventories_are_changed_with_one_more_on_a_busy_host(self, whole, other):
+        for _ in range(2):
+            whole.report(large(whole.name, whole.tag))
+        cell = other.get_provider_tree(whole.root).data(f"{whole.name}_NUMA0").uuid
+        claim(other, cell, {"VCPU": 1})
+
+        def grown(tree):
+            large(whole.name, whole.tag)(tree)
+            for uuid in tree.get_provider_uuids():
+                totals = {rc: {"total": 99} for rc in tree.data(uuid).inventory}
+                tree.update_inventory(uuid, totals)
+
+        whole.report(grown)
+        assert [sent.split("?")[0] for sent in whole.requests] == [
+            *[read(whole)] * 2,
+            "POST /reshaper",
+            "GET /resource_providers",
+        ]
+        assert whole.tally.failed_count == 0
+
     def test_a_change_by_others_that_is_undone_takes_two(self, reported, other):
         other.change_traits(reported.root, remove=["COMPUTE_NODE"])
         reported.report(small(reported.name))
