@@ -153,8 +153,8 @@ def _read(
 def _policies(spec: RequestSpec, aliases: Sequence[tuple[str, PciAlias]]) -> Mapping[str, str]:
     """Return how near devices must be, by class; "" for classes that are not named."""
     # with the rest of the request: see above
-    from compute_agent.request.device_nearness import SETTING, has_nodes
     from compute_agent.request.flavor import device_aliases
+    from compute_agent.request.guest_numa import SETTING, has_nodes
 
     setting = spec.setting(SETTING)
     if setting is not None:

@@ -1,4 +1,4 @@
-"""Devices of candidates near the NUMA nodes of a guest, as `device_nearness` wants it. Pure."""
+"""Devices of candidates near the NUMA nodes of a guest, as `guest_numa` wants it. Pure."""
 
 from __future__ import annotations
 

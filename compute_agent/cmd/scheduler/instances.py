@@ -159,7 +159,7 @@ def _before(namespace: argparse.Namespace) -> MutableAmounts | None:
 
 
 def _amounts(name: str, body: Mapping[str, Any]) -> MutableAmounts:
-    from compute_agent.request.fields import Fields
+    from compute_agent.request.spec_reader import Fields
 
     fields = Fields(body, name)
     return {uuid: dict(fields.resources(uuid)) for uuid in body}

@@ -71,7 +71,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.request.fields import Fields
+    from compute_agent.request.spec_reader import Fields
     from compute_agent.scheduler.moves.move import move_kind
     from compute_agent.scheduler.operations.life_cycle import LifeCycle
 

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 from compute_agent import errors
 from compute_agent.discovery.facts import pci_address
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.request.fields import Fields
 from compute_agent.request.ports import groups_of_port
 from compute_agent.request.spec import RequestSpec
-from compute_agent.request.spec_reader import read_spec
+from compute_agent.request.spec_reader import Fields, read_spec
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 
 PORT_ALLOCATION = "allocation"

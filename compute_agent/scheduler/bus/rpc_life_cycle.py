@@ -22,7 +22,7 @@ from typing import Any
 
 from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
-from compute_agent.request.fields import Fields
+from compute_agent.request.spec_reader import Fields
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.bus import versioned_objects
 from compute_agent.scheduler.bus.rpc_calls import (

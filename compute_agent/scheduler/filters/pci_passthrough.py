@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from compute_agent.request import device_nearness
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
+from compute_agent.request.guest_numa import has_nodes, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity
@@ -24,7 +24,7 @@ class PciPassthroughFilter(HostFilter):
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether devices may be too far from the guest."""
-        return self.options.pci_in_placement and device_nearness.has_nodes(spec)
+        return self.options.pci_in_placement and has_nodes(spec)
 
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that the aliases allow."""
@@ -50,5 +50,5 @@ def _is_near(
         for suffix, uuids in candidate.mappings.items()
         if not GUEST_CELL_SUFFIX.fullmatch(suffix)
     }
-    policy_of = device_nearness.policies(spec, aliases, classes)
+    policy_of = policies(spec, aliases, classes)
     return device_affinity.near(candidate, host.providers, policy_of)

@@ -9,9 +9,8 @@ from dataclasses import replace
 from compute_agent.errors import PlacementTooOld
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
-from compute_agent.request import device_nearness
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import GuestNuma, guest_numa
+from compute_agent.request.guest_numa import GuestNuma, guest_numa, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import candidates as answers
@@ -150,4 +149,4 @@ class Inquiry:
     def policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
         """Return the policy of each device of the request that has one, by its group's suffix."""
         classes = {suffix: group.resources for suffix, group in request.groups.items()}
-        return device_nearness.policies(spec, self._pci_aliases, classes)
+        return policies(spec, self._pci_aliases, classes)

@@ -80,7 +80,7 @@ def shapes(
 
     Nested for each way to bind devices to nodes of the guest that they must be near.
 
-    :param policy_of: `device_nearness.policies` of the request.
+    :param policy_of: `guest_numa.policies` of the request.
     :raises InvalidRequest: same_subtree names a guest NUMA node that there is not.
     """
     if not asks_for_cells(request):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compute_agent.request.device_nearness import is_special
+from compute_agent.request.guest_numa import is_special
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import HostState
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compute_agent.errors import InvalidConfiguration
-from compute_agent.request.device_nearness import is_special
+from compute_agent.request.guest_numa import is_special
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
-from compute_agent.request.device_nearness import policies
-from compute_agent.request.guest_numa import GuestNode, GuestNuma
+from compute_agent.request.guest_numa import GuestNode, GuestNuma, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import PciRequest
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary

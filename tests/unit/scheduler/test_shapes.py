@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.request import device_nearness
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
+from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa, policies
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.search import layout_queries
 from tests.unit.scheduler.specs import request_of, spec
@@ -42,7 +41,7 @@ def queries(request_spec: RequestSpec, known: tuple[str, ...] = ()) -> dict[str,
 
 def policies_of(request_spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
     classes = {suffix: group.resources for suffix, group in request.groups.items()}
-    return device_nearness.policies(request_spec, {}, classes)
+    return policies(request_spec, {}, classes)
 
 
 def test_a_request_is_asked_as_it_is_for_flat_hosts_and_by_cell_for_nested_ones() -> None:
