@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from compute_agent.daemon import message_bus
 from compute_agent.programs import log_lines
+from compute_agent.programs.kept_values import KeptValues
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -22,7 +23,7 @@ PERIOD_SECONDS: Final = 600.0
 """A condition that lasts is logged again after this time."""
 
 CONDITIONS_KEPT: Final = 1000
-"""When there are so many, those known so far count as not logged."""
+"""When there are so many, the oldest counts as not logged."""
 
 _CONNECTION: Final = re.compile(
     r"unreachable|connect|publish message|heartbeat|broken pipe|reset by peer|during closing",
@@ -49,9 +50,10 @@ class BusConditions:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
         self._is_away = False
-        self._logged_at: dict[object, float] = {}
+        self._logged_conditions: KeptValues[object, bool] = KeptValues(
+            PERIOD_SECONDS, clock, most=CONDITIONS_KEPT
+        )
 
     def pass_on(self, record: logging.LogRecord) -> bool:
         """Return whether a record is logged; each is judged once, for all handlers."""
@@ -80,10 +82,6 @@ class BusConditions:
         return True
 
     def _is_due(self, condition: object, *, anyway: bool = False) -> bool:
-        now = self._clock()
-        is_due = anyway or now - self._logged_at.get(condition, -PERIOD_SECONDS) >= PERIOD_SECONDS
-        if is_due:
-            if len(self._logged_at) >= CONDITIONS_KEPT:
-                self._logged_at.clear()
-            self._logged_at[condition] = now
-        return is_due
+        if self._logged_conditions.get(condition) is not None and not anyway:
+            return False
+        return self._logged_conditions.keep(condition, True)
