@@ -30,7 +30,6 @@ from compute_agent.scheduler.claiming.together import (
     InstancesTogether,
     PlacedInstance,
     crowded_hosts,
-    with_group_host,
 )
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
@@ -38,7 +37,7 @@ from compute_agent.scheduler.host_state import NO_CELL, HostState
 from compute_agent.scheduler.observer import Observer, Outcome
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
-from compute_agent.scheduler.search.server_groups import GroupMembers
+from compute_agent.scheduler.search.server_groups import GroupMembers, with_group_host
 from compute_agent.scheduler.search.targets import is_rebuild
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher

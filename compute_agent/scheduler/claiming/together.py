@@ -28,7 +28,7 @@ from compute_agent.scheduler.host_state import HostState, fits
 from compute_agent.scheduler.observer import Observer, Outcome
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
-from compute_agent.scheduler.search.server_groups import GroupMembers
+from compute_agent.scheduler.search.server_groups import GroupMembers, with_group_host
 
 PAUSES: Final = (0.02, 0.04, 0.08, 0.16)
 """Seconds before each further look: longer than it takes another scheduler to give way."""
@@ -271,14 +271,6 @@ class InstancesTogether:
         for instance, place in placed_by_instance.items():
             self._observer.on_claim("won", again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
-
-
-def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
-    """Return a specification whose server group has a member on `host`."""
-    group = spec.instance_group
-    if group is None:
-        return spec
-    return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
 
 
 def _lost_claim(placed_instances: Sequence[PlacedInstance], refusal: NoCapacity) -> LostClaim:

@@ -154,6 +154,14 @@ def with_hosts(
     return spec
 
 
+def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
+    """Return a specification whose server group has a member on `host`."""
+    group = spec.instance_group
+    if group is None:
+        return spec
+    return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
+
+
 def roots_of_named(placement: PlacementClient, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
     """Return where the instances live that hints name, by instance."""
     named_instances = {*spec.hint("same_host"), *spec.hint("different_host")}
