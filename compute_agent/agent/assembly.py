@@ -18,7 +18,6 @@ from compute_agent.conf.networks import physnet_group
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.healing.configured import check_healing
 from compute_agent.drift.repair import HealedKinds
-from compute_agent.fitting.room import PlanOptions
 from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -40,6 +39,7 @@ from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptio
 from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import FeedState, StatusBoard
 from compute_agent.virt.loading import load_driver
+from compute_agent.virt.settings import plan_options
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -311,11 +311,7 @@ def cell_policy(conf: cfg.ConfigOpts) -> CellPolicy:
     }
     return CellPolicy(
         HostNetworks(physnets, frozenset(conf.neutron_tunnel.numa_nodes)),
-        PlanOptions(
-            packing=conf.compute.packing_host_numa_cells_allocation_strategy,
-            keep_links=conf.gpu.keep_links,
-            spare_device_cells=conf.compute.spare_device_cells,
-        ),
+        plan_options(conf),
         read_aliases(conf.pci.alias),
     )
 

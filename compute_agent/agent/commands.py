@@ -234,8 +234,7 @@ class AgentCommands:
             announced_facts |= {
                 name: _parse_fact(facts[name]) for name in PARSED_FACTS if facts.get(name)
             }
-            if cells := self._claims.free_cells(node):
-                announced_facts["cells"] = cells
+            announced_facts |= self._claims.free(node)
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             LOG.debug("Node %s: its cells are not announced: they cannot be read now.", node)
         except (errors.ComputeHostNotFound, errors.ComputeResourcesUnavailable) as error:

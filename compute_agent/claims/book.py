@@ -39,6 +39,7 @@ from compute_agent.claims.legacy_allocation import Allocated, LegacyAllocator
 from compute_agent.claims.planning import occupied, plan_claim
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import units_of
+from compute_agent.fitting.announced import document
 from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.state.claim import Claim
 
@@ -359,8 +360,8 @@ class ClaimBook:
             self._policy.networks,
         )
 
-    def free_cells(self, node: str) -> list[dict[str, Any]]:
-        """Return what is free of each NUMA cell, and its networks, as it is announced.
+    def free(self, node: str) -> dict[str, Any]:
+        """Return what is free of the cells and devices of a node, as it is announced.
 
         Empty where placement counts cells by themselves, and where the driver knows of none.
 
@@ -369,20 +370,9 @@ class ClaimBook:
         """
         tree, root = self._tracker.reported_tree(node)
         if cell_providers(tree, root):
-            return []
+            return {}
         situation = self._situation(node, tree, root)
-        host = host_of(situation, occupied(situation, "", moving=False))
-        return [
-            {
-                "id": cell.id,
-                "vcpu": max(min(cell.vcpus, cell.floating or 0), 0),
-                "pcpu": cell.pinnable,
-                "memory_mb": max(cell.memory_mib, 0),
-                "physnets": sorted(cell.physnets),
-                "tunneled": cell.tunneled,
-            }
-            for cell in host.cells
-        ]
+        return document(host_of(situation, occupied(situation, "", moving=False)))
 
     def _guests(self) -> dict[str, InstanceDevices]:
         guests = running_guests.guests(self._driver, self.claims())

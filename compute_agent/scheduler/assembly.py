@@ -26,6 +26,7 @@ from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers import order
+from compute_agent.virt.settings import plan_options
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -157,6 +158,7 @@ def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
             filtering.enabled_filters, filtering.available_filters, filter_options(conf)
         ),
         aggregates=source_of(conf),
+        planning=plan_options(conf),
         service_down_time=conf.service_down_time,
         track_instances=filtering.track_instance_changes,
     )

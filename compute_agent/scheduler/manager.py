@@ -205,7 +205,9 @@ class Scheduler:
         return [
             [selection_of(place.host, place.candidate, found_hosts.microversion)]
             + [
-                selection_of(host, host.candidates[0], found_hosts.microversion)
+                selection_of(
+                    host, found_hosts.plans.best_first(host).candidates[0], found_hosts.microversion
+                )
                 for host in self._of_cell(place.host.cell, spare, found_hosts.members)
             ]
             for place in chosen_hosts
@@ -266,7 +268,8 @@ class Scheduler:
             causes = replace(causes, filters=causes.filters + tuple(drops))
         usable = [host for host in fitting_hosts if host.candidates]
         members = found_hosts.members
-        for host in self._order(spec, usable, instance, members):
+        for ordered_host in self._order(spec, usable, instance, members):
+            host = found_hosts.plans.best_first(ordered_host)
             order_of_host = HostOrder(host.candidates, self._options.candidates_per_host)
             while (candidate := order_of_host.next()) and not members.crowding(host, instance):
                 held_claims[instance] = candidate

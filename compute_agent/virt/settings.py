@@ -15,6 +15,7 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.discovery.disk import CephPool, DiskSource, FileSystem, VolumeGroup
 from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.fitting.room import PlanOptions
 from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.virt.cpu_sets import CpuSets, parse_cpu_set
 from compute_agent.virt.layout.device_spec import parse_device_specs
@@ -34,6 +35,15 @@ LOG = log.getLogger(__name__)
 _SIZE = re.compile(r"(?P<number>\d+)\s*(?P<unit>[KMGT]?)(?:i?B)?", re.IGNORECASE)
 _KIB = {"": 1, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
+
+
+def plan_options(conf: cfg.ConfigOpts) -> PlanOptions:
+    """Return how plans of what a guest gets are preferred, by agents and schedulers."""
+    return PlanOptions(
+        packing=conf.compute.packing_host_numa_cells_allocation_strategy,
+        keep_links=conf.gpu.keep_links,
+        spare_device_cells=conf.compute.spare_device_cells,
+    )
 
 
 def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:

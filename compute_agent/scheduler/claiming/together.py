@@ -194,7 +194,8 @@ class InstancesTogether:
                 causes = causes.with_filter(found_hosts.members.cause(usable))
                 causes = causes.with_claims_lost(tuple(lost_claims))
                 raise NoValidHost(causes.sentence(), causes)
-            host, candidate = with_room[0], with_room[0].candidates[0]
+            host = found_hosts.plans.best_first(with_room[0])
+            candidate = host.candidates[0]
             placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)
             remaining_hosts = [

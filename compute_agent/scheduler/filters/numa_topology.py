@@ -1,120 +1,120 @@
-"""Guests with NUMA nodes of their own: where their CPUs, pages and networks may be."""
+"""Guests on hosts that announce what is free of their NUMA cells, as the planner fits them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from compute_agent.request import flavor_settings
+from compute_agent.fitting.announced import host_of
+from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node, Wish
+from compute_agent.fitting.host import Host
+from compute_agent.fitting.plan import Refusal
+from compute_agent.fitting.planner import plan
+from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
+from compute_agent.request import device_nearness, flavor_settings
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
-from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
+from compute_agent.request.guest_numa import guest_numa
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
-
-_CELLS = "cells"
 
 
 class NUMATopologyFilter(HostFilter):
     """Drop the candidates that do not fit the guest's NUMA nodes, and hosts with none left.
 
     On a host with providers for its cells every node of the guest must be on a cell of its own,
-    with its huge pages below that cell. Of another host the agent may announce ``cells``, a list of
-    ``{"id", "vcpu", "pcpu", "memory_mb", "physnets", "tunneled"}`` with what is free; the guest's
-    nodes must fit on different ones. A host that announces none is left to its agent.
+    with its huge pages below that cell. Of another host the agent announces what is free of cells
+    and devices; the planner says whether the guest fits there. A host that announces nothing is
+    left to its agent.
     """
 
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that fit."""
-        numa = _numa_of(spec)
         for host in hosts:
-            if not host.candidates:
-                if self._flat_fits(host, numa, spec):
+            if not any(map(_cells, host.candidates)):
+                if self._refusal(host, spec) is None:
                     yield host
                 continue
             fitting_candidates = tuple(
-                candidate
-                for candidate in host.candidates
-                if self._fits(candidate, host, numa, spec)
+                candidate for candidate in host.candidates if _is_apart(candidate, host)
             )
             if fitting_candidates:
                 yield replace(host, candidates=fitting_candidates)
 
-    def _fits(
-        self, candidate: Candidate, host: HostState, numa: GuestNuma, spec: RequestSpec
-    ) -> bool:
-        cells = {
-            suffix: uuids[0]
-            for suffix, uuids in candidate.mappings.items()
-            if GUEST_CELL_SUFFIX.fullmatch(suffix) and uuids
-        }
-        if not cells:
-            return self._flat_fits(host, numa, spec)
-        return len(set(cells.values())) == len(cells) and pages_below(candidate, host, cells)
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return why the guest does not fit on a host, in the words of its agent."""
+        refusal = None if any(map(_cells, host.candidates)) else self._refusal(host, spec)
+        return refusal.sentence if refusal is not None else ""
 
-    def _flat_fits(self, host: HostState, numa: GuestNuma, spec: RequestSpec) -> bool:
-        announced_cells = host.announcement.attributes.get(_CELLS) if host.announcement else None
-        if not announced_cells:
-            return True
-        networks = [network.physnet for network in spec.requested_networks if network.physnet]
-        needs_tunnel = any(network.is_tunneled for network in spec.requested_networks)
-        if not (numa.names_nodes or networks or needs_tunnel):
-            return True
-        return any(
-            networks_reached(assignment, announced_cells, networks, needs_tunnel=needs_tunnel)
-            for assignment in assignments(numa.nodes, announced_cells)
-        )
+    def _refusal(self, host: HostState, spec: RequestSpec) -> Refusal | None:
+        """Return why a guest does not fit on a host that announces its cells."""
+        announced = host_of(host.announcement.attributes) if host.announcement else None
+        if announced is None:
+            return None
+        guest = _guest_of(spec, announced, self._wishes(host, announced, spec))
+        answer = plan(announced, guest)
+        return answer if isinstance(answer, Refusal) else None
 
-
-def pages_below(candidate: Candidate, host: HostState, cells: Mapping[str, str]) -> bool:
-    """Whether the pages of each guest node are on its cell or below it."""
-    for suffix, cell in cells.items():
-        for provider in candidate.mappings.get(suffix.replace("_NUMA", "_PAGES"), ()):
-            if cell not in host.ancestry(provider):
-                return False
-    return True
+    def _wishes(self, host: HostState, announced: Host, spec: RequestSpec) -> Iterator[Wish]:
+        """Yield the devices of the candidates, each of any provider that some candidate names."""
+        known_devices = {(device.id, device.resource_class) for device in announced.devices}
+        providers: dict[tuple[str, str], set[str]] = {}
+        for candidate in host.candidates:
+            for suffix, uuids in candidate.mappings.items():
+                for name in candidate.allocations.get(uuids[0], ()) if suffix else ():
+                    if device_nearness.is_device(name):
+                        providers.setdefault((suffix, name), set()).add(uuids[0])
+        classes = {suffix: [name] for suffix, name in providers}
+        policy_of = device_nearness.policies(spec, self.options.pci_aliases, classes)
+        for (suffix, name), of_group in sorted(providers.items()):
+            if known_devices.issuperset((uuid, name) for uuid in of_group):
+                nearness = policy_of.get(suffix, "")
+                yield Wish(suffix, name, nearness=nearness, devices=frozenset(of_group))
 
 
-def assignments(
-    nodes: Sequence[GuestNode], cells: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[Mapping[str, Any], ...]]:
-    """Yield the ways to put each guest node on a host cell of its own that has room for it."""
-    if not nodes:
-        yield ()
-        return
-    for index, cell in enumerate(cells):
-        if _has_room(cell, nodes[0]):
-            for rest in assignments(nodes[1:], [*cells[:index], *cells[index + 1 :]]):
-                yield (cell, *rest)
-
-
-def networks_reached(
-    chosen_cells: Sequence[Mapping[str, Any]],
-    cells: Sequence[Mapping[str, Any]],
-    physnets: Collection[str],
-    *,
-    needs_tunnel: bool,
-) -> bool:
-    """Whether the guest is on a cell near each of its networks that has a cell at all."""
-
-    def near(has: str, value: str | None) -> bool:
-        def of(cell: Mapping[str, Any]) -> bool:
-            return value in cell.get(has, ()) if value is not None else bool(cell.get(has))
-
-        return not any(map(of, cells)) or any(map(of, chosen_cells))
-
-    return all(near("physnets", name) for name in physnets) and (
-        not needs_tunnel or near("tunneled", None)
+def _guest_of(spec: RequestSpec, host: Host, wishes: Iterator[Wish]) -> Guest:
+    """Return what a guest needs of a host with these cells."""
+    vcpu, pcpu = flavor_settings.pinned_cpus(spec, spec.flavor.vcpus)
+    sizes = {size for cell in host.cells for size in cell.pages_mib}
+    traits = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(sizes)]
+    numa = guest_numa(spec, vcpu, pcpu, spec.flavor.memory_mb, traits)
+    pages = frozenset(int(name.removeprefix(PAGE_SIZE_PREFIX)) for name in numa.page_traits)
+    nodes = [
+        Node(node.vcpu, node.pcpu, node.memory_mb, pages or ORDINARY_PAGES) for node in numa.nodes
+    ]
+    spare = max(vcpu + pcpu - spec.flavor.vcpus, 0)
+    nodes[0] = nodes[0]._replace(pinned=nodes[0].pinned - spare, emulator_cpus=spare)
+    networks = spec.requested_networks
+    return Guest(
+        tuple(nodes),
+        names_nodes=numa.names_nodes,
+        floats=not (numa.names_nodes or pcpu),
+        threads=spec.setting("hw:cpu_thread_policy") or "",
+        wishes=tuple(wishes),
+        physnets=frozenset(network.physnet for network in networks if network.physnet),
+        needs_tunnel=any(network.is_tunneled for network in networks),
     )
 
 
-def _has_room(cell: Mapping[str, Any], node: GuestNode) -> bool:
-    needs = {"vcpu": node.vcpu, "pcpu": node.pcpu, "memory_mb": node.memory_mb}
-    return all(int(cell.get(name, 0)) >= amount for name, amount in needs.items() if amount)
+def _cells(candidate: Candidate) -> dict[str, str]:
+    """Return the cells of the nodes that a candidate names, by suffix."""
+    return {
+        suffix: uuids[0]
+        for suffix, uuids in candidate.mappings.items()
+        if GUEST_CELL_SUFFIX.fullmatch(suffix) and uuids
+    }
 
 
-def _numa_of(spec: RequestSpec) -> GuestNuma:
-    vcpu, pcpu = flavor_settings.pinned_cpus(spec, spec.flavor.vcpus)
-    return guest_numa(spec, vcpu, pcpu, spec.flavor.memory_mb)
+def _is_apart(candidate: Candidate, host: HostState) -> bool:
+    """Whether each node is on a cell of its own, with its pages below it."""
+    cells = _cells(candidate)
+    return len(set(cells.values())) == len(cells) and _pages_below(candidate, host, cells)
+
+
+def _pages_below(candidate: Candidate, host: HostState, cells: Mapping[str, str]) -> bool:
+    return all(
+        cell in host.ancestry(provider)
+        for suffix, cell in cells.items()
+        for provider in candidate.mappings.get(suffix.replace("_NUMA", "_PAGES"), ())
+    )

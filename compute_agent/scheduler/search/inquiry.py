@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from compute_agent.errors import PlacementTooOld
+from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
@@ -20,7 +21,8 @@ from compute_agent.scheduler.causes import QueryCause
 from compute_agent.scheduler.errors import UnknownName
 from compute_agent.scheduler.fleet.rolling_upgrade import Layouts
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search import layout_queries, split
+from compute_agent.scheduler.search import layout_queries
+from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.layout_queries import LayoutQuery
 
 
@@ -76,7 +78,9 @@ class Inquiry:
         placement: PlacementClient,
         pci_aliases: Mapping[str, PciAlias],
         layouts: Layouts | None,
+        plan_options: PlanOptions = DEFAULT_OPTIONS,
     ) -> None:
+        self._plan_options = plan_options
         self._placement = placement
         self._pci_aliases = pci_aliases
         self._layouts = layouts
@@ -111,7 +115,8 @@ class Inquiry:
             probe = layout_queries.split_shape(request, numa, policy_of)
             if probe is not None:
                 probe_answer = queries.ask(probe)
-                composed_candidates = split.compose(probe_answer, numa.nodes[0], probe.request)
+                plans = HostPlans(request, numa, policy_of, self._plan_options)
+                composed_candidates = plans.over_cells(probe_answer, probe.request)
                 found_answers.append(replace(probe_answer, candidates=composed_candidates))
         return host_state.merge(found_answers), queries, queries.microversion
 
@@ -145,6 +150,15 @@ class Inquiry:
             resources.get("MEMORY_MB", 0),
             page_size_traits,
         )
+
+    def plans(self, spec: RequestSpec, request: CandidateRequest) -> HostPlans:
+        """Return the planner of what a guest gets on a host.
+
+        :raises InvalidRequest: the request is wrong in itself.
+        """
+        request = self._for_placement(request)
+        policy_of = self.policies(spec, request)
+        return HostPlans(request, self.guest_numa(spec, request), policy_of, self._plan_options)
 
     def policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
         """Return the policy of each device of the request that has one, by its group's suffix."""

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor
@@ -27,6 +28,7 @@ from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search import layout_queries, prefilters
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
+from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.inquiry import Inquiry
 from compute_agent.scheduler.search.server_groups import (
     GroupMembers,
@@ -50,6 +52,7 @@ class HostSearchOptions:
     aggregates: AggregateSource = field(default_factory=FixedAggregates)
     service_down_time: float = 60.0
     track_instances: bool = True
+    planning: PlanOptions = DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class SearchResult:
     causes: Causes
     microversion: Microversion
     members: GroupMembers
+    plans: HostPlans
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class HostSearch:
         self._options = options
         self._announcements = announcements
         self._fleet = fleet or Fleet(None, placement.provider_names)
-        self._inquiry = Inquiry(placement, options.request.pci_aliases or {}, layouts)
+        aliases = options.request.pci_aliases or {}
+        self._inquiry = Inquiry(placement, aliases, layouts, options.planning)
 
     def find(
         self, spec: RequestSpec, shared_holdings: SharedHoldings | None = None
@@ -121,6 +126,7 @@ class HostSearch:
             answer, more_queries, version = self._inquiry.ask(spec, targeted_request)
             answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
+        plans = self._inquiry.plans(spec, request.request)
         self._observer.on_search(len(answer.candidates))
         admitted_hosts, exclusions = self._admit(spec, request, answer)
         causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))
@@ -129,11 +135,11 @@ class HostSearch:
         if _is_forced(spec):
             for warning in self.warnings(spec, admitted_hosts):
                 LOG.warning(warning)
-            return SearchResult(tuple(admitted_hosts), causes, version, request.members)
+            return SearchResult(tuple(admitted_hosts), causes, version, request.members, plans)
         fitting_hosts, drops = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.on_filtering(drops)
         causes = replace(causes, filters=causes.filters + tuple(drops))
-        return SearchResult(tuple(fitting_hosts), causes, version, request.members)
+        return SearchResult(tuple(fitting_hosts), causes, version, request.members, plans)
 
     def _targeted_request(self, spec: RequestSpec) -> TargetedRequest:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.

@@ -12,8 +12,10 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
-from compute_agent.request.guest_numa import GuestNode
-from compute_agent.scheduler.filters.numa_topology import assignments, networks_reached
+from compute_agent.fitting import guest as wanted
+from compute_agent.fitting.announced import host_of
+from compute_agent.fitting.plan import Refusal
+from compute_agent.fitting.planner import plan
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.state.claim import Claim
 from tests.functional.agent.in_process import Node
@@ -103,15 +105,13 @@ def test_a_scheduler_finds_the_cells_of_a_flat_host_that_a_guest_fits_on(flat):
     assert flat.node.run().completed
     cells = flat.announced()["cells"]
     assert [(cell["id"], cell["vcpu"], cell["pcpu"]) for cell in cells] == [(0, 6, 2), (1, 6, 2)]
-    two = [GuestNode(6, 2, 512)] * 2
-    near = [
-        [cell["id"] for cell in way]
-        for way in assignments([GuestNode(1, 0, 1)], cells)
-        if networks_reached(way, cells, ["left"], needs_tunnel=False)
-    ]
-    assert len(list(assignments(two, cells))) == 2
-    assert list(assignments([GuestNode(7, 0, 512)], cells)) == []
-    assert near == [[1]]
+    host = host_of(flat.announced())
+    assert host is not None
+    two = wanted.Guest((wanted.Node(6, 2, 512),) * 2)
+    assert [part.cell for part in plan(host, two).parts] == [0, 1]
+    assert isinstance(plan(host, wanted.Guest((wanted.Node(7, 0, 512),))), Refusal)
+    near = wanted.Guest((wanted.Node(1, 0, 1),), physnets=frozenset(("left",)))
+    assert [part.cell for part in plan(host, near).parts] == [1]
 
 
 def test_cells_are_left_to_placement_where_it_counts_them(nested):

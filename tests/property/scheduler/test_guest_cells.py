@@ -103,8 +103,6 @@ def fits(asked: Asked, cells: list[Cell], groups: dict[str, Place], guest: tuple
         return False
     if asked.rack and not all(cells[cell].rack for cell in guest):
         return False
-    if len(guest) > min(asked.vcpu, asked.memory_mb):
-        return False
     left = {
         place: sum(1 for other in groups.values() if other == place) for place in groups.values()
     }
@@ -113,11 +111,13 @@ def fits(asked: Asked, cells: list[Cell], groups: dict[str, Place], guest: tuple
             return False
     free = [cells[cell].vcpu - left.get(("cell", cell), 0) for cell in guest]
     memory = [cells[cell].memory_mb for cell in guest]
+    # one cell alone has both; of several each gives CPUs or memory
     return (
-        min(free) > 0
-        and min(memory) > 0
-        and sum(free) >= asked.vcpu
+        sum(free) >= asked.vcpu
         and sum(memory) >= asked.memory_mb
+        and len(guest) <= asked.vcpu + asked.memory_mb
+        and sum(amount == 0 for amount in free) <= asked.memory_mb
+        and any(cells[cell].vcpu > left.get(("cell", cell), 0) for cell in range(len(cells)))
     )
 
 
@@ -204,5 +204,5 @@ def accounts_for(
         amounts[asked.groups[suffix]] = amounts.get(asked.groups[suffix], 0) - 1
     of_guest = {place for place, amounts in rest.items() if any(amounts.values())}
     return of_guest == {("cell", cell) for cell in guest} and all(
-        rest[place].get("VCPU", 0) > 0 and rest[place].get("MEMORY_MB", 0) > 0 for place in of_guest
+        amount >= 0 for place in of_guest for amount in rest[place].values()
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.placement.allocations.amounts import covers
-from compute_agent.request.guest_numa import GuestNode
-from compute_agent.scheduler.filters.numa_topology import assignments
 from compute_agent.scheduler.moves.move import both_places, left_on_source
 
 PROVIDERS = ("host", "cell", "pool", "other pool")
@@ -51,29 +47,3 @@ def test_an_evacuated_instance_holds_the_destination_once_its_source_is_taken_aw
     both = both_places(here, there, SHARED)
     assert covers(both, here)
     assert {p: n for p, n in both.items() if p not in here or p in SHARED} == there
-
-
-nodes = st.lists(
-    st.builds(GuestNode, st.integers(0, 3), st.integers(0, 2), st.integers(0, 3)), max_size=3
-)
-cells = st.lists(
-    st.fixed_dictionaries(
-        {"vcpu": st.integers(0, 3), "pcpu": st.integers(0, 2), "memory_mb": st.integers(0, 3)}
-    ),
-    max_size=4,
-)
-
-
-@given(nodes, cells)
-def test_a_guest_fits_just_where_some_order_of_the_cells_has_room_for_its_nodes(
-    wanted: list[GuestNode], host: list[dict[str, int]]
-) -> None:
-    def room(node: GuestNode, cell: dict[str, int]) -> bool:
-        return (
-            node.vcpu <= cell["vcpu"]
-            and node.pcpu <= cell["pcpu"]
-            and node.memory_mb <= cell["memory_mb"]
-        )
-
-    fits = any(all(map(room, wanted, order)) for order in permutations(host, len(wanted)))
-    assert any(True for _ in assignments(wanted, host)) is fits

@@ -166,7 +166,7 @@ def test_a_guest_that_floats_has_no_cells(flat):
 
 
 def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
-    (free, _other) = flat.book.free_cells("h")
+    (free, _other) = flat.book.free("h")["cells"]
     half = free["memory_mb"] // 2 + 1
     use = CellUse(0, vcpus=1, memory_mib=half)
     flat.driver.spawn(THREE, devices=InstanceDevices(cells=(use,)))
@@ -182,10 +182,10 @@ def test_memory_that_guests_have_of_a_cell_is_not_free(flat):
 def test_a_guest_that_runs_on_what_it_was_given_counts_once_in_its_cell(flat):
     spec = a_flavor(1, 512, numa_nodes=1)
     (taken_cell,) = claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": 512}}, spec).cells
-    before = flat.book.free_cells("h")
+    before = flat.book.free("h")["cells"]
     use = CellUse(taken_cell.cell, vcpus=1, memory_mib=512)
     flat.driver.spawn(ONE, devices=InstanceDevices(cells=(use,)))
-    assert flat.book.free_cells("h") == before
+    assert flat.book.free("h")["cells"] == before
 
 
 @pytest.mark.parametrize(("packing", "expected"), [(False, [0, 1]), (True, [0, 0])])
@@ -256,15 +256,15 @@ def test_a_flavor_that_cannot_be_read_names_the_setting(flat):
 def test_what_is_free_of_each_cell_and_its_networks_are_announced_on_a_flat_host(tmp_path):
     near = HostNetworks({"left": frozenset({0})}, frozenset({1}))
     host = Host(tmp_path, flat=True, policy=CellPolicy(near))
-    left, right = host.book.free_cells("h")
+    left, right = host.book.free("h")["cells"]
     assert (left["physnets"], left["tunneled"]) == (["left"], False)
     assert (right["physnets"], right["tunneled"]) == ([], True)
     assert (left["vcpu"], left["pcpu"]) == (4, 4)
     spec = a_flavor(3, 512, numa_nodes=1, cpu_policy="dedicated")
     claimed(host, ONE, {ROOT: {"PCPU": 3, "MEMORY_MB": 512}}, spec)
-    after = host.book.free_cells("h")[1]
+    after = host.book.free("h")["cells"][1]
     assert (after["pcpu"], after["memory_mb"]) == (1, right["memory_mb"] - 512)
 
 
 def test_cells_that_placement_counts_are_not_announced(nested):
-    assert nested.book.free_cells("h") == []
+    assert nested.book.free("h") == {}

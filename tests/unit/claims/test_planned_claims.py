@@ -97,7 +97,7 @@ def test_threads_of_the_emulator_have_a_cpu_of_their_own(host):
 
 def test_memory_in_huge_pages_is_not_given_to_guests_of_ordinary_memory(flat):
     flat.give_pages(30 * 512)  # 30 GiB of each cell
-    ordinary = sum(cell["memory_mb"] for cell in flat.book.free_cells("h"))
+    ordinary = sum(cell["memory_mb"] for cell in flat.book.free("h")["cells"])
     half = ordinary // 2
     assert claimed(flat, ONE, {ROOT: {"VCPU": 1, "MEMORY_MB": half}}, flavor(1, half)).cells == ()
     spec = flavor(1, half + 100)
@@ -112,7 +112,7 @@ def test_memory_in_huge_pages_is_not_given_to_guests_of_ordinary_memory(flat):
 
 
 def test_memory_of_guests_without_a_claim_counts_as_it_is_seen(flat):
-    ordinary = sum(cell["memory_mb"] for cell in flat.book.free_cells("h"))
+    ordinary = sum(cell["memory_mb"] for cell in flat.book.free("h")["cells"])
     memory = (MemoryUse(None, None, ordinary - 1000), MemoryUse(0, None, 600))
     flat.driver.spawn(TWO, devices=InstanceDevices(memory=memory))
     with pytest.raises(errors.ComputeResourcesUnavailable, match="of ordinary memory"):

@@ -137,7 +137,7 @@ def test_on_a_flat_host_the_nodes_fit_on_the_cells_that_the_agent_announces(
 def test_a_guest_is_on_a_cell_near_its_networks(
     network: RequestedNetwork, cells: list[dict[str, Any]], fits: bool
 ) -> None:
-    asked = spec(requested_networks=(network,))
+    asked = spec({"hw:numa_nodes": "1"}, requested_networks=(network,))
     found = left("NUMATopologyFilter", nested(FLAT, announced={"cells": cells}), asked)
     assert found == ([FLAT] if fits else [])
 

@@ -1,0 +1,234 @@
+"""Candidates composed from the summaries of a tree: the best that a host can give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compute_agent.fitting.room import PlanOptions
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.request.guest_numa import GuestNode, GuestNuma
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.search.host_plans import HostPlans
+from tests.unit.scheduler.trees import answered, candidate, summary
+
+WHOLE = GuestNuma((GuestNode(2, 0, 100),))
+PAIR = GuestNuma((GuestNode(2, 0, 100), GuestNode(2, 0, 200)), names_nodes=True)
+GPU = RequestGroup({"VGPU": 1})
+
+
+def cell(vcpu: int, memory: int = 1000, *traits: str) -> dict[str, Any]:
+    resources = {"VCPU": (16, 16 - vcpu), "MEMORY_MB": (1000, 1000 - memory)}
+    return summary("host", resources, "HW_NUMA_ROOT", *traits, parent="host")
+
+
+def gpu(parent: str, *traits: str, used: int = 0, total: int = 1) -> dict[str, Any]:
+    return summary("host", {"VGPU": (total, used)}, *traits, parent=parent)
+
+
+def host(base: dict[str, Any], **providers: dict[str, Any]) -> HostState:
+    tree = {"host": summary("host", {"DISK_GB": (100, 0)}), **providers}
+    answer = answered([base], tree, "nested")
+    return HostState("host", "host", dict(answer.providers), answer.candidates)
+
+
+def request(numa: GuestNuma, **groups: RequestGroup) -> CandidateRequest:
+    total = {
+        "VCPU": sum(node.vcpu for node in numa.nodes),
+        "MEMORY_MB": sum(node.memory_mb for node in numa.nodes),
+        "DISK_GB": 5,
+    }
+    return CandidateRequest({UNSUFFIXED: RequestGroup(total), **groups})
+
+
+def best(
+    state: HostState,
+    asked: CandidateRequest,
+    numa: GuestNuma,
+    policy_of: dict[str, str] | None = None,
+    **options: bool,
+) -> Candidate:
+    plans = HostPlans(asked, numa, policy_of or {}, PlanOptions(**options))
+    return plans.best_first(state).candidates[0]
+
+
+def on(provider: str, **mappings: list[str]) -> dict[str, Any]:
+    """A candidate of one node on a cell, and of the disk."""
+    return candidate(
+        {provider: {"VCPU": 2, "MEMORY_MB": 100}, "host": {"DISK_GB": 5}},
+        **{"_NUMA0": [provider], "": ["host"], **mappings},
+    )
+
+
+def test_a_guest_without_devices_is_off_the_cells_that_have_free_ones():
+    state = host(on("a"), a=cell(8), b=cell(4), card=gpu("a"))
+    chosen = best(state, request(WHOLE), WHOLE)
+    assert chosen.mappings == {"_NUMA0": ("b",), "": ("host",)}
+    assert chosen.allocations == {
+        "b": {"VCPU": 2, "MEMORY_MB": 100},
+        "host": {"DISK_GB": 5},
+    }
+    anyway = best(state, request(WHOLE), WHOLE, spare_device_cells=False)
+    assert anyway.mappings["_NUMA0"] == ("a",)
+
+
+def test_nodes_are_matched_with_cells_whichever_candidate_there_is():
+    base = candidate(
+        {"a": {"VCPU": 2, "MEMORY_MB": 100}, "b": {"VCPU": 2, "MEMORY_MB": 200}},
+        _NUMA0=["a"],
+        _NUMA1=["b"],
+    )
+    state = host(base, a=cell(4), b=cell(4), c=cell(16), d=cell(16))
+    asked = CandidateRequest({UNSUFFIXED: RequestGroup({"VCPU": 4, "MEMORY_MB": 300})})
+    assert best(state, asked, PAIR).mappings == {"_NUMA0": ("c",), "_NUMA1": ("d",)}
+    packed = best(state, asked, PAIR, packing=True)
+    assert packed.mappings == {"_NUMA0": ("a",), "_NUMA1": ("b",)}
+
+
+@pytest.mark.parametrize("nearness", ["required", "legacy", "preferred"])
+def test_cpus_are_beside_the_device(nearness):
+    base = candidate(
+        {"a": {"VCPU": 2, "MEMORY_MB": 100}, "card": {"VGPU": 1}, "host": {"DISK_GB": 5}},
+        **{"_NUMA0": ["a"], "": ["host"], "gpu": ["card"]},
+    )
+    state = host(base, a=cell(16), b=cell(4), card=gpu("b"))
+    chosen = best(state, request(WHOLE, gpu=GPU), WHOLE, {"gpu": nearness})
+    assert chosen.mappings == {"_NUMA0": ("b",), "": ("host",), "gpu": ("card",)}
+
+
+def linked(layout: str) -> HostState:
+    parent = "host" if layout == "flat" else "a"
+    cards = {
+        name: gpu(parent, f"CUSTOM_NVLINK_GROUP_{group}")
+        for name, group in (("g0", 0), ("g1", 1), ("g2", 0), ("g3", 1))
+    }
+    amounts = {"VCPU": 2, "MEMORY_MB": 100}
+    base = candidate(
+        {("host" if layout == "flat" else "a"): amounts, "g0": {"VGPU": 1}, "g1": {"VGPU": 1}},
+        **({"": ["host"]} if layout == "flat" else {"_NUMA0": ["a"]}),
+        x=["g0"],
+        y=["g1"],
+    )
+    providers = {"a": cell(8), **cards} if layout == "nested" else cards
+    tree = {"host": summary("host", {"VCPU": (8, 0), "MEMORY_MB": (1000, 0)}), **providers}
+    answer = answered([base], tree, layout)
+    return HostState("host", "host", dict(answer.providers), answer.candidates)
+
+
+@pytest.mark.parametrize("layout", ["flat", "nested"])
+def test_linked_devices_are_given_together_and_singles_from_broken_groups(layout):
+    asked = CandidateRequest(
+        {UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100}), "x": GPU, "y": GPU}
+    )
+    state = linked(layout)
+    pair = best(state, asked, WHOLE)
+    assert {pair.mappings["x"][0], pair.mappings["y"][0]} in ({"g0", "g2"}, {"g1", "g3"})
+    broken = state.using(Candidate("host", {"g1": {"VGPU": 1}}, {}))
+    amounts = {"VCPU": 2, "MEMORY_MB": 100}
+    single = candidate(
+        {("host" if layout == "flat" else "a"): amounts, "g0": {"VGPU": 1}},
+        **({"": ["host"]} if layout == "flat" else {"_NUMA0": ["a"]}),
+        x=["g0"],
+    )
+    tree = {
+        uuid: summary(
+            "host",
+            {n: (c, p.used.get(n, 0)) for n, c in p.capacity.items()},
+            *p.traits,
+            parent=p.parent,
+        )
+        for uuid, p in broken.providers.items()
+    }
+    answer = answered([single], tree, layout)
+    again = HostState("host", "host", dict(answer.providers), answer.candidates)
+    one = CandidateRequest({UNSUFFIXED: asked.group(UNSUFFIXED), "x": GPU})
+    assert best(again, one, WHOLE).mappings["x"] == ("g3",)
+
+
+def test_what_depends_on_something_that_summaries_do_not_show_stays():
+    base = candidate(
+        {"a": {"VCPU": 2, "MEMORY_MB": 100}, "card": {"VGPU": 1}},
+        _NUMA0=["a"],
+        gpu=["card"],
+    )
+    state = host(base, a=cell(8), b=cell(16), card=gpu("a"), other=gpu("b"))
+    asked = CandidateRequest({UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100})})
+    kept = asked.with_group(
+        "gpu", RequestGroup({"VGPU": 1}, member_of=frozenset((frozenset(("agg",)),)))
+    )
+    assert best(state, kept, WHOLE).mappings["gpu"] == ("card",)
+    together = CandidateRequest(
+        {**kept.groups}, same_subtree=frozenset((frozenset(("gpu", "_NUMA0")),))
+    )
+    assert best(state, together, WHOLE).mappings == {"_NUMA0": ("a",), "gpu": ("card",)}
+
+
+def test_traits_of_cpus_and_of_what_is_beside_them_are_kept():
+    base = candidate({"a": {"VCPU": 2, "MEMORY_MB": 100}}, _NUMA0=["a"], _TRAITS=["host"])
+    tree = {
+        "host": summary("host"),
+        "a": cell(4, 1000, "HW_CPU_X86_AVX2", "CUSTOM_RACK"),
+        "b": cell(16, 1000, "HW_CPU_X86_AVX2"),
+        "c": cell(16, 1000, "CUSTOM_RACK"),
+    }
+    answer = answered([base], tree, "nested")
+    state = HostState("host", "host", dict(answer.providers), answer.candidates)
+    asked = CandidateRequest(
+        {
+            UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100}).requiring(
+                "HW_CPU_X86_AVX2", "CUSTOM_RACK"
+            )
+        }
+    )
+    assert best(state, asked, WHOLE).mappings["_NUMA0"] == ("a",)
+
+
+# -- over several cells --------------------------------------------------------------------------
+
+
+def over(whole: GuestNode, **cells: tuple[int, int]) -> dict[str, dict[str, int]] | None:
+    """What each cell gives of a guest that fits on none alone."""
+    probe = CandidateRequest(
+        {
+            "_NUMA0": RequestGroup({"VCPU": 1, "MEMORY_MB": 1}).requiring("HW_NUMA_ROOT"),
+            UNSUFFIXED: RequestGroup({"DISK_GB": 5}),
+        }
+    )
+    first = next(name for name, free in cells.items() if all(free))
+    base = candidate(
+        {first: {"VCPU": 1, "MEMORY_MB": 1}, "host": {"DISK_GB": 5}},
+        **{"_NUMA0": [first], "": ["host"]},
+    )
+    tree = {
+        "host": summary("host", {"DISK_GB": (9, 0)}),
+        **{name: cell(vcpu, memory) for name, (vcpu, memory) in cells.items()},
+    }
+    plans = HostPlans(probe, GuestNuma((whole,)), {})
+    composed = plans.over_cells(answered([base], tree, "split"), probe)
+    if not composed:
+        return None
+    assert composed[0].mappings["_NUMA0"] == tuple(composed[0].allocations.keys() - {"host"}) or (
+        set(composed[0].mappings["_NUMA0"]) == composed[0].allocations.keys() - {"host"}
+    )
+    assert composed[0].allocations["host"] == {"DISK_GB": 5}
+    return {name: dict(a) for name, a in composed[0].allocations.items() if name != "host"}
+
+
+def test_a_guest_larger_than_a_cell_lies_on_the_fewest():
+    shares = over(GuestNode(14, 0, 900), a=(4, 1000), b=(8, 1000), c=(6, 1000))
+    assert shares is not None
+    assert {name: amounts["VCPU"] for name, amounts in shares.items()} == {"b": 8, "c": 6}
+    assert sum(amounts.get("MEMORY_MB", 0) for amounts in shares.values()) == 900
+
+
+def test_memory_may_come_from_a_cell_that_gives_no_cpu():
+    assert over(GuestNode(1, 0, 1500), a=(4, 1000), b=(0, 1000)) == {
+        "a": {"VCPU": 1, "MEMORY_MB": 1000},
+        "b": {"MEMORY_MB": 500},
+    }
+
+
+def test_a_guest_larger_than_the_host_is_nowhere():
+    assert over(GuestNode(30, 0, 100), a=(8, 1000), b=(8, 1000)) is None
