@@ -11,9 +11,9 @@ from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
-from compute_agent.request import device_nearness, flavor_settings
+from compute_agent.request import flavor_settings
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
-from compute_agent.request.guest_numa import guest_numa
+from compute_agent.request.guest_numa import guest_numa, is_device, policies
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
@@ -63,10 +63,10 @@ class NUMATopologyFilter(HostFilter):
         for candidate in host.candidates:
             for suffix, uuids in candidate.mappings.items():
                 for name in candidate.allocations.get(uuids[0], ()) if suffix else ():
-                    if device_nearness.is_device(name):
+                    if is_device(name):
                         providers.setdefault((suffix, name), set()).add(uuids[0])
         classes = {suffix: [name] for suffix, name in providers}
-        policy_of = device_nearness.policies(spec, self.options.pci_aliases, classes)
+        policy_of = policies(spec, self.options.pci_aliases, classes)
         for (suffix, name), of_group in sorted(providers.items()):
             if known_devices.issuperset((uuid, name) for uuid in of_group):
                 nearness = policy_of.get(suffix, "")

@@ -31,8 +31,7 @@ from compute_agent.request.candidate_request import (
     CandidateRequest,
     RequestGroup,
 )
-from compute_agent.request.device_nearness import is_device
-from compute_agent.request.guest_numa import GuestNuma
+from compute_agent.request.guest_numa import GuestNuma, is_device
 from compute_agent.scheduler.candidates import (
     AllocationCandidates,
     Candidate,
