@@ -1,4 +1,4 @@
-"""What is free of a host in the form in which agents announce it, bounded in size, and back."""
+"""Announcements of what is free of a host, bounded in size, and the host read back from them."""
 
 from __future__ import annotations
 
