@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from enum import IntEnum
-from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 
-class Exit(IntEnum):
+class ExitStatus(IntEnum):
+    """Base of the statuses of commands, each with what it means."""
+
+    meaning: str
+
+    def __new__(cls, status: int, meaning: str) -> Self:
+        member = int.__new__(cls, status)
+        member._value_ = status
+        member.meaning = meaning
+        return member
+
+
+class Exit(ExitStatus):
     """Status with which a command ends, unless its statuses are given from elsewhere."""
 
-    FINE = 0
-    FAILED = 1
-    USAGE = 2
-    PLACEMENT = 3
-    REFUSED = 4
-    WOULD_CHANGE = 6
-    NO_AGENT = 7
-    UNFINISHED = 8
-    BAD_ARGUMENTS = 127
+    FINE = 0, "done"
+    FAILED = 1, "failed: nothing fits, there is no such thing, or something was not done"
+    USAGE = 2, "bad arguments, file, configuration or request"
+    PLACEMENT = 3, "placement, or another service that is needed, cannot be used"
+    REFUSED = 4, "refused: a conflict, or something is in use"
+    WOULD_CHANGE = 6, "with --dry-run: something would be changed"
+    NO_AGENT = 7, "no agent answers"
+    UNFINISHED = 8, "done, and something is left to do"
+    BAD_ARGUMENTS = 127, "bad arguments"
     """Of compute-agent and compute-manage, where 2 is given from elsewhere."""
-    INTERRUPTED = 130
-    DEFECT = 255
+    INTERRUPTED = 130, "interrupted"
+    DEFECT = 255, "unexpected: a defect, with traceback"
 
 
-SHARED: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        Exit.FINE: "done",
-        Exit.FAILED: "failed: nothing fits, there is no such thing, or something was not done",
-        Exit.USAGE: "bad arguments, file, configuration or request",
-        Exit.PLACEMENT: "placement, or another service that is needed, cannot be used",
-        Exit.REFUSED: "refused: a conflict, or something is in use",
-        Exit.WOULD_CHANGE: "with --dry-run: something would be changed",
-        Exit.UNFINISHED: "done, and something is left to do",
-    }
-)
-_ALWAYS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        Exit.INTERRUPTED: "interrupted",
-        Exit.DEFECT: "unexpected: a defect, with traceback",
-    }
+_ALWAYS: Final = (Exit.INTERRUPTED, Exit.DEFECT)
+SHARED: Final = tuple(
+    status for status in Exit if status not in (Exit.NO_AGENT, Exit.BAD_ARGUMENTS, *_ALWAYS)
 )
 
 
-def exit_table(*more: str, statuses: Mapping[int, str] = SHARED) -> str:
+def exit_table(*more: str, statuses: Iterable[ExitStatus] = SHARED) -> str:
     """Return the end of a command's help: a line for each status.
 
     :param more: lines that follow it.
     :param statuses: those of the command, without the ones that every command has.
     """
-    lines = [f"  {status:<3}  {meaning}" for status, meaning in {**statuses, **_ALWAYS}.items()]
+    lines = [f"  {status:<3}  {status.meaning}" for status in sorted([*statuses, *_ALWAYS])]
     return "\n".join(["exit status:", *lines, *(["", *more] if more else [])])

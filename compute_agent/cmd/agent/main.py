@@ -30,7 +30,7 @@ from compute_agent.cmd import program
 from compute_agent.cmd.trees.form import add_form_options, form_of, given_form_options
 from compute_agent.daemon import garbage_collection
 from compute_agent.programs import configuration_files
-from compute_agent.programs.exit_status import Exit, exit_table
+from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
@@ -40,18 +40,18 @@ PROGRAM = "compute-agent"
 STATUS_TIMEOUT = 10.0
 REPORT_TIMEOUT = 330.0
 ORDER_TIMEOUT = 60.0
-STATUS = {
-    0: "success; run: stopped on request; plan: no changes and no errors; diff: no differences",
-    1: "configuration error, also of plan; doctor: warnings",
-    2: "a reshape failed; doctor: errors",
-    3: "placement rejected a request, or cannot be used",
-    4: "the driver failed, or there is no such node or host",
-    5: "identity: lost, contradictory, or the name belongs to another provider",
-    Exit.WOULD_CHANGE: "plan: changes; diff: differences",
-    Exit.NO_AGENT: "no agent answers",
-    Exit.BAD_ARGUMENTS: "bad arguments",
-}
-"""Those up to 5 are the daemon's, `tracker.decisions.ExitCode`."""
+
+
+class AgentExit(ExitStatus):
+    """Exit status of the commands; those up to 5 are the daemon's, `tracker.decisions.ExitCode`."""
+
+    FINE = 0, "success; run: stopped on request; plan: no changes, no errors; diff: no differences"
+    CONFIGURATION = 1, "configuration error, also of plan; doctor: warnings"
+    RESHAPE_FAILED = 2, "a reshape failed; doctor: errors"
+    PLACEMENT_REJECTED = 3, "placement rejected a request, or cannot be used"
+    DRIVER_FAILED = 4, "the driver failed, or there is no such node or host"
+    IDENTITY = 5, "identity: lost, contradictory, or the name belongs to another provider"
+    WOULD_CHANGE = 6, "plan: changes; diff: differences"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = program.Parser(
         prog=PROGRAM,
         description="Reports this host to placement as a tree of resource providers.",
-        epilog=exit_table(statuses=STATUS),
+        epilog=exit_table(statuses=[*AgentExit, Exit.NO_AGENT, Exit.BAD_ARGUMENTS]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)

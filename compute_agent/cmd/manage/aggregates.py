@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Collection, Mapping
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
@@ -19,7 +18,7 @@ from compute_agent.cmd.manage.options import (
 )
 from compute_agent.cmd.progress import ProgressBars, progress_bars
 from compute_agent.drift.wording import count_of
-from compute_agent.programs.exit_status import Exit, exit_table
+from compute_agent.programs.exit_status import ExitStatus, exit_table
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -28,31 +27,23 @@ if TYPE_CHECKING:
     from compute_agent.scheduler.fleet.aggregates import Aggregate
 
 
-class SyncExit(IntEnum):
+class SyncExit(ExitStatus):
     """Exit status of `sync_aggregates`; of several problems the first of this list counts."""
 
-    DONE = 0
-    UNEXPECTED_ANSWER = 2
-    WRITE_FAILED = 3
-    SEVERAL_NODES = 1
-    UNKNOWN_HOST = 4
-    NO_NODE = 5
-    NO_PROVIDER = 6
+    DONE = 0, "success, also with --dry-run"
+    UNEXPECTED_ANSWER = 2, "placement cannot be used, or gave an unexpected answer"
+    WRITE_FAILED = 3, "the aggregates of a provider could not be written"
+    SEVERAL_NODES = 1, "a host has more than one node"
+    UNKNOWN_HOST = 4, "a host of an aggregate is unknown"
+    NO_NODE = 5, "a host has no node"
+    NO_PROVIDER = 6, "a node has no resource provider"
+    BAD_ARGUMENTS = 127, "bad arguments or configuration"
 
 
 STATUS = exit_table(
     "A problem of one host does not stop the others. After several kinds of problems, the",
     "exit status is the first of 3, 1, 4, 5, 6.",
-    statuses={
-        SyncExit.DONE: "success, also with --dry-run",
-        SyncExit.SEVERAL_NODES: "a host has more than one node",
-        SyncExit.UNEXPECTED_ANSWER: "placement cannot be used, or gave an unexpected answer",
-        SyncExit.WRITE_FAILED: "the aggregates of a provider could not be written",
-        SyncExit.UNKNOWN_HOST: "a host of an aggregate is unknown",
-        SyncExit.NO_NODE: "a host has no node",
-        SyncExit.NO_PROVIDER: "a node has no resource provider",
-        Exit.BAD_ARGUMENTS: "bad arguments or configuration",
-    },
+    statuses=SyncExit,
 )
 
 
@@ -78,7 +69,7 @@ def exit_of(error: errors.ComputeAgentError) -> int:
     if isinstance(error, errors.PlacementError):
         return SyncExit.UNEXPECTED_ANSWER
     # no status is free for the configuration, and 1 is about a host
-    return Exit.BAD_ARGUMENTS
+    return SyncExit.BAD_ARGUMENTS
 
 
 def _sync(namespace: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from contextlib import ExitStack
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.cmd.manage import sources
@@ -20,7 +19,7 @@ from compute_agent.cmd.manage.options import (
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.wording import count_of
-from compute_agent.programs.exit_status import Exit, exit_table
+from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
 from compute_agent.programs.whole_numbers import whole
 
 if TYPE_CHECKING:
@@ -28,26 +27,17 @@ if TYPE_CHECKING:
     from compute_agent.placement.consumers import Consumer
 
 
-class AuditExit(IntEnum):
+class AuditExit(ExitStatus):
     """Exit status of `audit`. Orphans count for more than consumers that could not be judged."""
 
-    NONE = 0
-    ERROR = 1
-    FOUND = 3
-    DELETED = 4
-    NOT_JUDGED = 5
+    NONE = 0, "no orphan"
+    ERROR = 1, "error; the output lists what was deleted before"
+    FOUND = 3, "orphans found, and not all of them deleted"
+    DELETED = 4, "orphans found, and all of them deleted"
+    NOT_JUDGED = 5, "no orphan found, but some consumers could not be judged"
 
 
-STATUS = exit_table(
-    statuses={
-        AuditExit.NONE: "no orphan",
-        AuditExit.ERROR: "error; the output lists what was deleted before",
-        AuditExit.FOUND: "orphans found, and not all of them deleted",
-        AuditExit.DELETED: "orphans found, and all of them deleted",
-        AuditExit.NOT_JUDGED: "no orphan found, but some consumers could not be judged",
-        Exit.BAD_ARGUMENTS: "bad arguments",
-    },
-)
+STATUS = exit_table(statuses=[*AuditExit, Exit.BAD_ARGUMENTS])
 
 
 def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:

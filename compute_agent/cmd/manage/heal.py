@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -22,7 +21,7 @@ from compute_agent.cmd.manage.options import (
 )
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
-from compute_agent.programs.exit_status import Exit, exit_table
+from compute_agent.programs.exit_status import ExitStatus, exit_table
 from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
@@ -33,18 +32,19 @@ if TYPE_CHECKING:
     from compute_agent.drift.instances.instance import PortSource
 
 
-class HealExit(IntEnum):
+class HealExit(ExitStatus):
     """Exit status of `heal_allocations`."""
 
-    HEALED = 0
-    MORE = 1
-    NO_NODE = 2
-    FAILED = 3
-    NOTHING = 4
-    PORTS_UNREADABLE = 5
-    PORT_FAILED = 6
-    ROLL_BACK_FAILED = 7
-    ACCELERATORS = 8
+    HEALED = 0, "instances were healed"
+    MORE = 1, "--max-count was reached, and there is more to heal"
+    NO_NODE = 2, "an instance has no compute node"
+    FAILED = 3, "allocations could not be created or updated, or placement cannot be used"
+    NOTHING = 4, "nothing needed healing"
+    PORTS_UNREADABLE = 5, "the ports of an instance could not be read"
+    PORT_FAILED = 6, "a port could not be updated; with --dry-run: there is something to heal"
+    ROLL_BACK_FAILED = 7, "ports were updated, and the update could not be undone"
+    ACCELERATORS = 8, "an instance needs accelerators, which cannot be healed"
+    BAD_ARGUMENTS = 127, "bad arguments or configuration"
 
 
 WOULD_HEAL = 6
@@ -61,19 +61,7 @@ TROUBLES = (
 STATUS = exit_table(
     "A failure of one instance does not stop the others. After several kinds of failure,",
     "the exit status is the first of 7, 6, 3, 2, 5, 8.",
-    statuses={
-        HealExit.HEALED: "instances were healed",
-        HealExit.MORE: "--max-count was reached, and there is more to heal",
-        HealExit.NO_NODE: "an instance has no compute node",
-        HealExit.FAILED: "allocations could not be created or updated, or placement cannot be used",
-        HealExit.NOTHING: "nothing needed healing",
-        HealExit.PORTS_UNREADABLE: "the ports of an instance could not be read",
-        HealExit.PORT_FAILED: "a port could not be updated; with --dry-run: there is something to "
-        "heal",
-        HealExit.ROLL_BACK_FAILED: "ports were updated, and the update could not be undone",
-        HealExit.ACCELERATORS: "an instance needs accelerators, which cannot be healed",
-        Exit.BAD_ARGUMENTS: "bad arguments or configuration",
-    },
+    statuses=HealExit,
 )
 
 
@@ -125,7 +113,7 @@ def exit_of(error: errors.ComputeAgentError) -> int:
     if isinstance(error, errors.PlacementError):
         return HealExit.FAILED
     # no status is free for the configuration, and 1 is about instances
-    return Exit.BAD_ARGUMENTS
+    return HealExit.BAD_ARGUMENTS
 
 
 def _heal(namespace: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from enum import IntEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,37 +21,26 @@ from compute_agent.cmd.manage.options import (
     uuid_of,
 )
 from compute_agent.drift.wording import count_of
-from compute_agent.programs.exit_status import Exit, exit_table
+from compute_agent.programs.exit_status import Exit, ExitStatus, exit_table
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.manage.migrate import NodeResult
 
 
-class MigrateExit(IntEnum):
+class MigrateExit(ExitStatus):
     """Exit status of `migrate_compute_inventory`."""
 
-    FINE = 0
-    CONFIGURATION = 1
-    AGENT_RUNNING = 2
-    NOT_MIGRATED = 3
-    PLACEMENT = 4
-    DRIVER_NOT_READY = 5
-    WOULD_CHANGE = 6
+    FINE = 0, "done, or nothing to do"
+    CONFIGURATION = 1, "configuration error"
+    AGENT_RUNNING = 2, "the agent is running"
+    NOT_MIGRATED = 3, "a node was not migrated; the others were"
+    PLACEMENT = 4, "placement or its database cannot be used"
+    DRIVER_NOT_READY = 5, "the driver is not ready"
+    WOULD_CHANGE = 6, "--dry-run, and something would be done"
 
 
-MIGRATE_STATUS = exit_table(
-    statuses={
-        MigrateExit.FINE: "done, or nothing to do",
-        MigrateExit.CONFIGURATION: "configuration error",
-        MigrateExit.AGENT_RUNNING: "the agent is running",
-        MigrateExit.NOT_MIGRATED: "a node was not migrated; the others were",
-        MigrateExit.PLACEMENT: "placement or its database cannot be used",
-        MigrateExit.DRIVER_NOT_READY: "the driver is not ready",
-        MigrateExit.WOULD_CHANGE: "--dry-run, and something would be done",
-        Exit.BAD_ARGUMENTS: "bad arguments",
-    }
-)
+MIGRATE_STATUS = exit_table(statuses=[*MigrateExit, Exit.BAD_ARGUMENTS])
 
 
 def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:

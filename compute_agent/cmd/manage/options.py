@@ -44,9 +44,7 @@ def add_common(
 ) -> None:
     """Give a command the common options, its function, and the exit status of its failures."""
     parser.set_defaults(function=function, exit_of=exit_of)
-    parser.epilog = parser.epilog or exit_table(
-        statuses={**SHARED, Exit.BAD_ARGUMENTS: "bad arguments"}
-    )
+    parser.epilog = parser.epilog or exit_table(statuses=[*SHARED, Exit.BAD_ARGUMENTS])
     common = parser.add_argument_group("options of every command")
     configuration_files.add_options(
         common, program.CONFIGURATION_FILE, what="the agent's configuration"
