@@ -1,7 +1,8 @@
 """A line of figures for each machine: `python -m tests.data.figures [NAME|CAPTURE ...]`.
 
-What discovery finds of it, what the flat and the nested layout make of that, and whether a libvirtd
-that takes the machine for its own host, where one can be started, leads to the same providers.
+What discovery finds of it, what the flat and the nested layout make of that, where the planner puts
+a guest of two nodes, and whether a libvirtd that takes the machine for its own host leads to the
+same, where one can be started.
 `figures.txt` has the expected lines; `python -m tests.data.figures --write` writes them again.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from compute_agent.claims.host_cells import cells_of
 from compute_agent.discovery import capture
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.discovery.libvirt import source
@@ -22,6 +24,12 @@ from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.fitting.guest import Guest, Node
+from compute_agent.fitting.host import Cell, Host
+from compute_agent.fitting.plan import Plan
+from compute_agent.fitting.planner import plan
+from compute_agent.virt.available_resource import available_resource
+from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, NicOptions
 from tests.data import machines
@@ -37,6 +45,7 @@ def figures(topology: HostTopology) -> str:
         (
             _found(topology),
             *(f"{name} {_laid_out(layout)}" for name, layout in layouts(topology).items()),
+            f"pinned {_planned(topology)}",
         )
     )
 
@@ -88,6 +97,27 @@ def _laid_out(layout: HostLayout) -> str:
         totals.update({rc: record.total for rc, record in provider.inventory.items()})
     amounts = " ".join(f"{rc} {totals[rc]}" for rc in sorted(totals))
     return f"{len(layout.providers)} providers {amounts}"
+
+
+def _planned(topology: HostTopology) -> str:
+    """Return the CPUs of a guest of two nodes with two CPUs of their own each, by cell."""
+    sets = CpuSets(dedicated_cpus=frozenset(map(int, topology.online_cpus)))
+    resource = available_resource(topology, LayoutOptions(is_nested=True, cpu_sets=sets))
+    cells = tuple(
+        Cell(
+            cell.id,
+            cores=cell.cores,
+            pinnable=len(cell.dedicated_cpus),
+            memory_mib=cell.memory_mib,
+            distances=cell.distances,
+            package=cell.package,
+        )
+        for cell in cells_of(resource)
+    )
+    answer = plan(Host(cells), Guest((Node(pinned=2, memory_mib=1024),) * 2))
+    if not isinstance(answer, Plan):
+        return "refused"
+    return " ".join(f"{part.cell}:{cpu_list.write(part.pinned_cpus)}" for part in answer.parts)
 
 
 def lines(names: Iterable[str]) -> Iterator[tuple[str, str]]:

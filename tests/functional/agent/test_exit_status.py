@@ -50,6 +50,7 @@ def test_a_wrong_type_ends_with_1_and_names_file_option_and_value(placement, new
         ("compute", "cpu_shared_set", "0-x"),
         ("compute", "cpu_dedicated_set", "100000"),
         ("pci", "device_spec", "{"),
+        ("pci", "alias", "{"),
         ("DEFAULT", "reserved_huge_pages", "node:0,size:huge,count:1"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.manage import fleet
-from compute_agent.manage.tree_reading import existing_tree, read_tree
+from compute_agent.manage.tree_reading import ProviderLines, existing_tree, read_tree
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Response, make_response
@@ -68,3 +68,10 @@ def test_a_refused_question_does_not_read_as_a_missing_provider() -> None:
     refusal = {"errors": [{"status": 400, "title": "x", "detail": "malformed"}]}
     with pytest.raises(errors.ResourceProviderRetrievalFailed, match="malformed"):
         read_tree(connection_to(Answers(400, refusal)), PRESENT)
+
+
+def test_what_options_name_in_vain_is_trouble_of_the_host() -> None:
+    node = {"service": "host", "caveats": ["[pci]device_spec has an entry without effect"]}
+    agents = fleet.HeardAgents({PRESENT: node})
+    host = fleet.describe([ProviderLines(PRESENT, "host", None)], agents)
+    assert host.trouble == ("[pci]device_spec has an entry without effect",)
