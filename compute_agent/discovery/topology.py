@@ -89,18 +89,6 @@ class Discovery:
         )
 
 
-def discover(
-    sysfs_root: str = SYSFS,
-    procfs_root: str = PROCFS,
-    disk_source: DiskSource | None = None,
-    hostname: str | None = None,
-    gpu_source: GpuSource | None = None,
-) -> HostTopology:
-    """Look at a machine once; see `Discovery.discover`."""
-    discovery = Discovery(sysfs_root, procfs_root, gpu_source=gpu_source)
-    return discovery.discover(disk_source, hostname)
-
-
 def join_gpus(
     machine: Machine,
     gpus: tuple[PhysicalGpu, ...],

@@ -17,6 +17,7 @@ from compute_agent.discovery.facts import CellId, Cpu, CpuId, HugePages, NumaCel
 from compute_agent.discovery.libvirt import elements
 from compute_agent.discovery.libvirt.facts import Emulator, HostCapabilities
 from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery.sysfs.cells import each_cpu_once
 
 DOCUMENT: Final = "getCapabilities"
 
@@ -101,19 +102,16 @@ def _topology(
         except FactMalformed as error:
             warnings.append(f"{error}; NUMA cell left out")
             continue
-        if twice := cpus.keys() & own_cpus.keys():
-            warnings.append(
-                f"{DOCUMENT}: cell {cell.id} claims CPUs {cpu_list.write(twice)} of a cell before "
-                "it; they stay there"
-            )
-        own_cpus = {number: cpu for number, cpu in own_cpus.items() if number not in cpus}
         cells[cell.id] = replace(cell, cpus=tuple(sorted(own_cpus)))
-        cpus |= own_cpus
+        cpus = own_cpus | cpus
+    unique_cells, claimed_twice = each_cpu_once(cells.values())
+    warnings += (
+        f"{DOCUMENT}: cell {cell} claims CPUs {cpu_list.write(twice)} of a cell before it; they "
+        "stay there"
+        for cell, twice in claimed_twice.items()
+    )
     return (
-        tuple(
-            replace(cell, distances=tuple(pair for pair in cell.distances if pair[0] in cells))
-            for _id, cell in sorted(cells.items())
-        ),
+        tuple(sorted(unique_cells, key=lambda cell: cell.id)),
         tuple(cpu for _id, cpu in sorted(cpus.items())),
     )
 

@@ -43,7 +43,18 @@ def discover(machine: Machine, cpus: Cpus, memory_kib: int) -> tuple[NumaCell, .
             readable.append(_cell(machine, node, nodes, online, offline))
         except DiscoveryError as error:
             machine.warn(f"{error}; NUMA node {node} left out")
-    cells = _each_cpu_once(machine, readable, online)
+    cells, claimed_twice = each_cpu_once(readable)
+    for node, twice in claimed_twice.items():
+        machine.warn(
+            f"{machine.sys.path(NODES)}/node{node}/{CPULIST} claims CPUs {cpu_list.write(twice)} "
+            "of a node before it; they stay there"
+        )
+    orphans = set(online).difference(*(cell.cpus for cell in cells))
+    if cells and orphans:
+        machine.warn(
+            f"CPUs {cpu_list.write(orphans)} are online and on none of the nodes in "
+            f"{machine.sys.path(NODES)}"
+        )
     if cells:
         _compare(machine, cells, memory_kib)
         return cells
@@ -135,27 +146,22 @@ def _distances(
         return ()
 
 
-def _each_cpu_once(
-    machine: Machine, cells: Collection[NumaCell], online: tuple[CpuId, ...]
-) -> tuple[NumaCell, ...]:
-    """Return the cells with each CPU in the first that claims it, and distances among them."""
+def each_cpu_once(
+    cells: Collection[NumaCell],
+) -> tuple[tuple[NumaCell, ...], dict[CellId, list[CpuId]]]:
+    """Return the cells with each CPU in the first that claims it, and distances among them.
+
+    Also the CPUs that a cell claims of one before it, by cell: with `numa=fake` all have all.
+    """
     ids = frozenset(cell.id for cell in cells)
     taken_cpus: set[CpuId] = set()
-    result = []
+    result: list[NumaCell] = []
+    claimed_twice: dict[CellId, list[CpuId]] = {}
     for cell in cells:
-        twice = taken_cpus.intersection(cell.cpus)
-        if twice:
-            machine.warn(
-                f"{machine.sys.path(NODES)}/node{cell.id}/{CPULIST} claims CPUs "
-                f"{sorted(twice)} of a node before it; they stay there"
-            )
+        if twice := taken_cpus.intersection(cell.cpus):
+            claimed_twice[cell.id] = sorted(twice)
         own = tuple(cpu for cpu in cell.cpus if cpu not in taken_cpus)
         taken_cpus.update(own)
         distances = tuple(pair for pair in cell.distances if pair[0] in ids)
         result.append(replace(cell, cpus=own, distances=distances))
-    orphans = [cpu for cpu in online if cpu not in taken_cpus]
-    if result and orphans:
-        machine.warn(
-            f"CPUs {orphans} are online and on none of the nodes in {machine.sys.path(NODES)}"
-        )
-    return tuple(result)
+    return tuple(result), claimed_twice

@@ -16,7 +16,7 @@ from compute_agent.discovery.libvirt import capabilities, cpu_features, guest_ab
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
-from compute_agent.discovery.topology import discover
+from compute_agent.discovery.topology import Discovery
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, cpu_caveats
@@ -297,7 +297,7 @@ def test_cells_and_threads_of_a_server_are_what_the_kernel_shows(
         connection = LibvirtConnection(daemon.uri)
         host = host_of(connection)
         connection.close()
-    by_sysfs = discover(str(machine / "sys"), str(machine / "proc"))
+    by_sysfs = Discovery(str(machine / "sys"), str(machine / "proc")).discover()
     assert len(host.cells) == 2
     assert host.cells == by_sysfs.cells
     assert host.cpus == tuple(cpu._replace(package=None, l3=None) for cpu in by_sysfs.cpus)

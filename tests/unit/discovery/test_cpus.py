@@ -8,7 +8,7 @@ import pytest
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.sysfs.cpus import model_from_cpuinfo
-from compute_agent.discovery.topology import discover
+from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
 from tests.unit.discovery.conftest import Look
 
@@ -73,7 +73,7 @@ def test_a_container_without_sys_has_the_cpus_of_cpuinfo(tmp_path: Path) -> None
     machine = MachineBuilder()
     machine.cpuinfo(count=3)
     machine.write(tmp_path)
-    topology = discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    topology = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc")).discover()
     assert topology.online_cpus == (0, 1, 2)
     assert topology.cells[0].cpus == (0, 1, 2)
 
@@ -83,7 +83,7 @@ def test_a_machine_without_any_cpu_says_which_options_to_check(tmp_path: Path) -
     machine.proc("cpuinfo", "")
     machine.write(tmp_path)
     with pytest.raises(DiscoveryError, match="procfs_root"):
-        discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+        Discovery(str(tmp_path / "sys"), str(tmp_path / "proc")).discover()
 
 
 def test_a_damaged_list_is_a_warning_and_the_next_source_counts(

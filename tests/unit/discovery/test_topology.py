@@ -12,7 +12,7 @@ from compute_agent.discovery.facts import MemoryEncryption
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 from compute_agent.discovery.nvml.recorded import RecordedGpus
 from compute_agent.discovery.sysfs.reader import read_file
-from compute_agent.discovery.topology import Discovery, discover
+from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
 from tests.data.make_two_cells import TWO_CELLS, build, write
 from tests.unit.discovery.conftest import Look
@@ -34,7 +34,7 @@ def test_the_committed_machine_is_what_its_script_makes(tmp_path: Path) -> None:
 
 
 def test_the_committed_machine_is_discovered_whole() -> None:
-    topology = discover(str(TWO_CELLS / "sys"), str(TWO_CELLS / "proc"))
+    topology = Discovery(str(TWO_CELLS / "sys"), str(TWO_CELLS / "proc")).discover()
     assert topology.warnings == ()
     assert topology.hostname == "two-cells.example.org"
     assert [cell.cpus for cell in topology.cells] == [
@@ -80,7 +80,7 @@ def test_a_given_host_name_goes_before_the_kernels(
 ) -> None:
     assert look(machine).hostname == "host.example.org"
     root = tmp_path / "machine"
-    named = discover(str(root / "sys"), str(root / "proc"), hostname="cmp1")
+    named = Discovery(str(root / "sys"), str(root / "proc")).discover(hostname="cmp1")
     assert named.hostname == "cmp1"
 
 
@@ -88,9 +88,8 @@ def test_a_missing_instances_path_is_no_disk_and_a_fault(
     machine: MachineBuilder, tmp_path: Path
 ) -> None:
     machine.write(tmp_path)
-    topology = discover(
-        str(tmp_path / "sys"), str(tmp_path / "proc"), FileSystem(str(tmp_path / "not-mounted"))
-    )
+    source = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    topology = source.discover(FileSystem(str(tmp_path / "not-mounted")))
     assert topology.disk is None
     assert topology.disk_fault is not None
     assert "not-mounted" in topology.disk_fault
@@ -99,7 +98,8 @@ def test_a_missing_instances_path_is_no_disk_and_a_fault(
 
 def test_the_disk_is_the_size_of_the_file_system(machine: MachineBuilder, tmp_path: Path) -> None:
     machine.write(tmp_path)
-    topology = discover(str(tmp_path / "sys"), str(tmp_path / "proc"), FileSystem(str(tmp_path)))
+    source = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    topology = source.discover(FileSystem(str(tmp_path)))
     assert topology.disk is not None
     assert topology.disk.size_bytes >= 1 << 20
 
