@@ -5,6 +5,7 @@ PROMETHEUS_MULTIPROC_DIR: ``placement-server serve`` sets it before this module 
 """
 
 import os
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import (
@@ -128,8 +129,16 @@ def exposition(now: Collector) -> bytes:
     """
     registry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        _forget_ended_workers(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     read_now = CollectorRegistry()
     read_now.register(now)
     return generate_latest(registry) + generate_latest(read_now)
+
+
+def _forget_ended_workers(directory: Path) -> None:
+    """Leave out what only the living have, such as requests that wait, of workers that ended."""
+    for pid in {int(file.stem.rpartition("_")[2]) for file in directory.glob("gauge_live*.db")}:
+        if not Path(f"/proc/{pid}").exists():
+            multiprocess.mark_process_dead(pid, str(directory))  # type: ignore[no-untyped-call]

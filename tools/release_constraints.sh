@@ -35,9 +35,9 @@ resolve() {
 
 resolve requirements-release.txt --generate-hashes --constraint constraints.txt
 resolve constraints-oldest.txt --resolution lowest-direct
-# gunicorn is not of OpenStack, and its versions of those days are older than setup.cfg allows
-grep "^gunicorn==" constraints.txt >"$venv/gunicorn"
+# granian is not of OpenStack, and its versions of those days are older than setup.cfg allows
+grep "^granian==" constraints.txt >"$venv/granian"
 for release in flamingo:2025-10-01 gazpacho:2026-04-01; do
     resolve "constraints-${release%:*}.txt" --exclude-newer "${release#*:}" \
-        --exclude-newer-package gunicorn=false --constraint "$venv/gunicorn"
+        --exclude-newer-package granian=false --constraint "$venv/granian"
 done

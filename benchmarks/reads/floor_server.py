@@ -18,7 +18,8 @@ from uuid import uuid4
 import orjson
 import sqlalchemy as sa
 
-from placement_server.http_server.server import HttpServer, ServerLimits
+from placement_server.http_server.server import HttpServer
+from placement_server.http_server.turns import Turns
 
 CLAIMS: Final = "claims"
 """The file of recorded claims: for each its statements with their parameters, pickled."""
@@ -86,21 +87,14 @@ def substitute(values: Any, old: str, new: str) -> Any:
 
 def main() -> None:
     database, directory, port = sys.argv[1:]
-    limits = ServerLimits(
-        workers=1,
-        threads=1,
-        client_timeout=60,
-        max_body_size=65_536,
-        unqueued_paths=frozenset(),
-        metrics_path="",
-    )
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", int(port)))
     HttpServer(
-        socket.create_server(("127.0.0.1", int(port))),
-        lambda: application(database, Path(directory)),
-        limits,
-        tls=None,
-        when_ready=lambda: None,
-    ).run()
+        listener,
+        lambda: Turns(application(database, Path(directory)), 1, 65_536, ""),
+        workers=1,
+        client_timeout=60,
+    ).run(Path(directory))
 
 
 if __name__ == "__main__":

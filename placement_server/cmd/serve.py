@@ -2,7 +2,7 @@
 
     placement-server serve --config-file /etc/placement/placement.conf --host :: --port 8778
 
-The HTTP server is gunicorn with worker processes of several threads each;
+The HTTP server is granian with worker processes of many threads each;
 docs/understand/http-server.md gives the reasons. The configuration and the database are checked
 before any worker starts, and what is wrong is reported in one sentence.
 """
@@ -10,22 +10,26 @@ before any worker starts, and what is wrong is reported in one sentence.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
+import logging
 import os
+import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NoReturn
 
 from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.exit_status import Exit
-from placement_server import __version__
+from placement_server import __version__, allocator
 from placement_server.conf import (
     InvalidConfiguration,
     parse,
@@ -33,7 +37,8 @@ from placement_server.conf import (
     warn_of_useless,
 )
 from placement_server.http_server.certificates import Certificate
-from placement_server.http_server.server import HttpServer, ServerLimits
+from placement_server.http_server.server import HttpServer
+from placement_server.http_server.turns import Turns
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_file
 from placement_server.store.connection.url import shown_url
@@ -110,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         type=whole_numbers.positive,
         default=8,
         metavar="N",
-        help="threads of each worker, each for one request; default: %(default)s",
+        help="requests that each worker processes at a time; default: %(default)s",
     )
     serve.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate")
     serve.add_argument("--tls-key", metavar="FILE", help="private key of the certificate")
@@ -154,21 +159,41 @@ def _serve(arguments: argparse.Namespace) -> None:
         keystone.check_at_start(conf)
     listener = _listen(arguments.host, arguments.port)
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
-    HttpServer(
+    server = HttpServer(
         listener,
-        lambda: _application(conf),
-        ServerLimits(
-            workers=arguments.workers,
-            threads=arguments.threads,
-            client_timeout=conf.placement_server.client_timeout,
-            max_body_size=conf.placement_server.max_body_size,
-            unqueued_paths=frozenset({conf.placement_server.healthcheck_path}),
-            metrics_path=conf.placement_server.metrics_path,
-        ),
+        lambda: _application(conf, arguments.threads),
+        workers=arguments.workers,
+        client_timeout=conf.placement_server.client_timeout,
         tls=tls,
         when_ready=lambda: _announce(address),
-        preload=_preload,
-    ).run()
+    )
+    _end(_run(server, has_metrics=bool(conf.placement_server.metrics_path)))
+
+
+def _run(server: HttpServer, *, has_metrics: bool) -> int:
+    """Run the server and return its exit status."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: sys.exit())
+        with contextlib.ExitStack() as stack:
+            directory = ""
+            if has_metrics or server.tls:
+                directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="placement-"))
+            if has_metrics:
+                # in which the metrics of the workers add up; before anything imports them
+                os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+            _preload()
+            server.run(Path(directory))
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def _end(status: int) -> NoReturn:
+    """Exit at once: the end of the interpreter takes longer than that of an idle server."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(status)
 
 
 def _preload() -> None:
@@ -176,10 +201,12 @@ def _preload() -> None:
     importlib.import_module("placement_server.app")
 
 
-def _application(conf: cfg.ConfigOpts) -> Any:
+def _application(conf: cfg.ConfigOpts, threads: int) -> Turns:
     from placement_server.app import build_app
 
-    return build_app(conf)
+    allocator.share_one_heap()
+    own = conf.placement_server
+    return Turns(build_app(conf), threads, own.max_body_size, own.healthcheck_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +240,9 @@ def _tls(arguments: argparse.Namespace) -> Certificate | None:
                 f"The file {path} of --{option.replace('_', '-')} cannot be read. Correct the "
                 "path or its permissions."
             )
-    certificate = Certificate(arguments.tls_cert, arguments.tls_key)
+    certificate = Certificate(Path(arguments.tls_cert), Path(arguments.tls_key))
     try:
-        certificate.context()
+        certificate.check()
     except OSError as error:
         raise CannotServe(
             f"The certificate {arguments.tls_cert} of --tls-cert and the key {arguments.tls_key} "
@@ -278,7 +305,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
     except socket.gaierror as error:
         raise CannotServe(
             f"The host name {host} of --host cannot be resolved: {error.strerror}. Give an "

@@ -155,9 +155,9 @@ Maximum number of requests `GET /changes` with `wait` that wait at the same
 time in one worker process. More requests are answered with 503 and
 Retry-After.
 
-With `placement-server serve` each of them uses one of the 1,000 connections
-of a worker, and no thread. With uWSGI, Apache and others each uses a
-thread: set it below the number of threads.
+With `placement-server serve` each of them uses one of the 1,000 threads of a
+worker, and no turn at the application. With uWSGI, Apache and others each
+uses a thread: set it below the number of threads.
 """,
     ),
     cfg.IntOpt(
@@ -177,8 +177,8 @@ and each allocation.
         default=60.0,
         min=0.1,
         help="""
-Seconds in which a client of `placement-server serve` must send a whole
-request, and in which it must then receive the answer. After that the server
+Seconds in which a client of `placement-server serve` must send the head of a
+request, and for which an idle connection is kept. After that the server
 closes the connection.
 
 With uWSGI, Apache and others this option has no effect; use their own

@@ -1,1 +1,1 @@
-"""The HTTP server of ``placement-server serve``: gunicorn, with protection from bad clients."""
+"""The HTTP server of ``placement-server serve``: granian, and turns at the application."""

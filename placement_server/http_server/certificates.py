@@ -1,64 +1,55 @@
-"""The certificate of the embedded server and its key, read again when their files change."""
+"""The certificate of the embedded server and its key, watched for renewals."""
 
 from __future__ import annotations
 
 import logging
-import os
 import ssl
-import threading
-from dataclasses import dataclass, field
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 LOG = logging.getLogger(__name__)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Certificate:
-    """A pair of files, and the TLS of connections that begin now. Thread safe.
+    """A pair of files."""
 
-    A pair that cannot be used, as while one of the files is still the old one, leaves the pair in
-    force that was read before.
-    """
+    path: Path
+    key: Path
 
-    path: str
-    key: str
-    _context: ssl.SSLContext | None = None
-    _state: tuple[object, ...] = ()
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def check(self) -> None:
+        """Check that the files can be used together; raise OSError where they cannot."""
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.path, self.key)
 
-    def context(self) -> ssl.SSLContext:
-        """Return what a new connection is secured with.
+    def copy(self, directory: Path) -> Certificate:
+        """Copy the pair if it can be used; raise OSError, with the copy as it was, otherwise."""
+        contents = {"cert": self.path.read_bytes(), "key": self.key.read_bytes()}
+        for name, content in contents.items():
+            (directory / f"new-{name}").write_bytes(content)
+        Certificate(directory / "new-cert", directory / "new-key").check()
+        return Certificate(*((directory / f"new-{n}").rename(directory / n) for n in contents))
 
-        :raises OSError: the files cannot be used, and none were read before.
-        """
-        with self._lock:
-            state = (_state_of(self.path), _state_of(self.key))
-            if self._context is None or state != self._state:
-                self._context = self._read(self._context)
-                self._state = state
-            return self._context
+    def watch(self, directory: Path, on_renewal: Callable[[], None]) -> None:
+        """Copy the pair whenever it has changed and can be used, without end."""
+        state = self._state()
+        while True:
+            time.sleep(1.0)
+            before, state = state, self._state()
+            if state == before:
+                continue
+            try:
+                self.copy(directory)
+            except OSError as error:
+                LOG.error(
+                    "The certificate %s and its key %s have changed and cannot be used: %s. The "
+                    "pair read before stays in force until they are corrected.",
+                    *(self.path, self.key, error),
+                )
+            else:
+                on_renewal()
 
-    def _read(self, before: ssl.SSLContext | None) -> ssl.SSLContext:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(self.path, self.key)
-        except OSError as error:
-            if before is None:
-                raise
-            LOG.error(
-                "The certificate %s and its key %s have changed and cannot be used: %s. The pair "
-                "read before stays in force until they are corrected.",
-                *(self.path, self.key, error),
-            )
-            return before
-        return context
-
-
-def _state_of(path: str) -> Any:
-    """Return what changes when a file does; None while there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    def _state(self) -> list[tuple[int, int, int]]:
+        files = [file.stat() for file in (self.path, self.key) if file.exists()]
+        return [(file.st_ino, file.st_size, file.st_mtime_ns) for file in files]

@@ -1,204 +1,168 @@
-"""The parent of the worker processes: gunicorn with our settings."""
+"""The parent of the worker processes: granian with our settings."""
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import gc
 import logging
+import multiprocessing
 import os
 import resource
-import shutil
 import signal
 import socket
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final
 
-from gunicorn.app.base import BaseApplication
-from gunicorn.glogging import Logger
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
 
 from placement_server.http_server.certificates import Certificate
-from placement_server.http_server.worker import begin_life
+from placement_server.http_server.turns import Turns
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds that requests get to finish after SIGTERM.
 _GRACE: Final = 30
+#: Threads of one worker at most, started when they are needed: each has a request that is received,
+#: waits for its turn or for changes, or has its turn.
+_THREADS: Final = 1000
+#: Seconds until an application is tried again, workers are told again to end, a port is asked.
+_PAUSE: Final = 1.0
+_SIGNAL_PAUSE: Final = 0.3
+_SHORT_PAUSE: Final = 0.02
+_PR_SET_PDEATHSIG: Final = 1
 
-#: Connections that one worker holds at a time; more wait until one of them is closed.
-_CONNECTIONS: Final = 1000
+#: granian's logger without a handler of its own: all is in one log and one format.
+_LOGGING: Final = {
+    "incremental": True,
+    "handlers": {},
+    "loggers": {"_granian": {"propagate": True}},
+}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """Limits of the load, and of clients.
+@dataclass
+class HttpServer:
+    """A parent that watches and replaces worker processes.
 
-    :ivar threads: requests that one worker serves at a time.
-    :ivar client_timeout: seconds that a client has to send a request, and again for the answer.
-    :ivar max_body_size: the most bytes of a body that are kept for the application.
-    :ivar unqueued_paths: paths of requests that do not wait for a thread, such as the health check.
-    :ivar metrics_path: the path of the metrics; empty if they are not served.
+    :param listener: a socket that has the address and does not listen: each worker listens on one
+        of its own (SO_REUSEPORT).
+    :param application: makes the WSGI callable, once in the main thread of each worker.
+    :param client_timeout: seconds that a client has to send the head of a request.
+    :param tls: the certificate to serve HTTPS with; None serves HTTP.
+    :param when_ready: called once, in the first worker that answers.
     """
 
+    listener: socket.socket
+    application: Callable[[], Turns]
     workers: int
-    threads: int
     client_timeout: float
-    max_body_size: int
-    unqueued_paths: frozenset[str]
-    metrics_path: str
+    tls: Certificate | None = None
+    when_ready: Callable[[], None] = lambda: None
 
+    def run(self, copies: Path) -> None:
+        """Serve until a signal, the certificate from a directory of copies that fit together."""
+        # The workers share the memory of what is loaded as long as none of them walks it.
+        gc.collect()
+        gc.freeze()
+        hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+        multiprocessing.set_start_method("fork", force=True)
+        # Taken by the first worker that answers, and kept.
+        self._first = multiprocessing.Lock()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        tls = self.tls.copy(copies) if self.tls else None
+        host, port = self.listener.getsockname()[:2]
+        server = Granian(
+            *("placement-server", host, port),
+            interface=Interfaces.WSGI,
+            http=HTTPModes.http1,
+            # It also bounds the idle time of a connection that is kept.
+            http1_settings=HTTP1Settings(header_read_timeout=round(self.client_timeout * 1000)),
+            workers=self.workers,
+            blocking_threads=_THREADS,
+            backpressure=_THREADS,
+            respawn_failed_workers=True,
+            workers_kill_timeout=_GRACE,
+            log_dictconfig=_LOGGING,
+            # What is less is advice on the number of threads.
+            log_level=LogLevels.error,
+            ssl_cert=tls.path if tls else None,
+            ssl_key=tls.key if tls else None,
+            ssl_protocol_min=SSLProtocols.tls12,
+        )
+        server.on_startup(_on_startup)
+        if self.tls is not None:
+            _begin(self.tls.watch, copies, lambda: os.kill(os.getpid(), signal.SIGHUP))
+        _end_forks_with_this_process()
+        server.serve(target_loader=self._load, wrap_loader=False)
 
-class ServerLog(Logger):  # type: ignore[misc]
-    """Gunicorn's log as part of the server's own: one place, one format."""
-
-    def setup(self, cfg: Any) -> None:
-        super().setup(cfg)
-        for handler in list(self.error_log.handlers):
-            self.error_log.removeHandler(handler)
-        self.error_log.propagate = True
-
-
-class HttpServer(BaseApplication):  # type: ignore[misc]
-    """A parent that watches and replaces worker processes; gunicorn's command line is not read."""
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        application: Callable[[], Any],
-        limits: ServerLimits,
-        *,
-        tls: Certificate | None,
-        when_ready: Callable[[], None],
-        preload: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Configure gunicorn.
-
-        :param listener: a socket that listens already; the server owns it from now on.
-        :param application: makes the WSGI callable, once in each worker.
-        :param preload: imports what all workers need; called once, before the first is forked.
-        :param tls: the certificate to serve HTTPS with; None serves HTTP.
-        :param when_ready: called once, in the first worker that answers.
-        """
-        self._application = application
-        self._preload = preload
-        self.limits = limits
-        listener.set_inheritable(True)
-        self._settings: dict[str, Any] = {
-            "bind": [f"fd://{listener.detach()}"],
-            "workers": limits.workers,
-            "threads": limits.threads,
-            "worker_connections": _CONNECTIONS,
-            "worker_class": "placement_server.http_server.worker.HttpWorker",
-            "graceful_timeout": _GRACE,
-            # The other parser answers a Content-Length that is not a number by itself.
-            "http_parser": "python",
-            "keepalive": 75,
-            # The worker has its own limit.
-            "limit_request_line": 0,
-            "limit_request_field_size": 65_536,
-            "logger_class": ServerLog,
-            "proc_name": "placement-server",
-            "control_socket_disable": True,
-            # [oslo_middleware] reads proxy headers, if they are read at all.
-            "forwarded_allow_ips": "",
-            "secure_scheme_headers": {},
-            "on_starting": _end_by_interrupt_as_by_term,
-            "post_fork": begin_life,
-            "post_worker_init": lambda worker: when_ready() if worker.age == 1 else None,
-            "worker_exit": _send_spans,
-            "child_exit": _forget_worker,
-        }
-        if tls is not None:
-            self._settings |= {
-                "certfile": tls.path,
-                "keyfile": tls.key,
-                # called for each connection
-                "ssl_context": lambda _conf, _make: tls.context(),
-            }
-        super().__init__()
-
-    def run(self) -> NoReturn:
-        """Serve until a signal, and exit with gunicorn's status.
-
-        The exit is immediate: that of the interpreter takes longer than that of an idle server.
-        """
-        _allow_open_files()
-        status: Any = 0
-        with _metrics_directory(self.limits.metrics_path):
-            self._preload()
-            # The workers share the memory of what is loaded as long as none of them walks it.
-            gc.collect()
-            gc.freeze()
+    def _load(self) -> Turns:
+        """Make the application of a worker."""
+        while True:
             try:
-                super().run()
-            except SystemExit as end:
-                status = end.code
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(status if isinstance(status, int) else 1)
+                application = self.application()
+                break
+            except Exception:
+                LOG.exception("A worker cannot start, and tries again in %.0f s.", _PAUSE)
+                time.sleep(_PAUSE)
+        gc.collect()
+        gc.freeze()
+        _begin(self._announce)
+        return application
 
-    def load_config(self) -> None:
-        for name, value in self._settings.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Any:
-        return self._application()
-
-
-@contextlib.contextmanager
-def _metrics_directory(metrics_path: str) -> Iterator[None]:
-    """Provide the directory in which the workers' metrics add up, if metrics are served.
-
-    A worker that cannot start leaves this block as well, as it was forked inside of it: only the
-    process that made the directory removes it. A signal that ends the server while the application
-    is loaded, before gunicorn handles it, removes it as well.
-    """
-    if not metrics_path:
-        yield
-        return
-    maker = os.getpid()
-    directory = tempfile.mkdtemp(prefix="placement-metrics-")
-    # Before anything imports the metrics: see placement_server.metrics.
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
-
-    def end(_number: int, _frame: object) -> NoReturn:
-        shutil.rmtree(directory, ignore_errors=True)
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
-    signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        if os.getpid() == maker:
-            shutil.rmtree(directory, ignore_errors=True)
+    def _announce(self) -> None:
+        """Wait until this worker answers, and report it if it is the first."""
+        with socket.socket(self.listener.family) as client:
+            while client.connect_ex(self.listener.getsockname()):
+                time.sleep(_SHORT_PAUSE)
+        if self._first.acquire(block=False):
+            self.when_ready()
 
 
-def _allow_open_files() -> None:
-    """Raise the limit of open files as far as needed and allowed: a worker fails beyond it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Connections, bodies kept in files, and connections to the database.
-    needed_files = 3 * _CONNECTIONS
-    if hard != resource.RLIM_INFINITY:
-        needed_files = min(needed_files, hard)
-    if soft != resource.RLIM_INFINITY and soft < needed_files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed_files, hard))
+def _on_startup() -> None:
+    """Change what granian has set up in the parent: its log level, and how it ends."""
+    logging.getLogger("_granian").setLevel(logging.INFO)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, partial(_stop, signal.getsignal(number)))
 
 
-def _end_by_interrupt_as_by_term(parent: Any) -> None:
-    # A second Ctrl-C ends requests in progress too: the parent listens for one while it waits.
-    parent.handle_int = parent.handle_term
+def _stop(stop: Any, number: int, frame: Any) -> None:
+    stop(number, frame)
+    if number == signal.SIGINT:
+        # a second Ctrl-C ends requests in progress too
+        signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
+    # granian loses a signal to a worker that just starts
+    threading.Timer(_SIGNAL_PAUSE, _end_workers, (BaseProcess.terminate,)).start()
 
 
-def _send_spans(_parent: Any, _worker: Any) -> None:
-    # Imported by the application, if it ever came so far.
-    telemetry = sys.modules.get("placement_server.middleware.telemetry")
-    if telemetry is not None:
-        telemetry.send_all()
+def _end_workers(end: Callable[[BaseProcess], None]) -> None:
+    for worker in multiprocessing.active_children():
+        end(worker)
 
 
-def _forget_worker(_parent: Any, worker: Any) -> None:
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        from prometheus_client import multiprocess
+def _begin(work: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=work, args=arguments, daemon=True).start()
 
-        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+
+def _end_forks_with_this_process() -> None:
+    """Have the kernel end each worker with its parent, also one that is stopped or busy."""
+    libc, parent = ctypes.CDLL(None), os.getpid()
+
+    def begin_life() -> None:
+        # The parent's handlers would have a worker that starts keep a signal to itself.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(0)
+
+    os.register_at_fork(after_in_child=begin_life)

@@ -7,6 +7,7 @@ request passes through here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from multiprocessing import util
 from typing import TYPE_CHECKING, Any, Final
 
 from oslo_config import cfg
@@ -91,6 +92,8 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
     if provider is None:
         return application
     _providers.append(provider)
+    # at the end of a worker of `placement-server serve`, a process of multiprocessing
+    util.Finalize(None, send_all, exitpriority=0)
     tracer = provider.get_tracer("placement_server", __version__)
     for engine in store.all_engines():
         _trace_statements(engine, tracer)

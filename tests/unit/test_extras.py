@@ -16,7 +16,7 @@ NEED_A_BUS = {
 }
 NEED_FIXTURES = {"compute_agent.testing"}
 OF_THE_SERVER = {
-    *("numpy", "sqlalchemy", "alembic", "gunicorn", "jsonschema", "oslo-messaging", "eventlet"),
+    *("numpy", "sqlalchemy", "alembic", "granian", "jsonschema", "oslo-messaging", "eventlet"),
 }
 IMPORT_ALL = """
 import importlib, json, pkgutil, compute_agent

@@ -70,7 +70,7 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     )
     # logs of libraries do not belong in a demonstration
     logging.getLogger().addHandler(logging.NullHandler())
-    extras.require("dev", "It", "gunicorn", "oslo_messaging", "oslo_service", "sqlalchemy")
+    extras.require("dev", "It", "granian", "oslo_messaging", "oslo_service", "sqlalchemy")
     DevRun(options, console, stop).run()
     return Exit.FINE
 

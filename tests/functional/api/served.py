@@ -94,6 +94,15 @@ class Served:
                 received.append(chunk)
         return b"".join(received)
 
+    def has_read(self, client: socket.socket) -> bool:
+        """Check whether the server has a connection, and has read all that was sent on it."""
+        port, remote_port = self.address[1], client.getsockname()[1]
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, _state, queues, *_ = line.split()
+            if (local[-4:], remote[-4:]) == (f"{port:04X}", f"{remote_port:04X}"):
+                return int(queues.partition(":")[2], 16) == 0
+        return False
+
     def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> int:
         """Stop gracefully; the exit status."""
         if self.process.poll() is None:

@@ -1,4 +1,4 @@
-"""Clients that keep their connections, and workers with all the connections they may hold."""
+"""Clients that keep their connections, many at once and idle ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import socket
 import threading
 from pathlib import Path
-
-import psutil
 
 from .served import Served
 
@@ -21,7 +19,6 @@ class Kept:
     def __init__(self, server: Served) -> None:
         self._socket = socket.create_connection(server.address, timeout=20)
         self._received = self._socket.makefile("rb")
-        self.closes = False
         assert self.ask(GET) == 200
 
     def send(self, request: bytes) -> None:
@@ -35,8 +32,6 @@ class Kept:
             name, _, value = line.lower().partition(b":")
             if name == b"content-length":
                 length = int(value)
-            if name == b"connection":
-                self.closes = value.strip() == b"close"
         assert len(self._received.read(length)) == length
         return status
 
@@ -55,29 +50,6 @@ def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> No
         kept.send(GET + UNKNOWN + GET)
         assert [kept.answer() for _ in range(3)] == [200, 404, 200]
     assert server.stop() == 0
-
-
-FEW_CONNECTIONS = """
-from placement_server.cmd import serve
-from placement_server.http_server import server
-
-server._CONNECTIONS = 6
-serve.main()
-"""
-
-
-def test_a_worker_that_is_nearly_full_keeps_no_connection_after_its_answer(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1", "--threads", "2", program=FEW_CONNECTIONS)
-    with contextlib.ExitStack() as stack:
-        # Of six places two are for those who come while four keep theirs.
-        kept = [stack.enter_context(contextlib.closing(Kept(server))) for _ in range(4)]
-        assert [connection.closes for connection in kept] == [False] * 4
-        for _ in range(10):
-            with contextlib.closing(Kept(server)) as passing:
-                assert passing.closes
-        assert [connection.ask(GET) for connection in kept] == [200] * 4
-    assert server.stop() == 0
-    assert "Traceback" not in server.output
 
 
 FEW_FILES = """
@@ -101,32 +73,6 @@ def test_connections_that_send_nothing_do_not_use_up_the_files_that_may_be_open(
             assert kept.ask(GET) == 200
     assert server.stop() == 0
     assert "Traceback" not in server.output
-
-
-QUIT_WHEN_A_CONNECTION_COMES = """
-import os, signal, threading
-from placement_server.cmd import serve
-
-start = threading.Thread.start
-
-def quit_and_start(thread):
-    if thread.name.startswith("ThreadPoolExecutor"):
-        os.kill(os.getpid(), signal.SIGQUIT)
-    start(thread)
-
-threading.Thread.start = quit_and_start
-serve.main()
-"""
-
-
-def test_a_worker_that_is_told_to_quit_while_a_connection_goes_to_a_thread_does(
-    tmp_path: Path,
-) -> None:
-    server = Served(tmp_path, "--workers", "1", program=QUIT_WHEN_A_CONNECTION_COMES)
-    (worker,) = psutil.Process(server.process.pid).children()
-    with socket.create_connection(server.address):
-        worker.wait(timeout=20)
-    assert server.stop() == 0
 
 
 def test_many_kept_connections_are_answered_at_once(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -156,3 +157,41 @@ def test_connections_to_the_servers_are_kept(
         requests.get(f"{proxy}/traits", headers=ADMIN, verify=certificate, timeout=30)
     assert before
     assert ports() == before
+
+
+HEAD = b"POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [HEAD, HEAD + b"Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"],
+    ids=["heads", "bodies"],
+)
+def test_slow_clients_wait_at_the_proxy(
+    beginning: bytes, proxy: str, servers: list[Served], tmp_path: Path
+) -> None:
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    address = ("127.0.0.1", int(proxy.rpartition(":")[2]))
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            connection = stack.enter_context(socket.create_connection(address, timeout=30))
+            secured = stack.enter_context(
+                trusting.wrap_socket(connection, server_hostname="127.0.0.1")
+            )
+            secured.sendall(beginning)
+        for _ in range(10):
+            answer = requests.get(
+                f"{proxy}/traits", headers=ADMIN, verify=str(tmp_path / "cert.pem"), timeout=30
+            )
+            assert answer.status_code == 200
+        for server in servers:
+            (worker,) = psutil.Process(server.process.pid).children()
+            assert len(_served(worker)) <= 2, "slow clients have no connection to a server"
+
+
+def _served(worker: psutil.Process) -> list[Any]:
+    return [
+        held
+        for held in worker.net_connections("tcp")
+        if held.raddr and held.status == psutil.CONN_ESTABLISHED
+    ]

@@ -1,0 +1,76 @@
+"""Turns at the application: more requests are received than work on the database at a time."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY, WAIT_KEY
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+#: Bytes of a body that are read, if only to be dropped: the client gets to the end of sending one
+#: that is too long, and reads the answer.
+_LONGEST_BODY: Final = 64 * 1024 * 1024
+
+
+class Turns:
+    """Lets a few requests at a time into the application, each when its body is there.
+
+    It is made in the main thread of a worker, whose end it notices.
+
+    :param number: of requests at a time.
+    :param max_body_size: the most bytes of a body that are kept for the application.
+    :param unqueued_path: path of requests that do not wait for a turn: the health check.
+    """
+
+    def __init__(
+        self, application: WSGIApplication, number: int, max_body_size: int, unqueued_path: str
+    ) -> None:
+        self._application = application
+        self._turns = threading.Semaphore(number)
+        self._max_body_size = max_body_size
+        self._unqueued_path = unqueued_path
+        # Becomes readable, for all threads that wait, with the signal that ends this process.
+        self._ending, end = os.pipe()
+        os.set_blocking(end, False)
+        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        environ["wsgi.input"] = self._received_body(environ)
+        environ[WAIT_KEY] = self._wait
+        if environ["PATH_INFO"] == self._unqueued_path:
+            return self._application(environ, start_response)
+        with ExitStack() as turn:
+            turn.enter_context(self._turns)
+            environ[TURN_KEY] = turn.close
+            environ[TAKE_TURN_KEY] = lambda: turn.enter_context(self._turns)
+            return self._application(environ, start_response)
+
+    def _received_body(self, environ: dict[str, Any]) -> io.BytesIO:
+        """Return the body, of one that is too long a part: the application refuses it anyway."""
+        body, size = io.BytesIO(), 0
+        if not environ.get("CONTENT_LENGTH") and "HTTP_TRANSFER_ENCODING" not in environ:
+            return body
+        source, most = environ["wsgi.input"], self._max_body_size
+        is_kept = int(environ.get("CONTENT_LENGTH") or 0) <= most
+        while size < _LONGEST_BODY and (piece := source.read(65_536)):
+            size += len(piece)
+            if is_kept and body.tell() <= most:
+                body.write(piece)
+        body.seek(0)
+        return body
+
+    def _wait(self, descriptor: int, seconds: float) -> None:
+        """Wait until a descriptor is readable, or this process is to end."""
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self._ending, select.POLLIN)
+        poll.poll(seconds * 1000)
