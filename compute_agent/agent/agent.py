@@ -155,6 +155,7 @@ class Agent:
                 "status": self.commands.status,
                 "report": self.commands.report_now,
                 "claims": self.commands.claims,
+                "fit": self.commands.fit,
             }
             changes: dict[str, Command] = {
                 "drop_claim": self.commands.drop_claim,

@@ -29,7 +29,7 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
     :param mappings: ``{GROUP: [PROVIDER, ...]}`` as placement gave it.
     :raises InvalidInput: names the argument that is not of this form.
     """
-    fields = _mapping("spec", spec or {})
+    fields = mapping("spec", spec or {})
     apart_from, together = _kept_apart(fields)
     return ClaimRequest(
         instance=_uuid("spec.instance_uuid", fields.get("instance_uuid")),
@@ -39,11 +39,11 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
         else "",
         amounts={
             _uuid("allocations", uuid): _resources(uuid, record)
-            for uuid, record in _mapping("allocations", allocations or {}).items()
+            for uuid, record in mapping("allocations", allocations or {}).items()
         },
         providers_of={
             group: [_uuid(f"mappings.{group}", uuid) for uuid in _list(f"mappings.{group}", uuids)]
-            for group, uuids in _mapping("mappings", mappings or {}).items()
+            for group, uuids in mapping("mappings", mappings or {}).items()
         },
         needs=_needs(fields),
         apart_from=apart_from,
@@ -73,14 +73,14 @@ def answer_of(claim: Claim, tree: ProviderTree) -> dict[str, Any]:
 
 def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:
     """Return the members of an anti-affinity group, and how many of them a host may have."""
-    group = _mapping("spec.instance_group", fields.get("instance_group") or {})
+    group = mapping("spec.instance_group", fields.get("instance_group") or {})
     forced_targets = fields.get("force_hosts") or fields.get("force_nodes")
     if group.get("policy") != "anti-affinity" or forced_targets:
         return frozenset(), 1
     name = "spec.instance_group.members"
     members = frozenset(_uuid(name, uuid) for uuid in _list(name, group.get("members") or []))
     name = "spec.instance_group.rules"
-    most = _mapping(name, group.get("rules") or {}).get("max_server_per_host")
+    most = mapping(name, group.get("rules") or {}).get("max_server_per_host")
     if most is None:
         return members, 1
     return members, _number(f"{name}.max_server_per_host", most, least=1)
@@ -88,7 +88,7 @@ def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:
 
 def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
     """Return what a flavor asks of a host, by class: CPUs, memory in MiB, disk in GiB."""
-    flavor = _mapping("spec.flavor", fields.get("flavor") or {})
+    flavor = mapping("spec.flavor", fields.get("flavor") or {})
 
     def size(name: str) -> int:
         return _number(f"spec.flavor.{name}", flavor.get(name) or 0, least=0)
@@ -104,7 +104,7 @@ def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
 
 def _resources(uuid: str, record: Any) -> dict[str, int]:
     where = f"allocations.{uuid}.resources"
-    resources = _mapping(where, _mapping(f"allocations.{uuid}", record).get("resources"))
+    resources = mapping(where, mapping(f"allocations.{uuid}", record).get("resources"))
     if not resources:
         raise _unusable(where, resources, "at least one class")
     for resource_class, amount in resources.items():
@@ -124,7 +124,7 @@ def _number(where: str, value: Any, *, least: int) -> int:
     return number
 
 
-def _mapping(where: str, value: Any) -> Mapping[str, Any]:
+def mapping(where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise _unusable(where, value, "an object")
     return value

@@ -70,6 +70,7 @@ class AgentCommands:
         :raises ComputeHostNotFound: the node is not managed here.
         """
         document = self._parts.board.document()
+        document["running_claims"] = self._claims.running()
         if node is not None:
             self._check_node(node)
             document["nodes"] = [entry for entry in document["nodes"] if entry["name"] == node]
@@ -157,6 +158,26 @@ class AgentCommands:
         claim = self._claims.claim(claim_messages.request_from(spec, allocations, mappings))
         self._ask_for_a_pass("claim", claim.node)
         return claim_messages.answer_of(claim, self._tracker.reported_tree(claim.node)[0])
+
+    def fit(self, spec: Any, node: str | None = None) -> dict[str, Any]:
+        """Return what a request would get of a node now, drawn on it; nothing is given.
+
+        :param spec: as that of `instance_claim`, without an instance.
+        :raises ComputeAgentError: it cannot be read, or the node is not there.
+        """
+        # loaded for this command only
+        from compute_agent.fitting.drawing import draw
+        from compute_agent.fitting.plan import Plan
+
+        names = self._tracker.started_nodes()
+        if node is not None:
+            self._check_node(node)
+        elif len(names) != 1:
+            raise errors.InvalidInput(
+                f"node is not given, and this agent has {len(names)} nodes: {', '.join(names)}."
+            )
+        host, answer = self._claims.try_out(claim_messages.mapping("spec", spec), node or names[0])
+        return {"fits": isinstance(answer, Plan), "lines": draw(host, answer)}
 
     def drop_claim(self, instance: str, error: str = "", image: str = "") -> bool:
         """Forget what an instance, or a migration, holds here.

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
 from compute_agent.claims import comparison
@@ -45,6 +45,8 @@ from compute_agent.state.claim import Claim
 
 if TYPE_CHECKING:
     from compute_agent.claims.comparison import Holders
+    from compute_agent.fitting.host import Host
+    from compute_agent.fitting.plan import Plan, Refusal
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
 LOG = logging.getLogger(__name__)
+
+_LONG: Final = 1.0
+"""Seconds after which a claim that is running is shown."""
 
 
 class ClaimBook:
@@ -79,6 +84,29 @@ class ClaimBook:
         self._driver = driver
         self._ledger = ledger
         self._clock = clock
+        self._stages: dict[str, tuple[str, float]] = {}
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the claims that have been running for longer than a second, with their stages."""
+        now = self._clock()
+        return [
+            {"instance": instance, "stage": stage, "since": since}
+            for instance, (stage, since) in sorted(self._stages.copy().items())
+            if now - since > _LONG
+        ]
+
+    def try_out(self, spec: Mapping[str, Any], node: str) -> tuple[Host, Plan | Refusal]:
+        """Return what is free of a node, and what a request would get of it; nothing is given.
+
+        :raises ComputeHostNotFound: the node is not managed here any more.
+        :raises ComputeResourcesUnavailable: it has not been reported yet.
+        :raises InvalidInput: the flavor cannot be read.
+        """
+        # loaded for this command only
+        from compute_agent.claims.trial import try_out
+
+        tree, root = self._tracker.reported_tree(node)
+        return try_out(self._situation(node, tree, root), spec, self._policy)
 
     def claims(self) -> list[Claim]:
         """Return what is held now, by consumer."""
@@ -99,13 +127,23 @@ class ClaimBook:
         :raises PlacementError: placement could not be asked.
         """
         node = self._node_of(request)
+        began = self._clock()
+        self._stages[request.instance] = f"waits for the pass of node {node}", began
+        try:
+            return self._claim(request, node, began)
+        finally:
+            self._stages.pop(request.instance, None)
+
+    def _claim(self, request: ClaimRequest, node: str, began: float) -> Claim:
         with self._tracker.hold(node), self._report.tracing():
+            self._stages[request.instance] = "asks placement what it holds", began
             tree, root = self._tracker.reported_tree(node)
             allocation = self._ensure_allocated(request, tree, root)
             try:
                 amounts = on_node(request, allocation.amounts, tree, root)
                 check_groups(request, allocation.amounts, tree)
                 check_apart(request, self._staying(request, tree.get_provider_uuids(root)), node)
+                self._stages[request.instance] = "is planned", began
                 return self._assign(request, node, amounts, tree, root)
             except Exception:
                 if allocation.by_host and self._self_claim is not None:

@@ -165,6 +165,42 @@ def _policies(spec: RequestSpec, aliases: Sequence[tuple[str, PciAlias]]) -> Map
     return {alias.resource_class: alias.numa_policy for name, alias in aliases if name in names}
 
 
+def wishes_of(
+    instance: str, spec: Mapping[str, Any], aliases: Sequence[tuple[str, PciAlias]]
+) -> tuple[Mapping[str, int], list[Wish]]:
+    """Return what a request asks for by class, and the devices among it.
+
+    :raises InvalidInput: the flavor cannot be read.
+    """
+    from compute_agent.request.candidate_request import UNSUFFIXED
+    from compute_agent.request.errors import SchedulerError
+    from compute_agent.request.flavor import RequestOptions, request_of
+    from compute_agent.request.guest_numa import is_device, policies
+    from compute_agent.request.spec_reader import read_spec
+
+    read_fields = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
+    try:
+        request_spec = read_spec({**read_fields, "project_id": "-", "user_id": "-"})
+        request = request_of(request_spec, RequestOptions(pci_aliases=dict(aliases)))
+    except SchedulerError as error:
+        raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
+    classes = {suffix: group.resources for suffix, group in request.groups.items()}
+    policy_of = policies(request_spec, dict(aliases), classes)
+    return request.resources, [
+        Wish(
+            suffix or "the flavor",
+            name,
+            amount,
+            group.required if suffix != UNSUFFIXED else frozenset(),
+            group.forbidden if suffix != UNSUFFIXED else frozenset(),
+            policy_of.get(suffix, ""),
+        )
+        for suffix, group in sorted(request.groups.items())
+        for name, amount in sorted(group.resources.items())
+        if is_device(name)
+    ]
+
+
 def _wishes(allocation: Allocation, policies: Mapping[str, str]) -> Iterator[Wish]:
     default = policies.get("", "")
     for provider, resource_class, amount in allocation.devices:

@@ -7,10 +7,12 @@ gone must still learn that the instance does without it, so both work without a 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compute_agent import errors
 from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.state.files import AgentLock
@@ -49,6 +51,17 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
     if not claims:
         print("no claims")
     return 0
+
+
+def request_of(path: str) -> Any:
+    """Return the request in a file of JSON; - is stdin.
+
+    :raises InvalidInput: the file cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise errors.InvalidInput(f"{path} cannot be read as a request in JSON: {error}") from error
 
 
 def drop(conf: cfg.ConfigOpts, consumer: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,9 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
         print(
             f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
         )
+    for claim in document.get("running_claims", ()):
+        seconds = time.time() - claim["since"]
+        print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")
     for call in document.get("hung_calls", ()):
         print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
     for node in document["nodes"]:

@@ -7,6 +7,7 @@
     status   print the status of the running agent
     report   ask the running agent for a pass now
     claims   print which instance holds which CPUs and devices of this host
+    fit      draw what a request would get of this host now, or why it gets nothing
     drop-claim  forget what an instance holds here, with or without a running agent
     enable   allow new instances on the host; asks the running agent
     disable  keep new instances away from the host; asks the running agent
@@ -114,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claims = _command(commands, "claims", _claims, "print what each instance holds of this host")
     claims.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    fit = _command(commands, "fit", _fit, "draw what a request would get of this host now")
+    fit.add_argument("spec", metavar="FILE", help="JSON file of the request; - for stdin")
+    fit.add_argument("--node", metavar="NODE", help="this node; default: the only one")
     drop = _command(
         commands, "drop-claim", _drop_claim, "delete the claim of an instance on this host"
     )
@@ -297,6 +301,15 @@ def _claims(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import claims
 
     return claims.show(program.configuration(namespace), as_json=namespace.json)
+
+
+def _fit(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.agent import claims
+
+    arguments = {"spec": claims.request_of(namespace.spec), "node": namespace.node}
+    answer = _ask(namespace, "fit", ORDER_TIMEOUT, **arguments)
+    print("\n".join(answer["lines"]))
+    return 0 if answer["fits"] else 1
 
 
 def _drop_claim(namespace: argparse.Namespace) -> int:

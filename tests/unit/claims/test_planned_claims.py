@@ -14,6 +14,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent import claim_messages
 from compute_agent.claims.host_view import CellPolicy
+from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.request.pci_aliases import read_aliases
 from compute_agent.state.claim import Claim
 from compute_agent.virt.driver import CellUse, InstanceDevices, MemoryUse
@@ -205,3 +206,37 @@ def test_many_unlike_nodes_that_do_not_fit_are_refused_at_once(flat):
             flavor(12, memory, numa_nodes=12, **asked),
         )
     assert time.process_time() - began < 5
+
+
+# -- what is shown -------------------------------------------------------------------------------
+
+
+def test_a_request_is_tried_out_on_the_host_and_nothing_is_given(tmp_path):
+    for name in ("flat", "nested"):
+        (tmp_path / name).mkdir()
+        host = Host(tmp_path / name, flat=name == "flat", policy=CellPolicy(aliases=ALIASES))
+        free, answer = host.book.try_out(flavor(2, 512, alias="near:2", **DEDICATED), "h")
+        assert isinstance(answer, Plan)
+        assert answer.parts[0].cell == 0
+        assert [len(given.units) for given in answer.given] == [1, 1]
+        assert {device.resource_class for device in free.devices} >= {"CUSTOM_VF", "VGPU"}
+        _free, refused = host.book.try_out(flavor(9, 512, **DEDICATED), "h")
+        assert isinstance(refused, Refusal)
+        assert host.book.claims() == []
+
+
+def test_a_claim_that_runs_for_longer_than_a_second_is_shown_with_its_stage(flat):
+    shown = []
+    now = [1000.0]
+    flat.book._clock = lambda: now[0]
+    asked = flat.report.get_allocs_for_consumer
+
+    def slow(consumer: str) -> dict[str, Any]:
+        now[0] += 5
+        shown.extend(flat.book.running())
+        return asked(consumer)
+
+    flat.report.get_allocs_for_consumer = slow
+    claimed(flat, ONE, {ROOT: {"VCPU": 1}})
+    assert shown == [{"instance": ONE, "stage": "asks placement what it holds", "since": 1000.0}]
+    assert flat.book.running() == []
