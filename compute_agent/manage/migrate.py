@@ -111,7 +111,10 @@ class _Migration:
             for operation in self.parts.node_pass.operations(proposal)
             if not isinstance(operation, KeepProvider)
         ]
-        self.operations = tuple(describe(operation) for operation in planned_transfers)
+        self.operations = (
+            *map(describe, planned_transfers),
+            *(f"(in the reshape) {change}" for change in proposal.class_changes),
+        )
         self.is_reshaped = proposal.allocations is not None
         if proposal.allocations is not None:
             before = proposal.original_allocations or {}

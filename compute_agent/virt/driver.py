@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from oslo_config import cfg
 
@@ -35,6 +36,25 @@ HolderSource: TypeAlias = Callable[[str], Mapping[str, Mapping[str, int]]]
 
 UnitSource: TypeAlias = Callable[[str], Collection[str]]
 """Instance -> names of the units that it was claimed on this host."""
+
+
+class ClassChange(NamedTuple):
+    """A class whose units a reshape gives another name, another size or another provider.
+
+    :ivar factor: units of `new` for each of `old`; a part of a unit is rounded up to a whole one.
+    :ivar provider: uuid of a sharing provider that has the units now; None: one of the tree.
+    """
+
+    old: str
+    new: str
+    factor: Fraction | int = 1
+    provider: str | None = None
+
+    def __str__(self) -> str:
+        factor = Fraction(self.factor)
+        size = "" if factor == 1 else f", {factor.numerator} for each {factor.denominator}"
+        place = "" if self.provider is None else f", on sharing provider {self.provider}"
+        return f"{self.old} becomes {self.new}{size}{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +200,14 @@ class ComputeDriver(ABC):
         :raises ReshapeFailed: the allocations cannot be moved; names consumer and provider.
         :raises VirtDriverNotReady: no facts at the moment.
         """
+
+    def class_changes(self, nodename: str) -> Collection[ClassChange]:  # noqa: ARG002 (contract)
+        """Return the changes of classes that a reshape of this node may make, past ones too.
+
+        Equal names need none, nor do changes that the amounts of all consumers show: one class
+        goes, another comes, and every consumer has of it what it had, times one factor.
+        """
+        return ()
 
     def reading(self, nodename: str) -> object | None:  # noqa: ARG002 (contract)
         """Return what `update_provider_tree` would edit the node's tree by now, beside the tree.

@@ -52,6 +52,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
                 "node": name,
                 "uuid": None if parts.setup.is_unwritten else uuid,
                 "reshape": proposal.allocations is not None,
+                "class_changes": [str(change) for change in proposal.class_changes],
                 "operations": lines,
                 "problems": [str(problem) for problem in proposal.problems],
             }
@@ -166,6 +167,8 @@ def _print_plan(name: str, proposal: Proposal, lines: list[str], *, is_new: bool
         print("  a new host: its uuids are examples until its first start makes them")
     if proposal.allocations is not None:
         print("  a reshape: it is done at the start of the agent only")
+    for change in proposal.class_changes:
+        print(f"  = {change}")
     for line in lines:
         print("  - " + line.replace("\n", "\n    "))
     for problem in proposal.problems:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compute_agent.tracker.node_identity import NodeSetup
     from compute_agent.tracker.passes.device_faults import DeviceFaults
     from compute_agent.tracker.status import StatusBoard
-    from compute_agent.virt.driver import ComputeDriver
+    from compute_agent.virt.driver import ClassChange, ComputeDriver
 
 LOG = logging.getLogger(__name__)
 
@@ -136,8 +136,12 @@ class NodePass:
             self._add_what_is_ours(base, wanted_tree, grounds)
             merge_result = self._merger.merge(base, wanted_tree, target.uuid)
             problems = [*merge_result.problems, *self._normalise(wanted_tree, target)]
+        class_changes: tuple[ClassChange, ...] = ()
+        declared = self._driver.class_changes(target.name)
         if before is not None and allocations is not None:
-            reshape_check.check(base, wanted_tree, before, allocations, target.uuid)
+            class_changes = reshape_check.check(
+                base, wanted_tree, before, allocations, target.uuid, declared
+            )
         return Proposal(
             base,
             wanted_tree,
@@ -150,6 +154,8 @@ class NodePass:
             facts=facts,
             caveats=caveats,
             grounds=grounds,
+            class_changes=class_changes,
+            guesses=tuple(c for c in class_changes if c.factor != 1 and c not in declared),
         )
 
     def _read_facts(self, node: str) -> Mapping[str, Any]:
@@ -181,6 +187,12 @@ class NodePass:
                 proposal.allocations,
                 is_ours=self._owner_of(proposal.base),
                 original_allocations=proposal.original_allocations,
+            )
+        if proposal.guesses:
+            LOG.warning(
+                "The reshape changed the size of units by what the amounts of all consumers show: "
+                "%s. A driver that declares it in class_changes() is taken at its word.",
+                "; ".join(map(str, proposal.guesses)),
             )
         self._merger.after_flush(proposal.merge_result)
         self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)

@@ -10,6 +10,7 @@ from compute_agent.provider_tree import ProviderTree
 
 if TYPE_CHECKING:
     from compute_agent.provider_config.merger import Merged
+    from compute_agent.virt.driver import ClassChange
 
 
 class PassTarget(NamedTuple):
@@ -53,5 +54,9 @@ class Proposal:
     caveats: tuple[str, ...] = ()
     """What of the wanted tree is not what it should be, by the driver."""
     grounds: Grounds | None = None
+    class_changes: tuple[ClassChange, ...] = ()
+    """What classes become by the reshape."""
+    guesses: tuple[ClassChange, ...] = ()
+    """Those of another size that the driver does not declare."""
     is_settled: bool = False
     """Its flush has shown that there is nothing to do, and would again by the same grounds."""

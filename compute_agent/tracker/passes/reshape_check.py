@@ -16,7 +16,8 @@ from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity, equal_inventories
 from compute_agent.provider_tree.provider import SHARING_TRAIT
-from compute_agent.tracker.passes.reshape_sums import Exchanges, Units
+from compute_agent.tracker.passes.reshape_sums import CPUS, Exchanges, Holding, Units
+from compute_agent.virt.driver import ClassChange
 from compute_agent.virt.layout.devices.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
@@ -35,27 +36,74 @@ def check(
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
     root_uuid: str,
-) -> None:
+    declared: Collection[ClassChange] = (),
+) -> tuple[ClassChange, ...]:
     """Check what a driver made of a tree and of the allocations on it.
 
     :param before: allocations as they were fetched.
     :param after: as the driver left them; consumers it dropped are taken as unchanged.
+    :param declared: what the driver says that classes become.
+    :returns: what classes became, declared or shown by the amounts of all consumers.
     :raises ReshapeFailed: everything that is wrong, naming consumers, providers and classes.
     """
     own = {*base.get_provider_uuids(root_uuid), *wanted_tree.get_provider_uuids(root_uuid)}
     complete = {**before, **after}
+    exchanges = Exchanges.of(base, wanted_tree, root_uuid, _newly_counted(base, wanted_tree))
+    reached = own.union(
+        root.uuid
+        for root in wanted_tree.roots
+        if SHARING_TRAIT in root.traits and root.uuid in {change.provider for change in declared}
+    )
+    holdings = {
+        consumer: Holding(
+            _on(of_record(before[consumer]), reached), _on(of_record(record), reached)
+        )
+        for consumer, record in after.items()
+        if consumer in before
+    }
+    sum_faults, changes = _sum_faults(holdings, exchanges, declared)
     faults = [
         *_sharing_faults(base, wanted_tree),
-        *_consumer_faults(
-            before,
-            after,
-            own,
-            Exchanges.of(base, wanted_tree, root_uuid, _newly_counted(base, wanted_tree)),
-        ),
+        *_consumer_faults(before, after, reached),
+        *sum_faults,
         *_capacity_faults(wanted_tree, before, complete, own),
     ]
     if faults:
         raise errors.ReshapeFailed("; ".join(faults))
+    return changes
+
+
+def _sum_faults(
+    holdings: Mapping[str, Holding], exchanges: Exchanges, declared: Collection[ClassChange]
+) -> tuple[list[str], tuple[ClassChange, ...]]:
+    """Return what consumers lose or gain without a counterpart, and what classes became."""
+    made: dict[ClassChange, None] = {}
+    adjusted = dict(holdings)
+    for consumer, holding in holdings.items():
+        for change in declared:
+            if change.old == change.new and change.factor == 1:
+                if holding.gains_on(change.provider, change.new):
+                    made[change] = None
+                continue
+            converted = adjusted[consumer].after(change)
+            if converted is not adjusted[consumer]:
+                made[change] = None
+            adjusted[consumer] = converted
+    faults = [
+        (consumer, fault)
+        for consumer, holding in adjusted.items()
+        for fault in exchanges.faults(holding.was, holding.now)
+    ]
+    faulty_classes = {fault[0] for _consumer, fault in faults}
+    inferred = exchanges.inferred(adjusted.values(), faulty_classes)
+    if inferred is None:
+        return [
+            f"consumer {consumer} held {had} of {rc} and would hold {has}"
+            for consumer, (rc, had, has) in faults
+        ], ()
+    others = {rc for holding in adjusted.values() for rc in holding.sum_changes()}
+    renamed = exchanges.inferred(adjusted.values(), others - faulty_classes - CPUS)
+    return [], (*made, *inferred, *(renamed or ()))
 
 
 def _sharing_faults(base: ProviderTree, wanted_tree: ProviderTree) -> list[str]:
@@ -77,7 +125,6 @@ def _consumer_faults(
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
     own: Collection[str],
-    exchanges: Exchanges,
 ) -> list[str]:
     faults = []
     for consumer, record in after.items():
@@ -91,10 +138,6 @@ def _consumer_faults(
         elsewhere_now = {uuid: r for uuid, r in now.items() if uuid not in own}
         if elsewhere_was != elsewhere_now:
             faults.append(f"allocations of consumer {consumer} on other trees were changed")
-        faults.extend(
-            f"consumer {consumer} held {had} of {rc} and would hold {has}"
-            for rc, had, has in exchanges.faults(_on(was, own), _on(now, own))
-        )
     return faults
 
 

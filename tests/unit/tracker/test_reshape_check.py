@@ -1,5 +1,7 @@
 """A reshape proposed by a driver: nothing lost, nothing overbooked, nobody else's touched."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.passes import reshape_check
+from compute_agent.virt.driver import ClassChange
 
 ROOT = "00000000-0000-4000-8000-000000000001"
 GPU0 = "00000000-0000-4000-8000-000000000002"
@@ -329,3 +332,107 @@ class TestDevicesCountedForTheFirstTime:
         after["b"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 1}}
         with pytest.raises(errors.ReshapeFailed, match="consumer b held 2 of CUSTOM_PCI_8086_1889"):
             reshape_check.check(base, wanted, before, after, ROOT)
+
+
+class TestClassesThatBecomeOthers:
+    """The third use case: a class gets another name, size or place, and allocations follow."""
+
+    @staticmethod
+    def tree(root: dict[str, int], child: dict[str, int] | None = None) -> ProviderTree:
+        tree = flat()
+        tree.update_inventory(ROOT, {rc: {"total": total} for rc, total in root.items()})
+        if child is not None:
+            tree.new_child("host_card", ROOT, GPU0)
+            tree.update_inventory(GPU0, {rc: {"total": total} for rc, total in child.items()})
+        return tree
+
+    def check(self, base, wanted, was, now, declared=()):
+        """Check consumers whose holdings are given as lists of places."""
+        before = {f"c{i}": record(**places) for i, places in enumerate(was)}
+        after = {f"c{i}": record(**places) for i, places in enumerate(now)}
+        return [
+            str(change)
+            for change in reshape_check.check(base, wanted, before, after, ROOT, declared)
+        ]
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("CUSTOM_FPGA_XILINX", "FPGA"),
+            ("CUSTOM_NIC_VF", "SRIOV_NET_VF"),
+            ("CUSTOM_GPU", "PGPU"),
+            ("CUSTOM_BW", "NET_BW_EGR_KILOBIT_PER_SEC"),
+        ],
+    )
+    def test_a_custom_class_gets_a_standard_name_on_the_root_or_on_the_way_to_a_child(
+        self, old, new
+    ):
+        base, was = self.tree({"VCPU": 8, old: 4}), [{"root": {old: 1, "VCPU": 1}}]
+        said = self.check(
+            base, self.tree({"VCPU": 8, new: 4}), was, [{"root": {new: 1, "VCPU": 1}}]
+        )
+        assert said == [f"{old} becomes {new}"]
+        moved_on = [{"root": {"VCPU": 1}, "gpu0": {new: 1}}]
+        assert self.check(base, self.tree({"VCPU": 8}, {new: 4}), was, moved_on) == said
+
+    def test_a_class_of_a_child_gets_another_name_and_total(self):
+        base, wanted = self.tree({}, {"CUSTOM_FPGA": 4}), self.tree({}, {"FPGA": 3})
+        said = self.check(base, wanted, [{"gpu0": {"CUSTOM_FPGA": 2}}], [{"gpu0": {"FPGA": 2}}])
+        assert said == ["CUSTOM_FPGA becomes FPGA"]
+
+    @pytest.mark.parametrize(
+        ("totals", "amounts", "said"),
+        [
+            ((10, 10_000), ((2, 2_000), (3, 3_000)), "1000 for each 1"),
+            ((10_240, 10), ((2_048, 2), (1_024, 1)), "1 for each 1024"),
+        ],
+    )
+    def test_units_of_another_size_show_by_the_amounts_of_all_consumers(
+        self, totals, amounts, said
+    ):
+        base, wanted = self.tree({"CUSTOM_BW": totals[0]}), self.tree({"CUSTOM_BPS": totals[1]})
+        was = [{"root": {"CUSTOM_BW": n}} for n, _ in amounts]
+        now = [{"root": {"CUSTOM_BPS": n}} for _, n in amounts]
+        assert self.check(base, wanted, was, now) == [f"CUSTOM_BW becomes CUSTOM_BPS, {said}"]
+        now[0]["root"]["CUSTOM_BPS"] += 1
+        with pytest.raises(errors.ReshapeFailed, match="consumer c0 held"):
+            self.check(base, wanted, was, now)
+
+    def test_equal_totals_mean_units_of_equal_size(self):
+        base, wanted = self.tree({"CUSTOM_A": 8}), self.tree({"FPGA": 8})
+        with pytest.raises(errors.ReshapeFailed, match="c0 held 2 of CUSTOM_A"):
+            self.check(base, wanted, [{"root": {"CUSTOM_A": 2}}], [{"root": {"FPGA": 1}}])
+
+    def test_a_declared_change_needs_no_other_evidence_and_rounds_up(self):
+        base = self.tree({"CUSTOM_KIB": 8_192, "MEMORY_MB": 64})
+        wanted = self.tree({"MEMORY_MB": 72})
+        was = [{"root": {"CUSTOM_KIB": 1_500, "MEMORY_MB": 4}}]
+        now = [{"root": {"MEMORY_MB": 6}}]
+        declared = [ClassChange("CUSTOM_KIB", "MEMORY_MB", Fraction(1, 1024))]
+        with pytest.raises(errors.ReshapeFailed, match="c0 held 1500 of CUSTOM_KIB"):
+            self.check(base, wanted, was, now)
+        said = ["CUSTOM_KIB becomes MEMORY_MB, 1 for each 1024"]
+        assert self.check(base, wanted, was, now, declared) == said
+        for wrong in (5, 7):
+            with pytest.raises(errors.ReshapeFailed, match="c0 held"):
+                self.check(base, wanted, was, [{"root": {"MEMORY_MB": wrong}}], declared)
+
+    def test_a_disk_of_the_root_goes_to_a_sharing_provider_where_that_is_declared(self):
+        base, wanted = self.tree({"VCPU": 8, "DISK_GB": 50}), self.tree({"VCPU": 8})
+        was, now = (
+            [{"root": {"VCPU": 1, "DISK_GB": 5}}],
+            [{"root": {"VCPU": 1}, "pool": {"DISK_GB": 5}}],
+        )
+        declared = [ClassChange("DISK_GB", "DISK_GB", provider=POOL)]
+        with pytest.raises(errors.ReshapeFailed, match="on other trees were changed"):
+            self.check(base, wanted, was, now)
+        said = [f"DISK_GB becomes DISK_GB, on sharing provider {POOL}"]
+        assert self.check(base, wanted, was, now, declared) == said
+        now[0]["pool"]["DISK_GB"] = 4
+        with pytest.raises(errors.ReshapeFailed, match="c0 held 5 of DISK_GB"):
+            self.check(base, wanted, was, now, declared)
+        elsewhere = [ClassChange("DISK_GB", "DISK_GB", provider=ELSEWHERE)]
+        with pytest.raises(errors.ReshapeFailed, match="on other trees were changed"):
+            self.check(
+                base, wanted, was, [{"root": {"VCPU": 1}, "elsewhere": {"DISK_GB": 5}}], elsewhere
+            )
