@@ -114,6 +114,12 @@ _MULTIPLIERS = (
     ("build_failure", 1000000.0, "minus the number of recent failed builds"),
     ("num_instances", 0.0, "number of instances"),
     ("hypervisor_version", 1.0, "version of the hypervisor"),
+    (
+        "leaves_whole",
+        0.25,
+        "minus the number of whole groups of linked devices, and of kinds of free devices on the "
+        "NUMA cells of the guest, that it would break or use up without need",
+    ),
     ("cross_cell_move", 1000000.0, "0 in the cell of an instance that moves, -1 in another cell"),
 )
 

@@ -206,7 +206,7 @@ class Scheduler:
             [selection_of(place.host, place.candidate, found_hosts.microversion)]
             + [
                 selection_of(
-                    host, found_hosts.plans.best_first(host).candidates[0], found_hosts.microversion
+                    host, found_hosts.best_first(host).candidates[0], found_hosts.microversion
                 )
                 for host in self._of_cell(place.host.cell, spare, found_hosts.members)
             ]
@@ -269,7 +269,7 @@ class Scheduler:
         usable = [host for host in fitting_hosts if host.candidates]
         members = found_hosts.members
         for ordered_host in self._order(spec, usable, instance, members):
-            host = found_hosts.plans.best_first(ordered_host)
+            host = found_hosts.best_first(ordered_host)
             order_of_host = HostOrder(host.candidates, self._options.candidates_per_host)
             while (candidate := order_of_host.next()) and not members.crowding(host, instance):
                 held_claims[instance] = candidate

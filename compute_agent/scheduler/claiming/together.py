@@ -194,7 +194,7 @@ class InstancesTogether:
                 causes = causes.with_filter(found_hosts.members.cause(usable))
                 causes = causes.with_claims_lost(tuple(lost_claims))
                 raise NoValidHost(causes.sentence(), causes)
-            host = found_hosts.plans.best_first(with_room[0])
+            host = found_hosts.best_first(with_room[0])
             candidate = host.candidates[0]
             placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)

@@ -11,7 +11,7 @@ from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import GuestNuma, guest_numa, policies
+from compute_agent.request.guest_numa import GuestNuma, guest_numa, is_device, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import candidates as answers
@@ -151,11 +151,19 @@ class Inquiry:
             page_size_traits,
         )
 
-    def plans(self, spec: RequestSpec, request: CandidateRequest) -> HostPlans:
-        """Return the planner of what a guest gets on a host.
+    def plans(
+        self, spec: RequestSpec, request: CandidateRequest, answer: AllocationCandidates
+    ) -> HostPlans | None:
+        """Return the planner of what a guest gets on a host; None where there is no choice.
 
         :raises InvalidRequest: the request is wrong in itself.
         """
+        has_devices = any(
+            suffix and any(map(is_device, group.resources))
+            for suffix, group in request.groups.items()
+        )
+        if not has_devices and all(candidate.shape != "nested" for candidate in answer.candidates):
+            return None
         request = self._for_placement(request)
         policy_of = self.policies(spec, request)
         return HostPlans(request, self.guest_numa(spec, request), policy_of, self._plan_options)

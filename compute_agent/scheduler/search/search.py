@@ -63,7 +63,11 @@ class SearchResult:
     causes: Causes
     microversion: Microversion
     members: GroupMembers
-    plans: HostPlans
+    plans: HostPlans | None
+
+    def best_first(self, host: HostState) -> HostState:
+        """Return a host with the best that it can give as its first candidate."""
+        return host if self.plans is None else self.plans.best_first(host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class HostSearch:
             answer, more_queries, version = self._inquiry.ask(spec, targeted_request)
             answer = shared_holdings.complete(answer, request.anywhere)
             queries.causes += more_queries.causes
-        plans = self._inquiry.plans(spec, request.request)
+        plans = self._inquiry.plans(spec, request.request, answer)
         self._observer.on_search(len(answer.candidates))
         admitted_hosts, exclusions = self._admit(spec, request, answer)
         causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))

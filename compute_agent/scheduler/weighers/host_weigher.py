@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from compute_agent.request.guest_numa import is_special
+from itertools import islice
+from typing import Final
+
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
+from compute_agent.request.guest_numa import is_device, is_special
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
+
+_LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)
+_COMPARED: Final = 8
+"""Candidates of a host of which the one that breaks the least counts."""
 
 
 class HostWeigher:
@@ -190,9 +200,80 @@ class HypervisorVersionWeigher(HostWeigher):
         return float(version) if isinstance(version, int | float) else 0.0
 
 
+class LeavesWholeWeigher(HostWeigher):
+    """Hosts first where a guest breaks no whole group of links and uses up no cell with devices."""
+
+    option = "leaves_whole"
+    default_multiplier = 0.25
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return the negative number of what is broken."""
+        kinds = _kinds_of_cells(host)
+        groups = _whole_groups(host)
+        if not (kinds or groups):
+            return 0.0
+        return -float(
+            min(
+                (
+                    _broken(candidate, kinds, groups)
+                    for candidate in islice(host.candidates, _COMPARED)
+                ),
+                default=0,
+            )
+        )
+
+
 def _members(host: HostState, spec: RequestSpec) -> int:
     group = spec.instance_group
     if group is None:
         return 0
     member_count = len(host.instances & group.members) + host.claimed_here
     return max(member_count, int(spec.names_group_host(host.name)))
+
+
+def _kinds_of_cells(host: HostState) -> dict[str, set[str]]:
+    """Return the classes of free devices below each cell."""
+    if not any(HW_NUMA_ROOT in provider.traits for provider in host.tree):
+        return {}
+    kinds: dict[str, set[str]] = {}
+    for provider in host.tree:
+        free = {name for name in provider.capacity if is_device(name) and provider.free(name)}
+        if free:
+            for uuid in host.ancestry(provider.uuid):
+                if HW_NUMA_ROOT in host.providers[uuid].traits:
+                    kinds.setdefault(uuid, set()).update(free)
+    return kinds
+
+
+def _whole_groups(host: HostState) -> list[frozenset[str]]:
+    """Return the groups of linked devices of which nobody has anything."""
+    members: dict[str, list[str]] = {}
+    broken: set[str] = set()
+    for provider in host.tree:
+        for trait in provider.traits:
+            if trait.startswith(_LINKS):
+                members.setdefault(trait, []).append(provider.uuid)
+                if any(provider.used.get(name) for name in filter(is_device, provider.capacity)):
+                    broken.add(trait)
+    return [
+        frozenset(uuids)
+        for trait, uuids in members.items()
+        if len(uuids) > 1 and trait not in broken
+    ]
+
+
+def _broken(
+    candidate: Candidate,
+    kinds: dict[str, set[str]],
+    groups: list[frozenset[str]],
+) -> int:
+    wanted = {name for amounts in candidate.allocations.values() for name in amounts}
+    taken = {
+        uuid for uuid, amounts in candidate.allocations.items() if any(map(is_device, amounts))
+    }
+    cells = sum(
+        len(kinds[uuid] - wanted)
+        for uuid, amounts in candidate.allocations.items()
+        if uuid in kinds and not all(map(is_device, amounts))
+    )
+    return cells + sum(bool(taken & group) and not group <= taken for group in groups)

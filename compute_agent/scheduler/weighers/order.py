@@ -78,6 +78,7 @@ BUILT_IN: tuple[type[HostWeigher], ...] = (
     host_weigher.CrossCellMoveWeigher,
     host_weigher.NumInstancesWeigher,
     host_weigher.HypervisorVersionWeigher,
+    host_weigher.LeavesWholeWeigher,
 )
 
 

@@ -270,7 +270,46 @@ def test_the_weighers_and_their_multipliers_are_those_that_operators_know() -> N
         "cross_cell_move": 1000000,
         "num_instances": 0,
         "hypervisor_version": 1,
+        "leaves_whole": 0.25,
     }
+
+
+def tree(name: str, *cards: str, used: str = "", takes: str) -> HostState:
+    """A host of two cells, with linked cards on the first, of which the guest takes something."""
+    root = ProviderSummary(name, name)
+    cells = [
+        ProviderSummary(
+            f"{name}{cell}", name, name, {"VCPU": 8}, traits=frozenset(("HW_NUMA_ROOT",))
+        )
+        for cell in "01"
+    ]
+    gpus = [
+        ProviderSummary(
+            f"{name}{card}",
+            name,
+            f"{name}0",
+            {"VGPU": 1},
+            {"VGPU": int(card in used)},
+            frozenset((f"CUSTOM_NVLINK_GROUP_{card[0]}",)),
+        )
+        for card in cards
+    ]
+    taken = {f"{name}{uuid}": {"VCPU" if uuid in "01" else "VGPU": 1} for uuid in takes.split()}
+    providers = {provider.uuid: provider for provider in (root, *cells, *gpus)}
+    return HostState(name, name, providers, (Candidate(name, taken, {}),))
+
+
+def test_hosts_whose_groups_of_links_and_cells_with_devices_stay_whole_come_first() -> None:
+    only = {"ram": 0.0, "cpu": 0.0, "pci": 0.0}
+    breaking = tree("a", "5x", "5y", "6x", "6y", takes="0 5x")
+    broken = tree("b", "5x", "5y", "6x", "6y", used="5y", takes="0 5x")
+    assert ordered([breaking, broken], multipliers=only) == ["b", "a"]
+    pair = tree("c", "5x", "5y", takes="0 5x 5y")
+    assert ordered([breaking, pair], multipliers=only) == ["c", "a"]
+    beside = tree("d", "5x", takes="0")
+    apart = tree("e", "5x", takes="1")
+    assert ordered([beside, apart], multipliers=only) == ["e", "d"]
+    assert ordered([beside, apart], multipliers={**only, "leaves_whole": 0.0}) == ["d", "e"]
 
 
 def test_equals_are_spread_by_request_and_the_same_request_has_the_same_order() -> None:
