@@ -95,11 +95,11 @@ class Explainer:
         """
         try:
             spec = self._search.with_group_hosts(spec)
-            found = self._search.find(spec)
+            result = self._search.find(spec)
         except NoValidHost as error:
             return Explained(error.causes)
-        hosts = tuple(found.members.from_first_with_room(found.hosts))
-        causes = found.causes.with_filter(found.members.cause(found.hosts))
+        hosts = tuple(result.members.from_first_with_room(result.hosts))
+        causes = result.causes.with_filter(result.members.cause(result.hosts))
         if not hosts:
             with self._lock:
                 return Explained(self._with_explanations(causes))
@@ -131,13 +131,13 @@ def _of_the_request(explanation: Mapping[str, Any]) -> dict[str, Any]:
     The first sentences are those about the closest changes, one for each.
     """
     closest, sentences = explanation["closest"] or (), explanation["sentences"]
-    kept = [
+    own_changes = [
         (changes, sentence)
         for changes, sentence in zip(closest, sentences, strict=False)
         if not any(HW_NUMA_ROOT in change.values() for change in changes["changes"])
     ]
     return {
         **explanation,
-        "closest": [changes for changes, _ in kept],
-        "sentences": [*(sentence for _, sentence in kept), *sentences[len(closest) :]],
+        "closest": [changes for changes, _ in own_changes],
+        "sentences": [*(sentence for _, sentence in own_changes), *sentences[len(closest) :]],
     }
