@@ -87,6 +87,50 @@ def test_a_quiet_pass_is_not_worked_out_again(node: Node, monkeypatch: pytest.Mo
     assert not worked_out
 
 
+def edits_of(node: Node, monkeypatch: pytest.MonkeyPatch, passes: int) -> int:
+    """Return how often the driver is called to edit the tree in some passes."""
+    edits: list[Any] = []
+    update = node.driver.update_provider_tree
+
+    def counted(*arguments: Any) -> None:
+        edits.append(arguments)
+        update(*arguments)
+
+    monkeypatch.setattr(node.driver, "update_provider_tree", counted)
+    pass_by(node, passes)
+    return len(edits)
+
+
+def test_a_driver_that_says_what_it_goes_by_is_not_called_in_a_quiet_pass(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert edits_of(node, monkeypatch, 3) == 0
+
+
+def test_a_driver_that_goes_by_what_is_held_is_called_in_every_pass(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = node.parts.report.get_provider_tree(node.uuid, fresh=True)
+    (gpu,) = (uuid for uuid in tree.get_provider_uuids() if "VGPU" in tree.data(uuid).inventory)
+    hold(node, gpu, "VGPU")
+    node.driver.machine = replace(node.driver.machine, gpus=())
+    pass_by(node, 3)
+    assert edits_of(node, monkeypatch, 3) == 3
+
+
+def test_a_driver_that_does_not_say_what_it_goes_by_is_called_and_no_more_is_done(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node.driver, "reading", lambda _node: None)
+    pass_by(node, 2)
+    worked_out: list[str] = []
+    monkeypatch.setattr(
+        node_pass, "normalise", lambda *_arguments: worked_out.append("again") or []
+    )
+    assert edits_of(node, monkeypatch, 3) == 3
+    assert not worked_out
+
+
 def test_a_change_of_the_machine_is_seen_and_so_is_its_return(node: Node) -> None:
     machine = node.driver.machine
     disk = root(node).inventory["DISK_GB"]["total"]

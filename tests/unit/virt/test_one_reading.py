@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,23 @@ def test_a_reading_that_fails_is_made_again_in_the_same_pass() -> None:
             driver.get_available_resource(NAME)
         ask(driver)
     assert driver.readings == 2
+
+
+class FurtherDriver(CountedDriver):
+    """A driver from elsewhere that edits the tree by more than its machine."""
+
+    def update_provider_tree(self, provider_tree: ProviderTree, nodename: str, **more: Any) -> None:
+        super().update_provider_tree(provider_tree, nodename, **more)
+
+
+def test_a_node_that_is_as_it_was_has_an_equal_reading() -> None:
+    driver = CountedDriver()
+    first, second = driver.reading(NAME), driver.reading(NAME)
+    assert first is not None
+    assert first == second
+
+
+def test_a_driver_that_edits_the_tree_further_does_not_say_what_it_goes_by() -> None:
+    driver = FurtherDriver()
+    assert driver.reading(NAME) is None
+    assert driver.own_reading(NAME) is not None
