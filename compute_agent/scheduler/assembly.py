@@ -12,6 +12,7 @@ from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.pci_aliases import pci_aliases
 from compute_agent.scheduler.claiming.claims import GiveBack, NewClaims
 from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
@@ -73,6 +74,7 @@ def parts_of(
     *,
     serving: bool = True,
     observer: Observer | None = None,
+    recent_claims: RecentClaims | None = None,
 ) -> SchedulerParts:
     """Return the parts of a scheduler as `conf` describes it.
 
@@ -81,6 +83,7 @@ def parts_of(
         knows of the hosts' layouts, and holds back what agents are too old for. A command, which
         makes one request, claims itself in any case.
     :param observer: hears of the work.
+    :param recent_claims: remembers who is claimed for.
     :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
     """
     client = PlacementClient(
@@ -109,6 +112,7 @@ def parts_of(
         claims=NewClaims(client, give_back, fleet if agents_may_claim else None),
         observer=observer,
         explainer=explainer,
+        recent_claims=recent_claims,
     )
     return SchedulerParts(
         scheduler=scheduler,

@@ -26,6 +26,7 @@ from compute_agent.scheduler.claiming.claims import (
     lost_claim,
     lost_to_the_group,
 )
+from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.claiming.together import (
     InstancesTogether,
     PlacedInstance,
@@ -114,6 +115,7 @@ class Scheduler:
     :param claims: how claims are made for instances that hold nothing yet.
     :param observer: hears of each claim.
     :param explainer: explains requests that fit nowhere; `None` leaves it at what was seen.
+    :param recent_claims: remembers who is claimed for, before anything is claimed.
     """
 
     def __init__(
@@ -126,8 +128,10 @@ class Scheduler:
         claims: Claims | None = None,
         observer: Observer | None = None,
         explainer: Explainer | None = None,
+        recent_claims: RecentClaims | None = None,
     ) -> None:
         self._placement = placement
+        self._recent_claims = recent_claims or RecentClaims()
         self._observer = observer or Observer()
         self._explainer = explainer
         self._search = search
@@ -158,6 +162,7 @@ class Scheduler:
         :raises PlacementUnavailable: placement cannot be asked; nothing of this call stays
             claimed, or it is in the journal and given back as soon as placement answers.
         """
+        self._recent_claims.record(instance_uuids)
         with self._placement.errand(request_id) as errand:
             try:
                 return self._select(spec, instance_uuids, claims or self._claims, alternates)

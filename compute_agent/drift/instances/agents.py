@@ -29,6 +29,8 @@ SEND_RETRIES = 2
 CALLS_AT_ONCE = 16
 ANNOUNCEMENTS_WAITED_FOR = 3.0
 """Periods of announcement after which an agent that was not heard is silent."""
+SCHEDULERS_ANSWER_IN = 2.0
+"""Seconds; one that answers later than this counts as one that does not run."""
 LATENESS = 1.2
 """Periods of announcement after which the next one should have come."""
 
@@ -66,10 +68,11 @@ class AgentsOnBus:
         self.one_period = LATENESS * float(conf.report_interval)
         self._collector = _AnnouncementCollector()
         self._check_bus()
+        self._name = f"compute-manage-{uuidlib.uuid4()}"
         self._server = BusServer(
             self._transport,
             STATE_TOPIC,
-            f"compute-manage-{uuidlib.uuid4()}",
+            self._name,
             [_AnnouncementEndpoint(self._collector, oslo_messaging.Target(version=VERSION))],
         )
         self._server.start()
@@ -87,6 +90,19 @@ class AgentsOnBus:
         Ends as soon as every one of `roots` was announced.
         """
         return {host: frozenset(nodes) for host, nodes in self._reporting(roots).items()}
+
+    def ask_schedulers(self) -> None:
+        """Ask every scheduler for whom it claimed lately; see `recent_claims`."""
+        self._collector.claimed_consumers.clear()
+        target = self._messaging.Target(topic=STATE_TOPIC, version=VERSION, fanout=True)
+        client = self._messaging.get_rpc_client(self._transport, target, retry=SEND_RETRIES)
+        client.cast({}, "report_claims", server=self._name)
+        self._asked_at = time.monotonic()
+
+    def recent_claims(self) -> frozenset[str]:
+        """Return for whom schedulers claimed lately, once each had the time to answer."""
+        time.sleep(max(0.0, self._asked_at + SCHEDULERS_ANSWER_IN - time.monotonic()))
+        return frozenset(self._collector.claimed_consumers)
 
     def announced_hosts(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
@@ -210,6 +226,7 @@ class _AnnouncementCollector:
         self._arrival = threading.Condition()
         self._nodes: dict[str, Nodes] = {}
         self._arrived_at: dict[str, float] = {}
+        self.claimed_consumers: set[str] = set()
 
     def note(self, host: str, nodes: Nodes) -> None:
         with self._arrival:
@@ -237,6 +254,7 @@ class _AnnouncementEndpoint:
     def __init__(self, collector: _AnnouncementCollector, target: Any) -> None:
         self.target = target
         self._note: Callable[[str, Nodes], None] = collector.note
+        self._claimed_consumers = collector.claimed_consumers
 
     def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Take in one announcement."""
@@ -248,3 +266,10 @@ class _AnnouncementEndpoint:
                 "An announcement is ignored, because it cannot be read (%r): %s",
                 *(error, reprlib.repr(state)),
             )
+
+    def report_claims(self, _ctxt: Mapping[str, Any], server: str) -> None:
+        """Leave the question to the schedulers."""
+
+    def recent_claims(self, _ctxt: Mapping[str, Any], consumers: Collection[str]) -> None:
+        """Take in what one scheduler answered."""
+        self._claimed_consumers.update(map(str, consumers))

@@ -102,9 +102,18 @@ class Agents(Protocol):
     def instances(self, hosts: Collection[str]) -> Answers:
         """Ask the agents of these hosts what is there."""
 
+    def ask_schedulers(self) -> None:
+        """Ask every scheduler for whom it claimed lately."""
+
+    def recent_claims(self) -> frozenset[str]:
+        """Return what schedulers answered."""
+
 
 class AgentsSource:
-    """What all hosts list. It knows nothing of migrations, and nothing of hosts that are silent."""
+    """What all hosts list, and what schedulers claimed for lately: it may be on its way.
+
+    It knows nothing of migrations, and nothing of hosts that are silent.
+    """
 
     name = "agents"
 
@@ -117,6 +126,7 @@ class AgentsSource:
         roots = {
             provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
         }
+        self._agents.ask_schedulers()
         self._say("waiting for the agents to announce themselves")
         roots_of_host = self._agents.hosts(directory.hosts)
         self._say(f"asking {len(roots_of_host)} agents for their instances")
@@ -130,7 +140,7 @@ class AgentsSource:
             for root in roots_of_host[host] - heard_roots
         }
         return Listing(
-            known_consumers=frozenset().union(*by_host.values()),
+            known_consumers=self._agents.recent_claims().union(*by_host.values()),
             by_host=by_host,
             roots=answered_hosts,
             silent=frozenset(roots - heard_roots),

@@ -34,6 +34,7 @@ from compute_agent.scheduler.bus.rpc_calls import (
     spec_of,
 )
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
+from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.observer import Observer
 
@@ -52,6 +53,7 @@ TOPIC = "scheduler"
 VERSION = "4.5"
 STATE_TOPIC = "compute-state"
 STATE_VERSION = "1.0"
+_CONSUMERS_OF_A_MESSAGE = 10_000
 
 
 class SchedulerEndpoint:
@@ -147,12 +149,22 @@ class SchedulerEndpoint:
 
 
 class StateEndpoint:
-    """Where agents announce themselves."""
+    """Where agents announce themselves, and ask whose instances may be on their way to them.
+
+    :param bus: that answers go to.
+    """
 
     target = oslo_messaging.Target(version=STATE_VERSION)
 
-    def __init__(self, announcements: Announcements) -> None:
+    def __init__(
+        self,
+        announcements: Announcements,
+        recent_claims: RecentClaims | None = None,
+        bus: Any = None,
+    ) -> None:
         self._announcements = announcements
+        self._recent_claims = recent_claims or RecentClaims()
+        self._bus = bus
 
     def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Take in one announcement."""
@@ -163,6 +175,15 @@ class StateEndpoint:
                 "An announcement is ignored, because it cannot be read (%s): %s",
                 *(error, reprlib.repr(state)),
             )
+
+    def report_claims(self, _ctxt: Mapping[str, Any], server: str) -> None:
+        """Send the server of the same topic the consumers that were claimed for lately."""
+        target = oslo_messaging.Target(topic=STATE_TOPIC, server=server, version=STATE_VERSION)
+        client = oslo_messaging.get_rpc_client(self._bus, target, retry=0)
+        consumers = self._recent_claims.consumers()
+        for start in range(0, len(consumers), _CONSUMERS_OF_A_MESSAGE):
+            part = consumers[start : start + _CONSUMERS_OF_A_MESSAGE]
+            client.cast({}, "recent_claims", consumers=part)
 
 
 class SchedulerService:
@@ -181,15 +202,19 @@ class SchedulerService:
     ) -> None:
         self.announcements = announcements = Announcements()
         observer = observer or Observer()
+        recent_claims = RecentClaims()
         self._endpoint = SchedulerEndpoint(
-            lambda: assembly.parts_of(conf, placement, announcements, observer=observer), observer
+            lambda: assembly.parts_of(
+                conf, placement, announcements, observer=observer, recent_claims=recent_claims
+            ),
+            observer,
         )
         life_cycle = LifeCycleEndpoint(lambda: self.parts, observer, VERSION)
         self._servers = [
             BusServer(bus, topic, host, endpoints)
             for topic, endpoints in (
                 (TOPIC, [self._endpoint, life_cycle]),
-                (STATE_TOPIC, [StateEndpoint(announcements)]),
+                (STATE_TOPIC, [StateEndpoint(announcements, recent_claims, bus)]),
             )
         ]
 

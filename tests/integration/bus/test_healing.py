@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
+from compute_agent.scheduler.bus.rpc import SchedulerClient
+from tests.fixtures import programs
 from tests.functional.agent.processes import (
     AgentProcess,
     PlacementProcess,
@@ -15,6 +20,7 @@ from tests.functional.agent.processes import (
     eventually,
     running,
 )
+from tests.functional.scheduler.conftest import write_config
 
 pytestmark = pytest.mark.waiting
 
@@ -89,3 +95,49 @@ def test_only_what_no_agent_runs_and_no_silent_host_may_run_is_deleted(
     assert held(placement, foreign), "what is on another host is that host's to judge"
     assert healer.node()["trouble"] is None
     assert "cannot be healed" not in healer.logged()
+
+
+def test_a_claim_of_a_scheduler_is_on_its_way_until_it_arrives_or_the_scheduler_is_gone(
+    placement: PlacementProcess,
+    agents: list[AgentProcess],
+    bus_url: str,
+    tmp_path: Path,
+) -> None:
+    """Its instance is on no host yet, and older than the time of grace."""
+    healer, _other = agents
+    file = write_config(tmp_path / "scheduler.conf", placement.url)
+    file.write_text(
+        file.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\ntransport_url = {bus_url}\n")
+    )
+    late, abandoned = str(uuid.uuid4()), str(uuid.uuid4())
+    log = tmp_path / "scheduler.log"
+    with log.open("wb") as output:
+        scheduler = programs.start(
+            "compute-scheduler", "--config-file", str(file), "serve", output=output
+        )
+    try:
+        eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
+        transport = message_bus.open_transport(agent_conf.new_config([f"--config-file={file}"]))
+        client = SchedulerClient(transport)
+        for instance in (late, abandoned):
+            spec = {
+                "project_id": "p",
+                "user_id": "u",
+                "requested_destination": {"host": "healer"},
+                "flavor": {"vcpus": 1, "memory_mb": 64},
+            }
+            client.call("claim", spec_obj=spec, instance_uuid=instance)
+        transport.cleanup()
+        # what nobody claimed is deleted: audits run, and look at the others too
+        root = placement.tree("healer")["healer"]["uuid"]
+        for _ in range(2):
+            gone = claim(placement, root, {"VCPU": 1})
+            eventually(lambda gone=gone: not held(placement, gone), healer.logged())
+        assert held(placement, late)
+        assert held(placement, abandoned)
+        healer.script(nodes=["healer"], instances=[late])
+    finally:
+        scheduler.kill()
+        scheduler.wait(60)
+    eventually(lambda: not held(placement, abandoned), healer.logged())
+    assert held(placement, late)
