@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compute_agent.placement.allocations.amounts import Amounts, as_request
-from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
+from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.scheduler.errors import AnswerMalformed
+
+ANYWHERE = ("preferred", "socket")
+"""Policies of devices that need not be on a cell of the guest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +156,33 @@ def _candidate(
         return None
     mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
     return Candidate(roots.pop(), allocations, mappings, shape)
+
+
+def is_near(
+    candidate: Candidate, providers: Mapping[str, ProviderSummary], policy_of: Mapping[str, str]
+) -> bool:
+    """Whether each device is as near to the guest's cells as its policy wants.
+
+    On a flat host only its agent knows which device is near: all are.
+    """
+    cells = _cells(candidate)
+    if not cells:
+        return True
+    for suffix, policy in policy_of.items():
+        if policy in ANYWHERE:
+            continue
+        for device in candidate.mappings.get(suffix, ()):
+            line = ancestry(device, providers)
+            of_a_cell = any(HW_NUMA_ROOT in providers[provider].traits for provider in line)
+            if (of_a_cell or policy == "required") and cells.isdisjoint(line):
+                return False
+    return True
+
+
+def _cells(candidate: Candidate) -> frozenset[str]:
+    return frozenset(
+        uuid
+        for suffix, uuids in candidate.mappings.items()
+        if GUEST_CELL_SUFFIX.fullmatch(suffix)
+        for uuid in uuids
+    )

@@ -9,8 +9,7 @@ from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.guest_numa import has_nodes, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler import device_affinity
-from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.candidates import Candidate, is_near
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 
@@ -18,7 +17,7 @@ from compute_agent.scheduler.host_state import HostState
 class PciPassthroughFilter(HostFilter):
     """Drop the candidates whose devices an alias does not allow, and hosts with none left.
 
-    For a guest with NUMA nodes `device_affinity` says where the devices of its aliases, and
+    For a guest with NUMA nodes `is_near` says where the devices of its aliases, and
     accelerators, may be. Without ``pci_in_placement`` all hosts pass.
     """
 
@@ -51,4 +50,4 @@ def _is_near(
         if not GUEST_CELL_SUFFIX.fullmatch(suffix)
     }
     policy_of = policies(spec, aliases, classes)
-    return device_affinity.near(candidate, host.providers, policy_of)
+    return is_near(candidate, host.providers, policy_of)

@@ -112,7 +112,7 @@ class Inquiry:
         shapes = layout_queries.shapes(request, numa, policy_of)
         found_answers = self._ask_layouts(queries, shapes)
         if not any(answer.candidates for answer in found_answers):
-            probe = layout_queries.split_shape(request, numa, policy_of)
+            probe = layout_queries.split_shape(request, numa, policy_of.values())
             if probe is not None:
                 probe_answer = queries.ask(probe)
                 plans = HostPlans(request, numa, policy_of, self._plan_options)

@@ -6,15 +6,16 @@ CPUs from one cell and the memory from another, or from huge pages.
 
     flat     the request as it is, for trees without NUMA cells
     nested   one group per NUMA node of the guest, each on one cell
-    split    one CPU and one MiB in place of the real amounts; `split` then composes the rest
+    split    one CPU and one MiB in place of the real amounts; the planner then composes the rest
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from compute_agent.fitting.guest import REQUIRED
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
     HW_NUMA_ROOT,
@@ -30,10 +31,9 @@ from compute_agent.request.candidate_request import (
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
-from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import AllocationCandidates, Candidate
-from compute_agent.scheduler.device_affinity import NO_POLICIES, REQUIRED, Binding
 
+NO_POLICIES: Mapping[str, str] = MappingProxyType({})
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 CELL_GROUP = "_NUMA0"
 """Group of the guest's first NUMA node, the only one of a guest that names no nodes."""
@@ -41,7 +41,6 @@ HOST_GROUP = "_HOST"
 """Group without resources that holds what the host, not a cell, must be a member of."""
 TRAIT_GROUP = "_TRAITS"
 """Group without resources for traits that may be on a cell as well as on a provider above it."""
-NOTHING_BOUND: Binding = MappingProxyType({})
 _CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
 
 
@@ -52,8 +51,6 @@ class LayoutQuery:
     name: str
     request: CandidateRequest
     guest_cells: int = 0
-    required_policies: Mapping[str, str] = field(default_factory=dict)
-    """Suffixes of devices that must be near the guest, to their policy."""
 
     def keep(self, candidate: Candidate, answer: AllocationCandidates) -> bool:
         """Whether a candidate of the answer to this question may be used."""
@@ -68,9 +65,7 @@ class LayoutQuery:
             if GUEST_CELL_SUFFIX.fullmatch(suffix)
             for uuid in uuids
         ]
-        return len(cells) == len(set(cells)) and device_affinity.near(
-            candidate, answer.providers, self.required_policies
-        )
+        return len(cells) == len(set(cells))
 
 
 def shapes(
@@ -78,9 +73,10 @@ def shapes(
 ) -> tuple[LayoutQuery, ...]:
     """Return the shapes to ask at once: flat and nested, or the request alone if it has no CPUs.
 
-    Nested for each way to bind devices to nodes of the guest that they must be near.
+    Devices that must be near a guest of one node are asked for below its cell; of several nodes
+    the planner says which.
 
-    :param policy_of: `guest_numa.policies` of the request.
+    :param policy_of: how near the device of a group must be, by its suffix.
     :raises InvalidRequest: same_subtree names a guest NUMA node that there is not.
     """
     if not asks_for_cells(request):
@@ -88,21 +84,13 @@ def shapes(
     flat = _without_guest_nodes(request, strict=False)
     group = flat.group(UNSUFFIXED)
     flat = flat.with_group(UNSUFFIXED, group.forbidding(HW_NUMA_ROOT))
-    _to_cells, in_line, _kept_traits = _sort_traits(group, _beside_cells(group))
-    unlike = (CELL_GROUP,) if in_line else ()
-    ways = device_affinity.bindings(request, policy_of, numa.nodes, unlike)
-    required_policies = {
-        suffix: policy for suffix, policy in policy_of.items() if policy == REQUIRED
-    }
-    return (
-        LayoutQuery("flat", flat),
-        *(
-            LayoutQuery(
-                "nested", nested_request(request, numa, way), len(numa.nodes), required_policies
-            )
-            for way in ways
-        ),
-    )
+    nested = nested_request(request, numa)
+    if len(numa.nodes) == 1:
+        placed = set().union(*request.same_subtree)
+        near = [name for name, policy in policy_of.items() if policy == REQUIRED]
+        below = {frozenset((name, CELL_GROUP)) for name in near if name not in placed}
+        nested = replace(nested, same_subtree=nested.same_subtree | below)
+    return LayoutQuery("flat", flat), LayoutQuery("nested", nested, len(numa.nodes))
 
 
 def asks_for_cells(request: CandidateRequest) -> bool:
@@ -111,19 +99,20 @@ def asks_for_cells(request: CandidateRequest) -> bool:
 
 
 def split_shape(
-    request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str] = NO_POLICIES
+    request: CandidateRequest, numa: GuestNuma, policies: Collection[str] = ()
 ) -> LayoutQuery | None:
-    """Return the question that finds trees with any room at all, for `split.compose`.
+    """Return the question that finds trees with any room at all, for `HostPlans.over_cells`.
 
     `None` when the guest must not be laid over several cells: it has nothing of a cell, it names
     its NUMA nodes, or something must be in the subtree of its cell, or outside of it.
+
+    :param policies: of its devices, how near they must be.
     """
-    if numa.names_nodes or not asks_for_cells(request):
+    if numa.names_nodes or not asks_for_cells(request) or REQUIRED in policies:
         return None
     whole = numa.nodes[0]
     one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))
-    [binding] = device_affinity.bindings(request, policy_of, numa.nodes)
-    probe = nested_request(request, replace(numa, nodes=(one_of_each,)), binding)
+    probe = nested_request(request, replace(numa, nodes=(one_of_each,)))
     added_here = {frozenset((suffix, CELL_GROUP)) for suffix in (HOST_GROUP, TRAIT_GROUP)}
     relations = [*(probe.same_subtree - added_here), *(a | b for a, b in probe.apart)]
     if any(CELL_GROUP in suffixes for suffixes in relations):
@@ -131,12 +120,9 @@ def split_shape(
     return LayoutQuery("split", probe)
 
 
-def nested_request(
-    request: CandidateRequest, numa: GuestNuma, binding: Binding = NOTHING_BOUND
-) -> CandidateRequest:
+def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateRequest:
     """Return the request with CPUs and memory in one group per NUMA node of the guest.
 
-    :param binding: the devices that must be below the cell of a certain node.
     :raises InvalidRequest: a group of the request has a name that is needed here, or same_subtree
         names a guest NUMA node that there is not.
     """
@@ -160,7 +146,6 @@ def nested_request(
         if group.member_of or group.forbidden_aggregates:
             added_groups[HOST_GROUP] = _host_group(group)
             subtrees.add(frozenset((HOST_GROUP, CELL_GROUP)))
-    subtrees |= {frozenset((suffix, f"_NUMA{node}")) for suffix, node in binding.items()}
     for suffix in added_groups:
         if suffix in request.groups:
             raise InvalidRequest("the suffix of a group", suffix, "a name that is not reserved")

@@ -14,7 +14,7 @@ from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.candidates import AllocationCandidates, ProviderSummary
-from compute_agent.scheduler.causes import Causes, FilterCause
+from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, RejectedHost
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
@@ -203,7 +203,27 @@ class HostSearch:
         answer: AllocationCandidates,
     ) -> tuple[list[HostState], list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
-        return run_exclusions(spec, request.target, hosts)
+        admitted_hosts, exclusions = run_exclusions(spec, request.target, hosts)
+        plans = self._inquiry.plans(spec, request.request, answer)
+        if plans is None or not plans.required:
+            return admitted_hosts, exclusions
+        planned_hosts = [plans.with_near_devices(host) for host in admitted_hosts]
+        near_hosts = [host for host in planned_hosts if host.candidates]
+        if len(near_hosts) < len(admitted_hosts):
+            exclusions.append(
+                FilterCause(
+                    "devices near the guest",
+                    len(admitted_hosts),
+                    len(near_hosts),
+                    tuple(host.name for host in near_hosts[:SHOWN_HOSTS]),
+                    tuple(
+                        RejectedHost(host.name, plans.reason(before))
+                        for host, before in zip(planned_hosts, admitted_hosts, strict=True)
+                        if not host.candidates
+                    )[:SHOWN_HOSTS],
+                )
+            )
+        return near_hosts, exclusions
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
         """Return the host that an instance is on and what it holds, if it may be rebuilt there.
@@ -267,7 +287,6 @@ class HostSearch:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         roots_by_instance = roots_of_named(self._placement, spec)
-        policy_of = self._inquiry.policies(spec, request.request)
         states = []
         for root, candidates in by_root.items():
             providers = {provider.uuid: provider for provider in answer.tree(root)}
@@ -281,7 +300,7 @@ class HostSearch:
                     uuid=root,
                     name=name,
                     providers=providers,
-                    candidates=candidates_in_order(candidates, providers, policy_of),
+                    candidates=candidates_in_order(candidates, providers),
                     aggregates=request.aggregates.of_host(name),
                     instances=frozenset(
                         i for i, roots in roots_by_instance.items() if root in roots

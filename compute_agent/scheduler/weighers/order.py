@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.guest_numa import is_special
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
-from compute_agent.scheduler.device_affinity import NO_POLICIES
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.weighers import host_weigher
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
@@ -26,24 +24,17 @@ from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 def candidates_in_order(
     candidates: Sequence[Candidate],
     providers: Mapping[str, ProviderSummary],
-    policy_of: Mapping[str, str] = NO_POLICIES,
 ) -> tuple[Candidate, ...]:
     """Return the candidates with the best first; equals stay in placement's order.
 
-    Best is who has the most devices near the guest, of those that shall be, then who breaks into
-    the fewest untouched devices, then leaves the least of the devices it touches, then takes from
-    the fewest providers, then from the cells with the most left.
+    Best is who breaks into the fewest untouched devices, then leaves the least of the devices it
+    touches, then takes from the fewest providers, then from the cells with the most left. What a
+    host gives best of all is planned when it is about to be claimed.
     """
     if len(candidates) < 2:
         return tuple(candidates)
 
-    def cost(candidate: Candidate) -> tuple[float, ...]:
-        return (
-            device_affinity.far(candidate, providers, policy_of),
-            *_cost(candidate, providers),
-        )
-
-    return tuple(sorted(candidates, key=cost))
+    return tuple(sorted(candidates, key=lambda candidate: _cost(candidate, providers)))
 
 
 def _cost(

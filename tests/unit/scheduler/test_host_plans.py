@@ -232,3 +232,42 @@ def test_memory_may_come_from_a_cell_that_gives_no_cpu():
 
 def test_a_guest_larger_than_the_host_is_nowhere():
     assert over(GuestNode(30, 0, 100), a=(8, 1000), b=(8, 1000)) is None
+
+
+# -- devices that must be near --------------------------------------------------------------------
+
+
+def test_a_host_whose_candidates_have_far_devices_only_gets_one_with_a_near_device():
+    base = candidate(
+        {"a": {"VCPU": 2, "MEMORY_MB": 100}, "card": {"VGPU": 1}},
+        _NUMA0=["a"],
+        gpu=["card"],
+    )
+    state = host(base, a=cell(8), b=cell(8), card=gpu("b"))
+    asked = CandidateRequest({UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100}), "gpu": GPU})
+    plans = HostPlans(asked, WHOLE, {"gpu": "required"})
+    [only] = plans.with_near_devices(state).candidates
+    assert only.mappings == {"_NUMA0": ("b",), "gpu": ("card",)}
+    full = host(base, a=cell(8), b=cell(1), card=gpu("b"))
+    assert plans.with_near_devices(full).candidates == ()
+    assert "policy required" in plans.reason(full)
+
+
+def test_groups_that_are_isolated_stay_on_providers_of_their_own():
+    two = {"x": GPU, "y": GPU}
+    base = candidate(
+        {
+            "a": {"VCPU": 2, "MEMORY_MB": 100},
+            "one": {"VGPU": 1},
+            "other": {"VGPU": 1},
+        },
+        _NUMA0=["a"],
+        x=["one"],
+        y=["other"],
+    )
+    state = host(base, a=cell(8), b=cell(8), one=gpu("b", total=4), other=gpu("b", total=4))
+    asked = CandidateRequest(
+        {UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100}), **two}, group_policy="isolate"
+    )
+    chosen = best(state, asked, WHOLE, dict.fromkeys(two, "required"))
+    assert chosen.mappings == {"_NUMA0": ("b",), "x": ("one",), "y": ("other",)}

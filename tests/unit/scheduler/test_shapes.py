@@ -270,7 +270,7 @@ def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
 def split_of(asked: RequestSpec) -> layout_queries.LayoutQuery | None:
     request = request_of(asked)
     numa = numa_of(asked, request)
-    return layout_queries.split_shape(request, numa, policies_of(asked, request))
+    return layout_queries.split_shape(request, numa, policies_of(asked, request).values())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,292 @@
+"""Tree of the host of a candidate: what the planner may put elsewhere, and the candidate then.
+
+Cells and devices are read from the summaries. A group of which something cannot be seen in them
+stays where the candidate has it, and so does a node of the guest that it depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from compute_agent.fitting.guest import Wish
+from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.plan import Part, Plan
+from compute_agent.placement.allocations.amounts import (
+    MutableAmounts,
+    add,
+    subtract,
+    without_zeros,
+)
+from compute_agent.provider_tree.provider import child_uuid
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX
+from compute_agent.request.candidate_request import (
+    GUEST_CELL_SUFFIX,
+    UNSUFFIXED,
+    CandidateRequest,
+    RequestGroup,
+)
+from compute_agent.request.guest_numa import is_device
+from compute_agent.scheduler.candidates import Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.search.layout_queries import CELL_CLASSES, CELL_GROUP, TRAIT_GROUP
+from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
+
+_NUMBERED_CELLS = 64
+_LINKS = (NVLINK_PREFIX, XGMI_PREFIX)
+
+
+class CandidateTree:
+    """The tree of one host, as a candidate on it leaves it.
+
+    :ivar moved_groups: suffixes of the groups that the planner may put elsewhere.
+    :ivar wishes: those of them that are devices.
+    """
+
+    def __init__(
+        self,
+        providers: Mapping[str, ProviderSummary],
+        base: Candidate,
+        request: CandidateRequest,
+        policy_of: Mapping[str, str],
+        *,
+        only_cells: bool = False,
+    ) -> None:
+        self._providers = providers
+        self._base = base
+        self._request = request
+        self._cell_of = _cell_providers(base.root, providers)
+        relations = [set(names) for names in request.same_subtree]
+        relations += [set(together | others) for together, others in request.apart]
+        self.wishes: list[Wish] = []
+        self.moved_groups: set[str] = set()
+        fixed_suffixes: set[str] = set()
+        for suffix in base.mappings.keys() - {UNSUFFIXED, TRAIT_GROUP}:
+            related = [names for names in relations if suffix in names]
+            if GUEST_CELL_SUFFIX.fullmatch(suffix) or suffix.startswith("_PAGES"):
+                self.moved_groups.add(suffix)
+            elif not only_cells and self._is_movable(suffix, related):
+                nodes = {name for names in related for name in names} - {suffix}
+                node = int(min(nodes).removeprefix("_NUMA")) if nodes else None
+                self.wishes.append(self._wish(suffix, node, policy_of))
+                self.moved_groups.add(suffix)
+            else:
+                fixed_suffixes.add(suffix)
+        self._fixed_nodes = {
+            name
+            for names in relations
+            if names & fixed_suffixes
+            for name in names
+            # every cell is below the root, where a group for the host is
+            if any(self._cells_above(suffix) for suffix in names & fixed_suffixes)
+        }
+        self.wishes.sort(key=lambda wish: wish.name)
+        self._others = subtract(base.allocations, self._moved_amounts())
+
+    def _cells_above(self, suffix: str) -> bool:
+        provider = self._base.mappings[suffix][0]
+        return any(uuid in self._cell_of for uuid in ancestry(provider, self._providers))
+
+    def _is_movable(self, suffix: str, related: Sequence[set[str]]) -> bool:
+        """Whether all that is asked of a device can be seen: it may be of another provider."""
+        group = self._request.group(suffix)
+        return (
+            len(group.resources) == 1
+            and is_device(next(iter(group.resources)))
+            and not (group.in_tree or group.member_of or group.forbidden_aggregates)
+            and all(len(names) == 2 for names in related)
+            and all(
+                GUEST_CELL_SUFFIX.fullmatch(name) and name in self._base.mappings
+                for names in related
+                for name in names - {suffix}
+            )
+            and len({frozenset(names) for names in related}) < 2
+            and not any(suffix in together | others for together, others in self._request.apart)
+        )
+
+    def _wish(self, suffix: str, node: int | None, policy_of: Mapping[str, str]) -> Wish:
+        group = self._request.group(suffix)
+        [(resource_class, amount)] = group.resources.items()
+        nearness = "required" if node is not None else policy_of.get(suffix, "")
+        if nearness == "socket":
+            nearness = "preferred"  # which cells share a socket only the host knows
+        return Wish(suffix, resource_class, amount, group.required, group.forbidden, nearness, node)
+
+    def _moved_amounts(self) -> MutableAmounts:
+        base = self._base
+        return add(
+            *(
+                {base.mappings[suffix][0]: dict(self._request.group(suffix).resources)}
+                for suffix in self.moved_groups
+                if base.mappings.get(suffix)
+            )
+        )
+
+    def _free(self, provider: ProviderSummary, resource_class: str) -> int:
+        taken = self._others.get(provider.uuid, {}).get(resource_class, 0)
+        return provider.free(resource_class) - taken
+
+    def fixed_cell(self, node: int) -> int | None:
+        """Return the cell that a node stays on, since something else depends on it."""
+        suffix = f"_NUMA{node}"
+        if suffix not in self._fixed_nodes:
+            return None
+        return self._cell_of.get(self._base.mappings[suffix][0])
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the cells on which the nodes of the guest may be, with what is free of them."""
+        group = self._request.group(CELL_GROUP)
+        pages = self._pages()
+        taken_cells: set[str] = set()
+        if self._request.group_policy == "isolate":
+            others = self._base.mappings.keys() - self.moved_groups - {UNSUFFIXED}
+            taken_cells.update(*(self._base.mappings[suffix] for suffix in others))
+        cells = []
+        for uuid, number in sorted(self._cell_of.items(), key=lambda item: item[1]):
+            provider = self._providers[uuid]
+            if (
+                uuid in taken_cells
+                or not _has_traits(provider, group)
+                or not self._has_traits_beside(provider)
+            ):
+                continue
+            vcpus, pinnable, memory = (self._free(provider, name) for name in CELL_CLASSES)
+            cells.append(
+                Cell(
+                    number,
+                    pinnable=pinnable,
+                    vcpus=vcpus,
+                    memory_mib=memory,
+                    pages_mib={
+                        size: self._free(of_size, "MEMORY_MB")
+                        for (cell, size), of_size in pages.items()
+                        if cell == number
+                    },
+                )
+            )
+        return tuple(cells)
+
+    def _pages(self) -> dict[tuple[int, int], ProviderSummary]:
+        pages = {}
+        for provider in self._providers.values():
+            number = self._cell_of.get(provider.parent or "", -1)
+            for trait in provider.traits if number >= 0 else ():
+                if trait.startswith(PAGE_SIZE_PREFIX):
+                    pages[number, int(trait.removeprefix(PAGE_SIZE_PREFIX))] = provider
+        return pages
+
+    def _has_traits_beside(self, cell: ProviderSummary) -> bool:
+        """Whether the traits that may be on any provider in line with a cell are there."""
+        return self._trait_provider(cell.uuid) is not None
+
+    def _trait_provider(self, cell: str) -> str | None:
+        group = self._request.group(TRAIT_GROUP)
+        if group.empty:
+            return cell
+        return next(
+            (
+                provider.uuid
+                for provider in self._providers.values()
+                if _has_traits(provider, group)
+                and (
+                    provider.uuid in ancestry(cell, self._providers)
+                    or cell in ancestry(provider.uuid, self._providers)
+                )
+            ),
+            None,
+        )
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return the devices of the tree, with what is free of them."""
+        devices: list[Device] = []
+        is_isolated = self._request.group_policy == "isolate"
+        # of a device that is for one group alone no other wish has anything
+        most = {wish.resource_class: wish.amount for wish in self.wishes}
+        for provider in sorted(self._providers.values(), key=lambda provider: provider.uuid):
+            if provider.root != self._base.root:
+                continue
+            line = ancestry(provider.uuid, self._providers)
+            cell = next((self._cell_of[uuid] for uuid in line if uuid in self._cell_of), None)
+            links = sorted(trait for trait in provider.traits if trait.startswith(_LINKS))
+            devices += [
+                Device(
+                    provider.uuid,
+                    resource_class,
+                    max(min(self._free(provider, resource_class), most.get(resource_class, 0)), 0)
+                    if is_isolated
+                    else max(self._free(provider, resource_class), 0),
+                    used=provider.used.get(resource_class, 0) > 0,
+                    cell=cell,
+                    pcie_root=provider.parent or "" if len(line) > 3 else "",
+                    link_group=links[0] if links else "",
+                    traits=provider.traits,
+                )
+                for resource_class in sorted(filter(is_device, provider.capacity))
+            ]
+        return tuple(devices)
+
+    def compose(self, answer: Plan) -> Candidate:
+        """Return the candidate with nodes and devices where the plan has them."""
+        provider_of = {number: uuid for uuid, number in self._cell_of.items()}
+        pages = self._pages()
+        mappings = dict(self._base.mappings)
+        for index, part in enumerate(answer.parts):
+            cell = provider_of[part.cell]
+            mappings[f"_NUMA{index}"] = (cell,)
+            if f"_PAGES{index}" in mappings:
+                mappings[f"_PAGES{index}"] = (pages[part.cell, part.page_size_kib or 0].uuid,)
+        if TRAIT_GROUP in mappings and answer.parts:
+            provider = self._trait_provider(provider_of[answer.parts[0].cell])
+            mappings[TRAIT_GROUP] = (provider,) if provider else mappings[TRAIT_GROUP]
+        for given in answer.given:
+            mappings[given.wish] = (given.device,)
+        moved = (
+            {mappings[suffix][0]: dict(self._request.group(suffix).resources)}
+            for suffix in self.moved_groups
+        )
+        return replace(
+            self._base, allocations=without_zeros(add(self._others, *moved)), mappings=mappings
+        )
+
+    def lay_over(self, parts: Sequence[Part]) -> Candidate:
+        """Return the candidate with the whole guest over several cells."""
+        provider_of = {number: uuid for uuid, number in self._cell_of.items()}
+        shares = {
+            provider_of[part.cell]: {
+                name: amount
+                for name, amount in zip(
+                    CELL_CLASSES, (part.vcpus, part.pinned, part.memory_mib), strict=True
+                )
+                if amount
+            }
+            for part in parts
+        }
+        return Candidate(
+            self._base.root,
+            add(self._others, shares),
+            {**self._base.mappings, CELL_GROUP: tuple(shares)},
+            "split",
+        )
+
+
+def _cell_providers(root: str, providers: Mapping[str, ProviderSummary]) -> dict[str, int]:
+    """Return the providers that are cells, with the numbers of the cells, or others in order."""
+    cells = sorted(uuid for uuid, p in providers.items() if HW_NUMA_ROOT in p.traits)
+    numbers = _numbers_of(root) if cells else {}
+    if all(uuid in numbers for uuid in cells):
+        return {uuid: numbers[uuid] for uuid in cells}
+    return {uuid: number for number, uuid in enumerate(cells)}
+
+
+@lru_cache(maxsize=256)
+def _numbers_of(root: str) -> Mapping[str, int]:
+    """Return the numbers of the cells of a root by the uuids that agents give their providers."""
+    try:
+        return {child_uuid(root, f"numa:{number}"): number for number in range(_NUMBERED_CELLS)}
+    except ValueError:
+        return {}  # not a uuid
+
+
+def _has_traits(provider: ProviderSummary, group: RequestGroup) -> bool:
+    any_of_each = all(names & provider.traits for names in group.required)
+    return any_of_each and not group.forbidden & provider.traits
