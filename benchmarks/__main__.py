@@ -132,7 +132,6 @@ def run_floors(console: Console, arguments: argparse.Namespace) -> Iterator[tabl
 
 
 REQUESTS: Final = "requests"
-#: Benchmarks whose rows are shown in one table.
 TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.Row]]]] = {
     REQUESTS: lambda console, arguments: run_rows(
         console, "Searches and reads", [*SEARCH, *READS], arguments
@@ -143,6 +142,8 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
     "claims": lambda console, arguments: rates.show(console, arguments.quick),
     "floors": run_floors,
 }
+"""Benchmarks whose rows are shown in one table."""
+
 BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "agent": lambda console, arguments: events.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),

@@ -8,10 +8,11 @@ from typing import Final
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
-#: Bytes of a block from which on it gets memory of its own, which is returned with it.
 _LARGEST_IN_HEAP: Final = 8 * 1024 * 1024
-#: Bytes of free memory at the end of the heap from which on it is returned.
+"""Bytes of a block from which on it gets memory of its own, which is returned with it."""
+
 _KEPT_FREE: Final = 16 * 1024 * 1024
+"""Bytes of free memory at the end of the heap from which on it is returned."""
 
 
 def share_one_heap() -> None:

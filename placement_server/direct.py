@@ -27,8 +27,8 @@ from placement_server.store.store import Store
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-#: Where the session finds the server. The host is never looked up.
 BASE_URL: Final = "http://placement.direct/placement"
+"""Where the session finds the server. The host is never looked up."""
 
 
 class DirectSession(requests.Session):

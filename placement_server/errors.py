@@ -47,8 +47,8 @@ _BREAK: Final = re.compile("<br[^>]*>", re.IGNORECASE)
 _COMMENT: Final = re.compile("<!--|-->")
 _TAG: Final = re.compile("<[^>]*>")
 
-#: A message may quote what the client sent, and that may be megabytes.
 _MESSAGE_LIMIT: Final = 65_536
+"""A message may quote what the client sent, and that may be megabytes."""
 
 
 class ApiError(Exception):

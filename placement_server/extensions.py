@@ -21,20 +21,20 @@ from placement_server.microversion import (
 
 SERVICE_TYPE: Final = "placement-ext"
 
-#: What each minor version changed, in order: the position in the list is the minor number.
 HISTORY: Final = (
     "isolated groups, aggregates of roots, subtrees to stay out of; the candidate explanation",
     "whole trees, the feed of changes, and answers to what-if questions",
 )
+"""What each minor version changed, in order: the position in the list is the minor number."""
 
 MIN: Final = Microversion(1, 0)
 MAX: Final = Microversion(1, len(HISTORY) - 1)
 
-#: Characters of a version. Python refuses to read an integer of thousands of digits.
 _LONGEST: Final = 100
+"""Characters of a version. Python refuses to read an integer of thousands of digits."""
 
-#: The entry of the extensions in the root document.
 DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": str(MIN), "max_version": str(MAX)}
+"""The entry of the extensions in the root document."""
 
 
 @functools.lru_cache(maxsize=512)

@@ -23,7 +23,6 @@ class Microversion(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-#: What each minor version changed, in order: the position in the list is the minor number.
 HISTORY: Final = (
     "resource providers, inventories, usages and allocations",
     "aggregates of a provider can be read and replaced",
@@ -66,6 +65,7 @@ HISTORY: Final = (
     "consumer types",
     "any-trait sets and repeated required",
 )
+"""What each minor version changed, in order: the position in the list is the minor number."""
 
 MIN: Final = Microversion(1, 0)
 MAX: Final = Microversion(1, len(HISTORY) - 1)
@@ -87,9 +87,10 @@ class UnacceptableVersion(ValueError):
         super().__init__(f"Unacceptable version header: {given_version}")
 
 
-#: Versions by header value. Clients send a handful of short values; the bounds of their number and
-#: length keep a client that sends random ones from filling the memory.
 _NEGOTIATED: dict[str, Microversion] = {}
+"""Versions by header value. Clients send a handful of short values; the bounds of their number and
+length keep a client that sends random ones from filling the memory."""
+
 _NEGOTIATED_LIMIT: Final = 512
 _NEGOTIATED_LENGTH: Final = 200
 

@@ -30,7 +30,6 @@ TOO_LARGE: Final = (
     f"resources=VCPU:118,MEMORY_MB:65536&required=HW_CPU_X86_AVX2&member_of={ZONES[3]}"
 )
 
-#: By name of the picture: the address, and light or dark.
 PICTURES: Final = {
     "fleet": ("#/fleet", "light"),
     "fleet-dark": ("#/fleet?order=use", "dark"),
@@ -40,6 +39,7 @@ PICTURES: Final = {
     "explanation": (f"#/search?q={quote(TOO_LARGE, safe='')}", "dark"),
     "changes": ("#/changes", "light"),
 }
+"""By name of the picture: the address, and light or dark."""
 
 
 def main(names: list[str]) -> None:

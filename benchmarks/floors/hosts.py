@@ -23,7 +23,6 @@ from benchmarks.parts.servers import make_schema, ours
 from benchmarks.reads.many_hosts import fill, fill_file, first_search, measure
 from placement_server.candidates.index.index import IndexWriter
 
-#: All that the index is made of, as its first reading does.
 _ROWS: Final = (
     "SELECT id, uuid, parent_provider_id, root_provider_id FROM resource_providers",
     "SELECT resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit, "
@@ -32,6 +31,7 @@ _ROWS: Final = (
     "SELECT a.resource_provider_id, p.uuid FROM resource_provider_aggregates a "
     "JOIN placement_aggregates p ON p.id = a.aggregate_id",
 )
+"""All that the index is made of, as its first reading does."""
 
 
 def rows(*, quick: bool) -> Iterator[Row]:

@@ -34,11 +34,13 @@ from benchmarks.reads.floor_server import CONSUMER
 
 _CLIENTS: Final = 8
 _WORKERS: Final = 2
-#: Only the last statement of a claim has it, which returns the id of the change record first.
 _SETTLED: Final = "RETURNING id"
+"""Only the last statement of a claim has it, which returns the id of the change record first."""
+
 _CHANGE: Final = "max"
-#: The statement of a search begins with the newest change that is known.
 _NEWS: Final = "WITH news AS"
+"""The statement of a search begins with the newest change that is known."""
+
 _RATE: Final = re.compile(r"^tps = ([0-9.]+)", re.MULTILINE)
 
 

@@ -10,12 +10,14 @@ from rich.table import Table
 
 HOLDS: Final = "holds"
 FAILS: Final = "FAILS"
-#: The verdict of a short run on what the load of the machine may have turned.
 UNDECIDED: Final = "needs a quiet machine"
-#: A ratio that a short run finds so many times beyond its bound is hardly due to the load.
+"""The verdict of a short run on what the load of the machine may have turned."""
+
 FAR: Final = 2.0
-#: Units of what other work on the machine does not change.
+"""A ratio that a short run finds so many times beyond its bound is hardly due to the load."""
+
 _COUNTED: Final = ("", "KB", "MiB", "GiB", "wakeups/min", "requests")
+"""Units of what other work on the machine does not change."""
 
 
 @dataclass(frozen=True)

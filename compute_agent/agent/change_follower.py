@@ -23,11 +23,11 @@ from compute_agent.tracker.status import FeedState, StatusBoard
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that one question waits; proxies commonly give up after 60.
 WAIT: Final = 50
+"""Seconds that one question waits; proxies commonly give up after 60."""
 
-#: Seconds until placement is asked again whether it has a feed now.
 NOT_OFFERED_PAUSE: Final = 300.0
+"""Seconds until placement is asked again whether it has a feed now."""
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0

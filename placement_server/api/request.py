@@ -25,27 +25,33 @@ if TYPE_CHECKING:
 _JSON: Final = "application/json"
 _BAD_CHARACTER: Final = re.compile("[\x00\ud800-\udfff]")
 
-#: Characters of a URI that the log shows; the rest of a very long one is of no use.
 _URI_SHOWN: Final = 2000
+"""Characters of a URI that the log shows; the rest of a very long one is of no use."""
 
-#: Punctuation that a URI in the log shows as it is.
 _PLAIN_IN_PATH: Final = "/:=&?~#+!$,;'@()*[]{}<>|^`\\"
+"""Punctuation that a URI in the log shows as it is."""
 
-#: Where the authentication leaves the caller for the API.
 CALLER_KEY: Final = "placement_server.caller"
-#: Where the API leaves what the request log and the metrics show.
+"""Where the authentication leaves the caller for the API."""
+
 VERSION_KEY: Final = "placement_server.microversion"
+"""Where the API leaves what the request log and the metrics show."""
+
 ROUTE_KEY: Final = "placement_server.route"
-#: The version of the extensions that the client asked for; None when it did not.
 EXTENSIONS_KEY: Final = "placement_server.extensions"
-#: Where the request id is.
+"""The version of the extensions that the client asked for; None when it did not."""
+
 REQUEST_ID_KEY: Final = "placement_server.request_id"
-#: What lets the server begin another request while this one goes on, where it limits them.
+"""Where the request id is."""
+
 TURN_KEY: Final = "placement_server.give_turn_back"
-#: What waits for a turn again, where one was given back.
+"""What lets the server begin another request while this one goes on, where it limits them."""
+
 TAKE_TURN_KEY: Final = "placement_server.take_turn"
-#: What waits for a descriptor on behalf of a client that may go away, where the server can do so.
+"""What waits for a turn again, where one was given back."""
+
 WAIT_KEY: Final = "placement_server.wait"
+"""What waits for a descriptor, for a client that may go away, where the server can do so."""
 
 
 @dataclass(slots=True)

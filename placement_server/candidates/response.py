@@ -142,12 +142,15 @@ class Renderer:
         self._resources: dict[tuple[int, ...], str] = {}
         self._parts: dict[tuple[int, ...], str] = {}
         self._mapping_texts: dict[tuple[int, int], str] = {}
-        #: whether a candidate of distinct providers is one allocation and one mapping for each item
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
-        #: whether no candidate has two items at one provider
+        """Whether a candidate of distinct providers is one allocation and one mapping for each
+        item."""
+
         self._apart = all(
             item.is_named or (plan.is_isolated and item.is_suffixed) for item in plan.items
         )
+        """Whether no candidate has two items at one provider."""
+
         self._pieces: dict[int, list[_Pieces]] = {}
         # None for a placement that has come once.
         self._templates: dict[Positions, _Template | None] = {}

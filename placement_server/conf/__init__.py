@@ -34,11 +34,11 @@ from placement_server.conf import (
 
 PROJECT: Final = "placement"
 
-#: The web application looks for its file here before it looks at the usual places.
 CONFIG_DIR_VARIABLE: Final = "OS_PLACEMENT_CONFIG_DIR"
+"""The web application looks for its file here before it looks at the usual places."""
 
-#: Seconds for one attempt to ask Keystone.
 _KEYSTONE_SECONDS: Final = 10
+"""Seconds for one attempt to ask Keystone."""
 
 OWN_GROUPS: Final = frozenset({"placement_server", "placement_database"})
 """Groups that no other service has."""

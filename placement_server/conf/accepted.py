@@ -11,9 +11,9 @@ from typing import Final
 
 from placement_server.conf import profiler, workarounds
 
-#: Group (`None` for the default group) and name.
 WITHOUT_EFFECT: Final[tuple[tuple[str | None, str], ...]] = (
     (None, "tempdir"),
     (profiler.GROUP, "enabled"),
     (workarounds.GROUP, "optimize_for_wide_provider_trees"),
 )
+"""Group (`None` for the default group) and name."""

@@ -27,17 +27,17 @@ from placement_server.store.transactions.transaction import ReadTransaction
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds for which a missing id may appear by itself: most do within the time of a commit.
 GRACE: Final = 0.2
+"""Seconds for which a missing id may appear by itself: most do within the time of a commit."""
 
-#: Seconds for which a request waits at most for ids below what is committed.
 PATIENCE: Final = 1.0
+"""Seconds for which a request waits at most for ids below what is committed."""
 
-#: A range of more missing ids is a leap: one request changes at most 10,000 trees.
 LEAP: Final = 100_000
+"""A range of more missing ids is a leap: one request changes at most 10,000 trees."""
 
-#: Records that are read at once, and the newest ones in which a new process looks for missing ids.
 _BATCH: Final = 20_000
+"""Records that are read at once, and those in which a new process looks for missing ids."""
 
 _VOIDED_AT_ONCE: Final = 10_000
 _PAUSE: Final = 0.01

@@ -29,8 +29,8 @@ LOG = logging.getLogger(__name__)
 
 ALL_KINDS: Final = frozenset({STRUCTURE, USAGE, NAMES})
 
-#: Seconds between two readings while requests wait.
 INTERVAL: Final = 0.2
+"""Seconds between two readings while requests wait."""
 
 _BATCH: Final = 2000
 

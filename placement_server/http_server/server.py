@@ -29,23 +29,26 @@ from placement_server.http_server.turns import Turns
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that requests get to finish after SIGTERM.
 _GRACE: Final = 30
-#: Threads of one worker at most, started when they are needed: each has a request that is received,
-#: waits for its turn or for changes, or has its turn.
+"""Seconds that requests get to finish after SIGTERM."""
+
 _THREADS: Final = 1000
-#: Seconds until an application is tried again, workers are told again to end, a port is asked.
+"""Threads of one worker at most, started when they are needed: each has a request that is received,
+waits for its turn or for changes, or has its turn."""
+
 _PAUSE: Final = 1.0
+"""Seconds until an application is tried again, workers are told again to end, a port is asked."""
+
 _SIGNAL_PAUSE: Final = 0.3
 _SHORT_PAUSE: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
 
-#: granian's logger without a handler of its own: all is in one log and one format.
 _LOGGING: Final = {
     "incremental": True,
     "handlers": {},
     "loggers": {"_granian": {"propagate": True}},
 }
+"""The logger of granian without a handler of its own: all is in one log and one format."""
 
 
 @dataclass

@@ -16,9 +16,9 @@ from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY, WAIT_KEY
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-#: Bytes of a body that are read, if only to be dropped: the client gets to the end of sending one
-#: that is too long, and reads the answer.
 _LONGEST_BODY: Final = 64 * 1024 * 1024
+"""Bytes of a body that are read, if only to be dropped: the client gets to the end of sending one
+that is too long, and reads the answer."""
 
 
 class Turns:

@@ -22,7 +22,6 @@ from placement_server.policies.enforcer import Caller
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-#: Further headers of keystonemiddleware, under the names that rules of policy files use.
 _DETAILS: Final = {
     "user_domain_id": "HTTP_X_USER_DOMAIN_ID",
     "project_domain_id": "HTTP_X_PROJECT_DOMAIN_ID",
@@ -31,6 +30,7 @@ _DETAILS: Final = {
     "service_project_id": "HTTP_X_SERVICE_PROJECT_ID",
     "service_project_domain_id": "HTTP_X_SERVICE_PROJECT_DOMAIN_ID",
 }
+"""Further headers of keystonemiddleware, under the names that rules of policy files use."""
 
 _HEADERS: Final = (
     "HTTP_X_USER_ID",
@@ -44,8 +44,8 @@ _HEADERS: Final = (
 )
 """All that a caller is made from."""
 
-#: Callers that are remembered: the same few services send nearly all requests.
 _CALLERS_KEPT: Final = 256
+"""Callers that are remembered: the same few services send nearly all requests."""
 
 
 class NoAuth:

@@ -32,40 +32,40 @@ LOG = logging.getLogger(__name__)
 
 GROUP: Final = "keystone_authtoken"
 
-#: The version document, with and without the slash of the mount point.
 PUBLIC: Final = ("/", "")
+"""The version document, with and without the slash of the mount point."""
 
-#: Seconds that Keystone has to answer when the server starts.
 _PATIENCE: Final = 3
+"""Seconds that Keystone has to answer when the server starts."""
 
-#: Seconds that Keystone has to answer when a token is validated: so many times
-#: ``http_connect_timeout``, which bounds one attempt, and of an answer that drips only the time
-#: between two pieces.
 _ATTEMPTS: Final = 3
+"""Seconds that Keystone has to answer when a token is validated: so many times
+``http_connect_timeout``, which bounds one attempt, and of an answer that drips only the time
+between two pieces."""
 
-#: Validations by one process at a time; more wait, within their own time.
 _MOST_VALIDATIONS: Final = 32
+"""Validations by one process at a time; more wait, within their own time."""
 
-#: Errors of the libraries that are about a token or about Keystone.
 _FORESEEN: Final = (
     exceptions.ClientException,
     validation_errors.InvalidToken,
     validation_errors.ServiceError,
 )
+"""Errors of the libraries that are about a token or about Keystone."""
 
 _SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
-#: The most common kind of credentials.
 _USUAL: Final = "password"
+"""The most common kind of credentials."""
 
-#: Options that a kind of credentials needs and does not mark as required. Of names with a bar
-#: between them one is enough.
 _NEEDED: Final = {
     "password": ("username|user_id", "password"),
     "v3password": ("username|user_id", "password"),
     "v2password": ("username|user_id", "password"),
     "v3applicationcredential": ("application_credential_id|application_credential_name",),
 }
+"""Options that a kind of credentials needs and does not mark as required. Of names with a bar
+between them one is enough."""
 
 
 class Keystone:

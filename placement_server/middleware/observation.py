@@ -76,8 +76,8 @@ def global_request_id(environ: errors.Environ) -> str | None:
     return inbound if inbound and _REQUEST_ID.fullmatch(inbound) else None
 
 
-#: All other methods, which a client may make up, are one in the metrics.
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+"""All other methods, which a client may make up, are one in the metrics."""
 
 
 # As many as there are series: to look them up takes longer than to count.

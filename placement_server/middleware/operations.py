@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a check waits for an index which is being loaded.
 LOADING_SECONDS: Final = 1.0
+"""Seconds that a check waits for an index which is being loaded."""
 
 
 class AtPath:

@@ -24,7 +24,6 @@ _REMOTE: Final = ("http", "https")
 # Python calls two functions for each, and gives up at a thousand.
 _MOST_LEVELS: Final = 100
 
-#: Attributes of a caller that this server knows, for rules to compare.
 _OF_CALLERS: Final = frozenset(
     {
         *("user_id", "project_id", "domain_id", "system_scope", "roles", "is_admin_project"),
@@ -33,13 +32,14 @@ _OF_CALLERS: Final = frozenset(
         *("service_project_domain_id", "service_roles"),
     }
 )
+"""Attributes of a caller that this server knows, for rules to compare."""
 
 _OF_TARGETS: Final = frozenset({"project_id", "user_id"})
 
-#: Attributes that other services know; they never match here, and shared policy files use them.
 _ELSEWHERE: Final = frozenset(
     {"is_admin", "user", "tenant", "tenant_id", "domain", "user_domain", "project_domain", "token"}
 )
+"""Attributes that other services know; they never match here, and shared policy files use them."""
 
 
 def require_known(enforcer: policy.Enforcer) -> None:

@@ -84,8 +84,8 @@ class Caller:
     roles: tuple[str, ...] = ()
     system_scope: str | None = None
     domain_id: str | None = None
-    #: Further attributes, for the rules of an operator's policy file.
     details: Mapping[str, Any] = field(default_factory=dict)
+    """Further attributes, for the rules of an operator's policy file."""
 
     def identity(self) -> tuple[object, ...]:
         """Return all that a rule can depend on, as a key; ``details`` must have hashable values."""

@@ -9,9 +9,6 @@ RULE_SERVICE: Final = "rule:service_api"
 RULE_ADMIN_OR_SERVICE: Final = "rule:admin_or_service_api"
 RULE_USAGE_READER: Final = "rule:admin_or_project_reader_or_service_api"
 
-#: Before there were other roles than admin, admin was needed for everything. oslo.policy ORs this
-#: in while ``[oslo_policy]enforce_new_defaults`` is false and the operator has not overridden the
-#: rule.
 _LEGACY: Final = policy.DeprecatedRule(
     name=RULE_ADMIN,
     check_str="role:admin",
@@ -21,6 +18,9 @@ _LEGACY: Final = policy.DeprecatedRule(
     ),
     deprecated_since="1.0",
 )
+"""Before there were other roles than admin, admin was needed for everything. oslo.policy ORs this
+in while ``[oslo_policy]enforce_new_defaults`` is false and the operator has not overridden the
+rule."""
 
 RULES: Final = (
     policy.RuleDefault("admin_api", "role:admin", description="An administrator."),

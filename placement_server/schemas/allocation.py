@@ -135,11 +135,11 @@ def _consumers(consumer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: The schema of POST /allocations by the minor that began it.
 POST_SCHEMAS: Final = {
     13: _consumers(_consumer(empty_allowed=True)),
     **{minor: _consumers(consumer) for minor, consumer in _CONSUMERS.items()},
 }
+"""The schema of POST /allocations by the minor that began it."""
 
 PUT: Final = SchemaByVersion(
     {0: _LIST, 8: _LIST_1_8, 12: _consumer(empty_allowed=False), **_CONSUMERS}

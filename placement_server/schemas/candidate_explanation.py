@@ -4,7 +4,6 @@ from typing import Any, Final
 
 _COUNT: Final = {"type": "integer", "minimum": 0}
 
-#: ``group`` is a suffix, "" for the unsuffixed group, null for what is asked of roots.
 EXPLANATION: Final[dict[str, Any]] = {
     "type": "object",
     "additionalProperties": False,
@@ -42,6 +41,7 @@ EXPLANATION: Final[dict[str, Any]] = {
         "sentences": {"type": "array", "items": {"type": "string"}},
     },
 }
+"""``group`` is a suffix, "" for the unsuffixed group, null for what is asked of roots."""
 
 _GROUP: Final = {"type": ["string", "null"]}
 _AMOUNT: Final = {"type": "integer", "minimum": 1}
@@ -86,8 +86,6 @@ _CHANGE: Final = {
     ]
 }
 
-#: From placement-ext 1.1 on. In a change ``group`` is a suffix, null for the query as a whole and
-#: for what is asked of roots. A unit of an inventory is shown where it forbids the amount.
 EXPLANATION_WITH_CLOSEST: Final[dict[str, Any]] = {
     **EXPLANATION,
     "required": [*EXPLANATION["required"], "closest", "short", "complete"],
@@ -139,3 +137,5 @@ EXPLANATION_WITH_CLOSEST: Final[dict[str, Any]] = {
         "complete": {"type": "boolean"},
     },
 }
+"""From placement-ext 1.1 on. In a change ``group`` is a suffix, null for the query as a whole and
+for what is asked of roots. A unit of an inventory is shown where it forbids the amount."""

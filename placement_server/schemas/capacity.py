@@ -16,7 +16,6 @@ def _exactly(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: ``name`` is null of a tree that is supposed, or was deleted while the answer was made.
 CAPACITY: Final[dict[str, Any]] = _exactly(
     at_least=_COUNT,
     at_most=_COUNT,
@@ -32,8 +31,8 @@ CAPACITY: Final[dict[str, Any]] = _exactly(
     },
     limited_by={"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
 )
+"""``name`` is null of a tree that is supposed, or was deleted while the answer was made."""
 
-#: ``resources`` may be repeated, a shape each; ``member_of`` too.
 FRAGMENTATION_QUERY: Final = SchemaByVersion(
     {
         0: {
@@ -43,8 +42,8 @@ FRAGMENTATION_QUERY: Final = SchemaByVersion(
         }
     }
 )
+"""``resources`` may be repeated, a shape each; ``member_of`` too."""
 
-#: ``ratio`` is null where nothing would fit even if what is free lay together.
 FRAGMENTATION: Final[dict[str, Any]] = _exactly(
     resource_classes={
         "type": "object",
@@ -63,3 +62,4 @@ FRAGMENTATION: Final[dict[str, Any]] = _exactly(
         ),
     },
 )
+"""``ratio`` is null where nothing would fit even if what is free lay together."""

@@ -13,7 +13,6 @@ def _whole(minimum: int) -> dict[str, Any]:
     return {"type": "integer", "maximum": MAX_INT, "minimum": minimum}
 
 
-#: What an inventory consists of.
 RECORD_FIELDS: Final[dict[str, Any]] = {
     "total": _whole(1),
     "reserved": _whole(0),
@@ -23,6 +22,8 @@ RECORD_FIELDS: Final[dict[str, Any]] = {
     # The largest single-precision number: the column of the database is one.
     "allocation_ratio": {"type": "number", "maximum": 3.40282e38},
 }
+"""What an inventory consists of."""
+
 _FIELDS: Final[dict[str, Any]] = {
     "resource_provider_generation": {"type": "integer"},
     **RECORD_FIELDS,
@@ -38,7 +39,6 @@ def _record(required: list[str], **added_properties: dict[str, Any]) -> dict[str
     }
 
 
-#: The body of PUT inventories, which the reshaper takes once per provider.
 REPLACE_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -52,6 +52,7 @@ REPLACE_SCHEMA: Final[dict[str, Any]] = {
     "required": ["resource_provider_generation", "inventories"],
     "additionalProperties": False,
 }
+"""The body of PUT inventories, which the reshaper takes once per provider."""
 
 CREATE: Final = SchemaByVersion(
     {

@@ -23,7 +23,6 @@ def _map(values: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": values}
 
 
-#: The query of GET; ``include`` may be repeated, and may have several values with commas.
 SHOW: Final = SchemaByVersion(
     {
         0: {
@@ -38,6 +37,7 @@ SHOW: Final = SchemaByVersion(
         }
     }
 )
+"""The query of GET; ``include`` may be repeated, and may have several values with commas."""
 
 _INVENTORY: Final = _object(
     {
@@ -46,7 +46,6 @@ _INVENTORY: Final = _object(
     }
 )
 
-#: The answer: providers in preorder, children by name.
 TREE: Final = _object(
     {
         "root_provider_uuid": _UUID,
@@ -83,3 +82,4 @@ TREE: Final = _object(
     },
     "allocations",
 )
+"""The answer: providers in preorder, children by name."""

@@ -21,16 +21,17 @@ from placement_server.schemas.acceptance import Predicates
 
 Schema = Mapping[str, Any]
 
-#: Values in a body beyond which an error does not show it: laying out millions takes minutes.
 _VALUES_SHOWN: Final = 50_000
+"""Values in a body beyond which an error does not show it: laying out millions takes minutes."""
+
 _MESSAGE_SHOWN: Final = 10_000
 
-#: Errors compared to find the one to report. A hostile body has millions of them.
 _ERRORS_COMPARED: Final = 1000
+"""Errors compared to find the one to report. A hostile body has millions of them."""
 
-#: Keywords that limit how much a body may list. Errors quote the schemas of OpenStack's server,
-#: which lack these keywords, so only errors about the limits themselves show them.
 _LIMITS: Final[Mapping[type, str]] = {list: "maxItems", dict: "maxProperties"}
+"""Keywords that limit how much a body may list. Errors quote the schemas of OpenStack's server,
+which lack these keywords, so only errors about the limits themselves show them."""
 
 _FORMATS = jsonschema.FormatChecker(formats=())
 _STRICT_FORMATS = jsonschema.FormatChecker(formats=("uuid",))

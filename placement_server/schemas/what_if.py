@@ -19,7 +19,6 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
     }
 
 
-#: By the name of the kind of change, which is the only key of an entry.
 CHANGES: Final[dict[str, Any]] = {
     "set_inventory": _object(
         ["provider", "resource_class", "total"],
@@ -42,13 +41,14 @@ CHANGES: Final[dict[str, Any]] = {
     "release": _UUID,
     "claim": _object(["allocations"], allocations=ALLOCATIONS, mappings={"type": "object"}),
 }
+"""By the name of the kind of change, which is the only key of an entry."""
 
-#: By the name of the route that answers, which is the only key of an entry.
 QUESTIONS: Final[dict[str, Any]] = {
     "candidates": {"type": "string"},
     "explanation": {"type": "string"},
     "capacity": {"type": "string"},
 }
+"""By the name of the route that answers, which is the only key of an entry."""
 
 
 def _one_of(kinds: dict[str, Any], most: int) -> dict[str, Any]:
@@ -74,5 +74,5 @@ WHAT_IF: Final = SchemaByVersion(
     }
 )
 
-#: Each answer has the form of the route that it is of, or that of an error.
 ANSWERS: Final = _object(["answers"], answers={"type": "array", "items": {"type": "object"}})
+"""Each answer has the form of the route that it is of, or that of an error."""

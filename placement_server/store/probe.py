@@ -19,11 +19,11 @@ from placement_server.store.transactions.engine import create_engines, is_in_mem
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that the database has to answer.
 PATIENCE: Final = 2.0
+"""Seconds that the database has to answer."""
 
-#: Seconds for which an answer is reused.
 KEPT: Final = 1.0
+"""Seconds for which an answer is reused."""
 
 _NO_ANSWER: Final = f"the database did not answer within {PATIENCE:g} seconds"
 

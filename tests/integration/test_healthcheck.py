@@ -18,8 +18,8 @@ from tests.functional.api.served import Served
 from tests.integration.bank.private_database import PostgreSQL
 
 ADMIN = {"X-Auth-Token": "admin"}
-#: Requests that the server works on at a time.
 TURNS = 2
+"""Requests that the server works on at a time."""
 
 
 @pytest.fixture

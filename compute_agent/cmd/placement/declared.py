@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from compute_agent.cmd.placement.errors import BadInput
 
-#: The parts of a provider that a document may declare.
 PARTS: Final = ("inventories", "traits", "aggregates")
+"""The parts of a provider that a document may declare."""
+
 _DEFAULTS: Final[Mapping[str, float]] = {
     "total": 0,
     "reserved": 0,

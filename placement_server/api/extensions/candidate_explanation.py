@@ -17,8 +17,8 @@ from placement_server.candidates.explain import Explanation
 from placement_server.microversion import Microversion
 from placement_server.store.allocations.room import Room
 
-#: The version of the extensions that brought the closest changes.
 CLOSEST: Final = Microversion(1, 1)
+"""The version of the extensions that brought the closest changes."""
 
 
 def show(request: Request) -> Response:

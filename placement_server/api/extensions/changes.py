@@ -20,8 +20,8 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 _DEFAULT_LIMIT: Final = "1000"
 
-#: Seconds until a place for one more request that waits may be free.
 _RETRY_AFTER: Final = 5
+"""Seconds until a place for one more request that waits may be free."""
 
 
 def list_(request: Request) -> Response:

@@ -27,12 +27,12 @@ from placement_server.store import resource_classes
 from placement_server.store.providers import inventories
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 
-#: The largest single-precision number: the column of the allocation ratio is one, and no other
-#: column takes more.
 _MAX_NUMBER: Final = 3.40282e38
+"""The largest single-precision number: the column of the allocation ratio is one, and no other
+column takes more."""
 
-#: An inventory in the database, or one that was just written to it.
 Inventory = StoredInventory | InventoryRecord
+"""An inventory in the database, or one that was just written to it."""
 
 _FIELDS: Final = (
     "total",

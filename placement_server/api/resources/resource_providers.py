@@ -18,7 +18,6 @@ from placement_server.store import errors as store_errors
 from placement_server.store.providers import providers
 from placement_server.store.records import KEEP, MAX_INT, Provider
 
-#: Links of a provider and the minor that added each.
 _LINKS: Final = (
     ("inventories", 0),
     ("usages", 0),
@@ -26,6 +25,7 @@ _LINKS: Final = (
     ("traits", 6),
     ("allocations", 11),
 )
+"""Links of a provider and the minor that added each."""
 
 _FILTERS: Final = tuple(field.name for field in dataclasses.fields(ProviderFilters))
 

@@ -9,12 +9,15 @@ from placement_server.candidates.query.compiled import Plan
 
 POINTER: Final = 8
 NUMBER: Final = 32
-#: An entry of a dict or set that is two thirds full at most, and seldom half empty.
 ENTRY: Final = 104
-#: An ASCII text, beside its characters, and its place in a list.
+"""An entry of a dict or set that is two thirds full at most, and seldom half empty."""
+
 TEXT: Final = 64
-#: A dict of texts with attributes of its own, in words of a pointer.
+"""An ASCII text, beside its characters, and its place in a list."""
+
 PIECES: Final = 48
+"""A dict of texts with attributes of its own, in words of a pointer."""
+
 _TUPLE: Final = 40
 _OBJECT: Final = 48
 # The view of a tree with its numbers, and the pairs and lists in which a search goes on with it.

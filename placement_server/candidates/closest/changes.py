@@ -15,8 +15,6 @@ from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 AMOUNT: Final = "resources"
 ROOT_TRAITS: Final = "root_required"
 
-#: By field of a group or of the query, in the order in which changes are listed: the key under
-#: which an answer shows what is left out, and the words for the query that is left.
 _FIELDS: Final = {
     "required": ("drop_trait", "without required {}"),
     "forbidden": ("allow_trait", "with {} allowed"),
@@ -30,8 +28,11 @@ _FIELDS: Final = {
     "root_member_of": ("drop_aggregate", "without root_member_of {}"),
     "root_forbidden_aggregates": ("allow_aggregate", "with aggregate {} allowed on roots"),
 }
-#: Fields that are left out as a whole.
+"""By field of a group or of the query, in the order in which changes are listed: the key under
+which an answer shows what is left out, and the words for the query that is left."""
+
 _WHOLE: Final = frozenset({"in_tree", "group_policy", "isolate", ROOT_TRAITS})
+"""Fields that are left out as a whole."""
 
 H = TypeVar("H", CandidateQuery, RequestGroup)
 

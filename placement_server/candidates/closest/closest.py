@@ -25,8 +25,8 @@ SETS = 5
 """Sets of changes that are reported unless the client asks for another number."""
 PROVIDERS = 10
 """Providers that are reported as short of something, at most."""
-#: Sets of changes that get a sentence: more are not read by a person.
 _SENTENCES: Final = 10
+"""Sets of changes that get a sentence: more are not read by a person."""
 
 ReadRoom = Callable[[Set[int], Set[int]], dict[str, RoomOfProvider]]
 

@@ -16,8 +16,9 @@ from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.filters import Microversion
 
-#: The most bytes that are kept by default: what 50,000 hosts of three classes and few traits need.
 MOST_KEPT: Final = 32 * 1024 * 1024
+"""Bytes that are kept by default, at most: as 50,000 hosts of three classes and few traits need."""
+
 _MOST_KEPT_OF_COPY: Final = 1024 * 1024
 
 _Text = TypeVar("_Text", str, bytes)

@@ -25,9 +25,10 @@ class TreeShape:
         ancestors: list[int] = []
         for position, parent in enumerate(self.parents):
             ancestors.append((ancestors[parent] if parent >= 0 else 0) | 1 << position)
-        #: for each position the set of itself and everything above it
         self.ancestors = tuple(ancestors)
-        #: for each position the set of itself and everything below it
+        """For each position the set of itself and everything above it."""
+
         self.descendants = tuple(
             (1 << end) - (1 << position) for position, end in enumerate(self.ends)
         )
+        """For each position the set of itself and everything below it."""

@@ -14,8 +14,9 @@ from typing import Final
 
 from placement_server.candidates.bounds import sizes
 
-#: The most bytes that are kept by default: the tags of 140,000 trees.
 MOST_KEPT: Final = 32 * 1024 * 1024
+"""The most bytes that are kept by default: the tags of 140,000 trees."""
+
 _TAG_LENGTH: Final = 32
 
 

@@ -54,7 +54,6 @@ def _group_schema(suffix: str, *keywords: str, names: tuple[str, ...] = ()) -> J
 
 _FOUR = ("resources", "required", "member_of", "in_tree")
 
-#: by the microversion from which on each is valid
 SCHEMAS: dict[Microversion, JsonSchema] = {
     (1, 10): _plain(),
     (1, 16): _plain("limit"),
@@ -66,6 +65,7 @@ SCHEMAS: dict[Microversion, JsonSchema] = {
     (1, 35): _group_schema(_SUFFIX, *_FOUR, names=("root_required",)),
     (1, 36): _group_schema(_SUFFIX, *_FOUR, names=("root_required", "same_subtree")),
 }
+"""By the microversion from which on each is valid."""
 
 
 def schema_for(microversion: Microversion, *, extensions: bool = False) -> JsonSchema:

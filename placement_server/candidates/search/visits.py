@@ -114,8 +114,9 @@ class _Owners:
             by_root.setdefault(root, []).append(at)
         self._order = [at for owner in owners for at in by_root[owner]]
         self._shares = tuple([slots[at] for at in self._order])
-        #: where the sharing providers of an owner begin, and how many there are
         self._places: dict[int, tuple[int, int]] = {}
+        """Where the sharing providers of an owner begin, and how many there are."""
+
         first = 0
         for owner in owners:
             self._places[owner] = first, len(by_root[owner])

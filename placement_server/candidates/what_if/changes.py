@@ -9,8 +9,8 @@ from typing import Final
 from placement_server.candidates.errors import CandidatesError
 from placement_server.store.records import InventoryRecord
 
-#: Providers that the changes of one request may add.
 MOST_ADDED: Final = 10_000
+"""Providers that the changes of one request may add."""
 
 Path = tuple[str | int, ...]
 

@@ -12,8 +12,8 @@ FOLLOWING = {
     "DEFAULT": {"update_resources_interval": -1},
     "compute_agent": {"follow_changes": True},
 }
-#: What a foreign write is to be seen within; the tests measure nothing but wait longer.
 SOON = 20.0
+"""What a foreign write is to be seen within; the tests measure nothing but wait longer."""
 
 
 @pytest.fixture

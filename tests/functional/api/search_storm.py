@@ -191,7 +191,6 @@ def _some_vulkan(number: int) -> str:
     return f"&required_{number}=HW_GPU_API_VULKAN" if number % 2 else ""
 
 
-#: Millions of candidates each: many texts, many placements, many amounts that were seen.
 _QUERIES = [
     _groups(8, "isolate"),
     _groups(63, "none"),
@@ -200,6 +199,7 @@ _QUERIES = [
     _groups(63, "isolate"),
     _groups(4, "none"),
 ]
+"""Millions of candidates each: many texts, many placements, many amounts that were seen."""
 
 _OTHER_REQUESTS = [
     "/allocation_candidates?resources=VGPU:1&limit=1",

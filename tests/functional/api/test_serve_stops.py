@@ -23,9 +23,9 @@ from .served import Served
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 GET = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
 
-#: Seconds in which an idle server ends. It takes a fifth of one; other tests may run. One that
-#: waits for clients or threads takes 30 or more.
 SOON = 10.0
+"""Seconds in which an idle server ends. It takes a fifth of one; other tests may run. One that
+waits for clients or threads takes 30 or more."""
 
 
 def connect(server: Served) -> socket.socket:

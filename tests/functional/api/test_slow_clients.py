@@ -18,10 +18,12 @@ import requests
 from .served import Served
 
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
-#: Three times as many as the requests that the server works on at a time.
 MANY = 12
-#: So many aggregates that an answer with them takes long and fills the buffers on its way.
+"""Three times as many as the requests that the server works on at a time."""
+
 BIG = 40_000
+"""So many aggregates that an answer with them takes long and fills the buffers on its way."""
+
 PROVIDER = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 
 HEAD = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"

@@ -26,12 +26,15 @@ from placement_server.store.errors import StoreError
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a file is written again, if anything has changed.
 SAVED_EVERY: Final = 300.0
-#: Seconds for which a file is new to all workers; one worker writes it again after SAVED_EVERY.
+"""Seconds after which a file is written again, if anything has changed."""
+
 _NEW_FOR: Final = 0.9 * SAVED_EVERY
-#: Bytes of a file that is read; an index has about 250 for each provider.
+"""Seconds for which a file is new to all workers; one worker writes it again after SAVED_EVERY."""
+
 LARGEST: Final = 2**30
+"""Bytes of a file that is read; an index has about 250 for each provider."""
+
 _PRIVATE: Final = 0o600
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 

@@ -12,14 +12,15 @@ from ..wsgi_client import Answer
 
 _REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VALUES = ("content-type", "openstack-api-version", "vary", "cache-control", "location")
-#: The HTTP server's business: the published application leaves it out of errors.
 _UNCOMPARED = frozenset({"content-length"})
+"""The HTTP server's business: the published application leaves it out of errors."""
 
-#: Names in these messages come in the order of a set.
 _INVALID = re.compile(
     r"(Inventory for )(?:'|&#x27;)(.*?)(?:'|&#x27;)( on resource provider )"
     r"(?:'|&#x27;)(.*?)(?:'|&#x27;)( invalid)"
 )
+"""Names in these messages come in the order of a set."""
+
 _SUFFIXES = re.compile(r"\['[^\]]*'\](?= not found in \[)|(?<= not found in )\[[^\]]*\]")
 
 

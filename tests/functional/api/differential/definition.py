@@ -13,8 +13,8 @@ from tests.unit.candidates.forest import Inventory, Provider, Result
 
 from ..wsgi_client import Answer, Client
 
-#: One result as a text: who gives how much of what, and from 1.34 on who serves which group.
 Key = str
+"""One result as a text: who gives how much of what, and from 1.34 on who serves which group."""
 
 
 def keys(answer: Answer) -> Counter[Key]:

@@ -12,8 +12,9 @@ from ..wsgi_client import Answer, Client
 from .reference import Reference
 from .vocabulary import Sent
 
-#: Later than either database was made. The clock stands still but between requests.
 START = datetime(2040, 1, 1, tzinfo=UTC)
+"""Later than either database was made. The clock stands still but between requests."""
+
 _STEP = timedelta(seconds=10)
 
 

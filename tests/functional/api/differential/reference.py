@@ -23,8 +23,8 @@ from tests.fixtures.environments import cached_environment
 from ..wsgi_client import Answer
 
 PACKAGE = "openstack-placement==16.0.0"
-#: An environment that has the package already; otherwise one is made in the cache directory.
 VARIABLE = "PLACEMENT_REFERENCE_VENV"
+"""An environment that has the package already; otherwise one is made in the cache directory."""
 
 _CONFIGURATION = """
 [placement_database]
