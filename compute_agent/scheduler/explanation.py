@@ -23,7 +23,7 @@ from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search.search import HostSearch
+from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.targets import is_rebuild
 
 KEPT_SECONDS: Final = 10.0
@@ -34,16 +34,22 @@ EXPLAINED_QUERIES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """An explanation, and the hosts that the request would fit on as it is."""
+    """An explanation, and the hosts that the request would fit on as it is.
+
+    :ivar plan: what the guest would get of the first host, drawn on it; empty where there is but
+        one way.
+    """
 
     causes: Causes
     hosts: tuple[HostState, ...] = ()
+    plan: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
             "fits": bool(self.hosts),
             "hosts": [host.name for host in self.hosts],
+            "plan": list(self.plan),
             "causes": self.causes.as_dict(),
         }
 
@@ -105,7 +111,17 @@ class Explainer:
                 return Explained(self._with_explanations(causes))
         fits = f"One instance fits now, on {len(hosts)} host(s) such as {hosts[0].name}"
         remark = " ".join(f"{text}." for text in (fits, *self._search.warnings(spec, hosts)))
-        return Explained(replace(causes, remark=remark), hosts)
+        return Explained(replace(causes, remark=remark), hosts, self._plan(result, hosts[0]))
+
+    def _plan(self, result: SearchResult, host: HostState) -> tuple[str, ...]:
+        """Return what the guest would get of a host, with the names of its devices."""
+        lines = [] if result.plans is None else result.plans.drawing(host)
+        names = self._placement.provider_names(
+            [uuid for uuid in host.providers if any(uuid in line for line in lines)]
+        )
+        for uuid, name in names.items():
+            lines = [line.replace(uuid, name) for line in lines]
+        return tuple(lines)
 
     def _with_explanations(self, causes: Causes) -> Causes:
         queries = list(causes.queries)

@@ -44,6 +44,8 @@ def _explain(namespace: argparse.Namespace) -> int:
         names = [host.name for host in hosts[:SHOWN_HOSTS]]
         more = f" and {len(hosts) - len(names)} more" if len(hosts) > len(names) else ""
         print(f"It fits on {', '.join(names)}{more}. Nothing was claimed.")
+        for line in (f"On {names[0]}:", *explanation.plan) if explanation.plan else ():
+            print(line)
         print_explanation(causes)
     else:
         print(f"No valid host. {causes.sentence()}")

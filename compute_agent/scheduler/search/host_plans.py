@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from compute_agent.fitting.drawing import draw
 from compute_agent.fitting.guest import ORDINARY_PAGES, REQUIRED, Guest, Node
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Plan, Refusal
@@ -65,7 +66,12 @@ class HostPlans:
     def reason(self, host: HostState) -> str:
         """Return why a host has no plan; "" where the planner was not asked."""
         answer = self._answer(host)
-        return answer[1].sentence if answer and isinstance(answer[1], Refusal) else ""
+        return answer[2].sentence if answer and isinstance(answer[2], Refusal) else ""
+
+    def drawing(self, host: HostState) -> list[str]:
+        """Return the lines of a host with what the guest gets of it; none without a plan."""
+        answer = self._answer(host)
+        return [] if answer is None else draw(answer[1], answer[2])
 
     def best_first(self, host: HostState, *, base: HostState | None = None) -> HostState:
         """Return a host with the best that it can give as its first candidate.
@@ -82,14 +88,14 @@ class HostPlans:
         answer = self._answer(host)
         if answer is None:
             return None
-        tree, best = answer
+        tree, _host, best = answer
         if isinstance(best, Refusal):
             return None
         composed = tree.compose(best)
         is_apart = self.request.group_policy != "isolate" or _is_isolated(composed)
         return composed if is_apart and fits(composed, host.providers) else None
 
-    def _answer(self, host: HostState) -> tuple[CandidateTree, Plan | Refusal] | None:
+    def _answer(self, host: HostState) -> tuple[CandidateTree, Host, Plan | Refusal] | None:
         """Return what the planner says of a host; None where nothing can be put elsewhere."""
         base = host.candidates[0] if host.candidates else None
         if base is None or base.shape == "split":
@@ -100,11 +106,9 @@ class HostPlans:
         if not (tree.moved_groups and (is_nested or tree.wishes)):
             return None
         nodes = self._nodes(tree) if is_nested else ()
-        return tree, plan(
-            Host(tree.cells() if is_nested else (), tree.devices()),
-            Guest(nodes, wishes=tuple(tree.wishes), floats=not is_nested),
-            self.options,
-        )
+        free = Host(tree.cells() if is_nested else (), tree.devices())
+        guest = Guest(nodes, wishes=tuple(tree.wishes), floats=not is_nested)
+        return tree, free, plan(free, guest, self.options)
 
     def _nodes(self, tree: CandidateTree) -> tuple[Node, ...]:
         sizes = frozenset(

@@ -271,3 +271,10 @@ def test_groups_that_are_isolated_stay_on_providers_of_their_own():
     )
     chosen = best(state, asked, WHOLE, dict.fromkeys(two, "required"))
     assert chosen.mappings == {"_NUMA0": ("b",), "x": ("one",), "y": ("other",)}
+
+
+def test_a_plan_is_drawn_on_its_host():
+    state = host(on("a"), a=cell(8), b=cell(4), card=gpu("a"))
+    lines = HostPlans(request(WHOLE), WHOLE, {}).drawing(state)
+    assert "cell 1: 4 CPUs to float, 2*; 1000 MiB, 100*" in lines
+    assert lines[-1] == "fits: no plan is better"
