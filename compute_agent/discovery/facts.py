@@ -40,6 +40,7 @@ _PCI_ADDRESS = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?"
     r"(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})\.(?P<function>[0-7])"
 )
+_USUAL_LENGTH = len("0000:81:00.0")
 _NORMALISED = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -48,6 +49,8 @@ def pci_address(text: str) -> PciAddress:
 
     :raises ValueError: `text` is not one.
     """
+    if len(text) == _USUAL_LENGTH and _NORMALISED.fullmatch(text):
+        return PciAddress(text)  # as the kernel writes it, thousands of times in a look
     match = _PCI_ADDRESS.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a PCI address such as 0000:81:00.0")

@@ -103,7 +103,9 @@ def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, 
 
 def order(address: PciAddress) -> tuple[int, ...]:
     """Sort key: addresses as numbers, since domains differ in length."""
-    return tuple(int(part, 16) for part in re.split("[:.]", address))
+    domain, bus, rest = address.split(":")
+    device, function = rest.split(".")
+    return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
 
 
 class Locality:

@@ -53,6 +53,13 @@ class DeviceEntry:
             raise self.refusal(f"{key} {value!r} is not four hex digits such as 10de")
         return text.lower()
 
+    def text(self, key: str) -> str | None:
+        """Return a text; None: the entry has none, or an empty one."""
+        value = self.body.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self.refusal(f"{key} must be a text, not {value!r}")
+        return (value or "").strip() or None
+
     def flag(self, key: str) -> bool | None:
         """Return a value that is yes or no; None: the entry has none."""
         value = self.body.get(key)

@@ -104,6 +104,8 @@ def test_traits_are_normalised_and_standard_ones_keep_their_names() -> None:
         ({"vendor_id": 8086}, "vendor_id"),
         ({"address": "0000:0a:00.0", "one_time_use": "yes"}, "report_in_placement"),
         ({"one_time_use": "perhaps"}, "yes or no"),
+        ({"physical_network": 5}, "physical_network must be a text"),
+        ({"devname": ["eth0"]}, "devname must be a text"),
         ({"resource_class": ""}, "name of a resource class"),
         ({"traits": 3}, "separated by commas"),
     ],
@@ -134,3 +136,8 @@ def test_one_value_may_hold_a_list_of_entries() -> None:
 
 def test_a_device_is_used_once_only_where_placement_can_remember_it() -> None:
     assert spec(report=True, address="0000:0a:00.0", one_time_use="yes").one_time_use
+
+
+@pytest.mark.parametrize("network", ["", "  ", None])
+def test_an_empty_network_is_none(network: str | None) -> None:
+    assert spec(physical_network=network).physical_network is None
