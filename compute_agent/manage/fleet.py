@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.drift.wording import count_of
-from compute_agent.manage.hosts import CommandRefused
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker.decisions import EventKind
@@ -135,25 +134,6 @@ def describe(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> Fleet
         trouble=tuple(_trouble(tree, node)),
         silent_since=agents.last_heard.get(root.uuid) if agents and is_silent else None,
     )
-
-
-def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
-    """Return uuid and name of the root provider with this name or uuid.
-
-    :raises CommandRefused: there is none, or it is not a root.
-    """
-    provider = placement.providers.by_name(name) or placement.providers.get(name)
-    if provider is None:
-        raise CommandRefused(
-            f"Placement has no resource provider {name!r}; `compute-manage host list` shows the "
-            "hosts that it has. Nothing was changed."
-        )
-    if provider["parent_provider_uuid"] is not None:
-        raise CommandRefused(
-            f"The resource provider {name!r} is not a host: it has the parent "
-            f"{provider['parent_provider_uuid']}. Nothing was changed."
-        )
-    return str(provider["uuid"]), str(provider["name"])
 
 
 def would_change(

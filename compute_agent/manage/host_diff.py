@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import uuid as uuidlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors
+from compute_agent.manage.hosts import host_tree
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -46,22 +45,10 @@ class HostDifference:
 def read_host(report: ReportClient, name_or_uuid: str) -> HostTree:
     """Read the tree of a host, by its name or its root provider's uuid.
 
-    :raises ComputeHostNotFound: placement has no such host.
+    :raises CommandRefused: placement has no such host.
     """
-    provider = report.find_provider_by_name(name_or_uuid)
-    if provider is None and (uuid := _uuid(name_or_uuid)) is not None:
-        provider = report.find_provider(uuid)
-    if provider is None:
-        raise errors.ComputeHostNotFound(
-            f"Placement has no resource provider named {name_or_uuid!r}. Name a host as its root "
-            "provider is named; `openstack resource provider list` shows the names."
-        )
-    if provider.parent_uuid is not None:
-        raise errors.ComputeHostNotFound(
-            f"The resource provider {name_or_uuid!r} is not a host: it has the parent "
-            f"{provider.parent_uuid}. Name the host at the root of its tree."
-        )
-    return tree_of_host(report.get_provider_tree(provider.uuid), provider.uuid)
+    root, tree = host_tree(report, name_or_uuid)
+    return tree_of_host(tree, root)
 
 
 def tree_of_host(tree: ProviderTree, root: str) -> HostTree:
@@ -125,11 +112,3 @@ def _of_class(
 
 def _relative(name: str, root: str) -> str:
     return name.removeprefix(root)
-
-
-def _uuid(text: str) -> str | None:
-    """Return the canonical form of a uuid; `None` for other text, which may be a host's name."""
-    try:
-        return str(uuidlib.UUID(text))
-    except ValueError:
-        return None

@@ -15,6 +15,7 @@ from compute_agent.state import files as state_files
 from compute_agent.state import identity
 
 if TYPE_CHECKING:
+    from compute_agent.placement.api import PlacementApi
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
 
@@ -37,23 +38,32 @@ class HostFacts:
     consumers: tuple[str, ...]
 
 
-def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
-    """Return the uuid of the host's root, and the tree.
+def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
+    """Return uuid and name of the root provider with this name or uuid.
 
-    :raises CommandRefused: no root provider has that name.
+    :raises CommandRefused: there is none, or it is not a root.
     """
-    root = report.find_provider_by_name(name)
-    if root is None:
+    provider = placement.providers.by_name(name) or placement.providers.get(name)
+    if provider is None:
         raise CommandRefused(
-            f"Placement has no resource provider named {name!r}. Nothing was changed; "
-            "`openstack resource provider list` shows the names it has."
+            f"Placement has no resource provider {name!r}; `compute-manage host list` shows the "
+            "hosts that it has. Nothing was changed."
         )
-    if root.parent_uuid is not None:
+    if provider["parent_provider_uuid"] is not None:
         raise CommandRefused(
-            f"The resource provider {name!r} ({root.uuid}) is not a host: it has the parent "
-            f"{root.parent_uuid}. Name the host at the root of its tree. Nothing was changed."
+            f"The resource provider {name!r} is not a host: it has the parent "
+            f"{provider['parent_provider_uuid']}. Nothing was changed."
         )
-    return root.uuid, report.get_provider_tree(root.uuid)
+    return str(provider["uuid"]), str(provider["name"])
+
+
+def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
+    """Return the uuid of the root provider with this name or uuid, and its tree.
+
+    :raises CommandRefused: there is none, or it is not a root.
+    """
+    root, _ = root_of(report.placement, name)
+    return root, report.get_provider_tree(root)
 
 
 def delete_host(
@@ -72,6 +82,7 @@ def delete_host(
     :raises CommandRefused: the host is unknown, consumers hold something here, or its agent runs.
     """
     root, tree = host_tree(report, name)
+    name = tree.data(root).name
     members = tree.get_provider_uuids(root)
     allocations = report.get_allocations_for_provider_tree(root)
     names = tuple(tree.data(uuid).name for uuid in members)

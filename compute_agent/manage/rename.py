@@ -59,16 +59,17 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
 
 
 def _tree_of(report: ReportClient, old: str, new: str) -> tuple[str, ProviderTree]:
-    if report.find_provider_by_name(old) is not None:
+    providers = report.placement.providers
+    if providers.by_name(old) is not None:
         return host_tree(report, old)
-    root = report.find_provider_by_name(new)
-    if root is not None and root.parent_uuid is None:
-        tree = report.get_provider_tree(root.uuid)
-        names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root.uuid)}
+    provider = providers.by_name(new)
+    if provider is not None and provider["parent_provider_uuid"] is None:
+        root, tree = host_tree(report, new)
+        names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root)}
         if identity.new_names(names, old, new):
-            return root.uuid, tree
+            return root, tree
         raise CommandRefused(
-            f"Placement has no host {old!r}, and host {new!r} ({root.uuid}) has nothing that is "
+            f"Placement has no host {old!r}, and host {new!r} ({root}) has nothing that is "
             f"named after {old!r}: it was renamed before, or never. Nothing was changed."
         )
     return host_tree(report, old)

@@ -87,12 +87,12 @@ def _parameter(text: str) -> tuple[str, str]:
 
 
 def _drain(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage import drain, fleet
+    from compute_agent.manage import drain, hosts
 
     _check(namespace)
     conf = configuration(namespace)
     placement = fleet_commands.placement_api(namespace, conf)
-    uuid, _ = fleet.root_of(placement, namespace.name)
+    uuid, _ = hosts.root_of(placement, namespace.name)
     with fleet_commands.agents_on_bus(conf) as agents:
         host, heard_nodes = _host(placement, agents, uuid)
         if namespace.undo:

@@ -95,7 +95,7 @@ def add_command(
 
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.trees.drawing import drawing
-    from compute_agent.manage import fleet
+    from compute_agent.manage import fleet, hosts
     from compute_agent.manage.tree_reading import existing_tree
 
     if namespace.json and (given_options := given_form_options(namespace)):
@@ -104,7 +104,7 @@ def _show(namespace: argparse.Namespace) -> int:
         )
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
-    uuid, _ = fleet.root_of(placement, namespace.name)
+    uuid, _ = hosts.root_of(placement, namespace.name)
     with agents_on_bus(conf, may_be_away=True) as agents:
         agents_heard = heard_agents(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
@@ -125,11 +125,11 @@ def _show(namespace: argparse.Namespace) -> int:
 
 
 def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
-    from compute_agent.manage import fleet
+    from compute_agent.manage import fleet, hosts
 
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
-    uuid, name = fleet.root_of(placement, namespace.name)
+    uuid, name = hosts.root_of(placement, namespace.name)
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
     with agents_on_bus(conf) as agents:
@@ -154,16 +154,15 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
 
 
 def _report(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage import fleet
-    from compute_agent.manage.hosts import CommandRefused
+    from compute_agent.manage import hosts
 
     conf = configuration(namespace)
     placement = placement_api(namespace, conf)
-    uuid, name = fleet.root_of(placement, namespace.name)
+    uuid, name = hosts.root_of(placement, namespace.name)
     with agents_on_bus(conf) as agents:
         node = agents.nodes([uuid]).get(uuid) if agents is not None else None
         if agents is None or node is None:
-            raise CommandRefused(
+            raise hosts.CommandRefused(
                 f"The agent of host {name} did not announce itself, so it cannot be asked for a "
                 "pass. Check it on that host: `systemctl status compute-agent`."
             )

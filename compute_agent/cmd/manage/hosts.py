@@ -75,7 +75,7 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
         "and its agent must not run, because it would create the host again.",
     )
     add_common(delete, _delete_host)
-    delete.add_argument("name", metavar="HOST", help="name of the root provider of the host")
+    delete.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
     delete.add_argument(
         "--evacuated",
         action="store_true",
