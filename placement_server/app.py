@@ -93,7 +93,7 @@ def _stack(
 
     A trace is of the API, its authentication and CORS.
     The fault barrier and the microversion are the API's own first steps: see
-    :class:`Dispatcher`.
+    `Dispatcher`.
     """
     store = services.store
     application = authentication.wrap(api, conf, auth_strategy)

@@ -71,7 +71,7 @@ class WSGIAdapter(BaseAdapter):
         return response_to(request, *response_heads[-1], chunks)
 
     def close(self) -> None:
-        """Do nothing: the store belongs to :func:`direct`."""
+        """Do nothing: the store belongs to `direct`."""
 
     def _environ(self, request: requests.PreparedRequest) -> dict[str, Any]:
         url = urlsplit(str(request.url))
@@ -136,7 +136,7 @@ def direct(
 ) -> Iterator[DirectSession]:
     """Open a session to a server that lives as long as the context.
 
-    :param conf_or_url: a configuration from :func:`placement_server.conf.new_config`, or just the
+    :param conf_or_url: a configuration from `placement_server.conf.new_config`, or just the
         SQLAlchemy URL of a database, whose schema is then brought up to date.
     :param latest_microversion: ask for the newest version where a request asks for none.
     :raises placement_server.store.errors.StoreError: the database cannot be used.

@@ -29,7 +29,7 @@ _NUMBERS = (
     "WITH RECURSIVE numbers (n) AS"
     " (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {hosts}) "
 )
-# The hosts of :mod:`benchmarks.parts.worlds`, with the traits that a real host reports.
+# The hosts of `benchmarks.parts.worlds`, with the traits that a real host reports.
 _STATEMENTS = (
     "INSERT INTO placement_aggregates (id, uuid) VALUES (1, '{aggregate}')",
     _NUMBERS + "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)"

@@ -36,7 +36,7 @@ def expect_large_answers() -> None:
     An answer about candidates is hundreds of thousands of objects, none of them in a cycle. With
     Python's defaults a quarter of the time of such a request went into walking them again and
     again, together with all modules. A process that has small answers only takes hours to make so
-    many: what is in cycles stays until :func:`free_cycles`.
+    many: what is in cycles stays until `free_cycles`.
     """
     gc.set_threshold(YOUNG)
 

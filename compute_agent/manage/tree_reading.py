@@ -108,7 +108,7 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
 
 
 def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
-    """Return a tree as :func:`read_tree` does, at least its root.
+    """Return a tree as `read_tree` does, at least its root.
 
     :raises ResourceProviderNotFound: it is gone.
     """

@@ -222,7 +222,7 @@ class Connection:
 
         :raises errors.PlacementTooOld: the version is not offered, or the extensions not any more,
             as after a return to an older version; then the next question about versions asks again.
-        :raises errors.PlacementError: as :func:`responses.raise_unless_answered`, or what the
+        :raises errors.PlacementError: as `responses.raise_unless_answered`, or what the
             request names for its answer.
         """
         tally = _tally.get()

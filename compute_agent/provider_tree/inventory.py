@@ -112,7 +112,7 @@ def complete_inventory(
 ) -> FrozenRecord:
     """Return ``inventory``, each record completed by the one stored for the same class.
 
-    :raises ValueError: as :func:`complete_record`, naming the class.
+    :raises ValueError: as `complete_record`, naming the class.
     """
     stored = stored or {}
     completed_records: dict[str, FrozenRecord] = {}

@@ -90,12 +90,12 @@ class ReportClient:
         return self.placement.connection.versions()
 
     def reconnect(self) -> OfferedVersions:
-        """Ask again as :meth:`connect` does, always with one request, as after an outage."""
+        """Ask again as `connect` does, always with one request, as after an outage."""
         return self.placement.connection.ask_again()
 
     @property
     def offered_versions(self) -> OfferedVersions | None:
-        """Versions from :meth:`connect`, `None` once placement could not be reached; no request."""
+        """Versions from `connect`, `None` once placement could not be reached; no request."""
         return self.placement.connection.known_versions
 
     def tracing(self, global_request_id: str | None = None) -> AbstractContextManager[Tally]:
@@ -147,7 +147,7 @@ class ReportClient:
     def get_provider_tree_and_ensure_root(
         self, root_uuid: str, name: str, *, fresh: bool = False
     ) -> ProviderTree:
-        """Return the tree as :meth:`get_provider_tree` does, creating a missing root.
+        """Return the tree as `get_provider_tree` does, creating a missing root.
 
         A root that placement has under another name is returned as it is.
 
@@ -177,7 +177,7 @@ class ReportClient:
         is_ours: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Operation]:
-        """Return the operations of :meth:`update_from_provider_tree`; no request."""
+        """Return the operations of `update_from_provider_tree`; no request."""
 
         def is_owned(provider: ProviderData) -> bool:
             if is_ours is not None:
@@ -213,7 +213,7 @@ class ReportClient:
         :param original_allocations: the allocations as they were read. Without them, consumers are
             part of the reshape when they hold a class whose inventory changes; with them those
             whose record differs.
-        :raises errors.PlacementError: see :meth:`Flush.run`.
+        :raises errors.PlacementError: see `Flush.run`.
         """
         operations = self.plan(
             base, new_tree, allocations, is_ours=is_ours, original_allocations=original_allocations
@@ -311,7 +311,7 @@ class ReportClient:
         return self._with_associations(provider) if provider is not None else None
 
     def find_provider(self, uuid: str) -> ProviderData | None:
-        """Return a provider as :meth:`find_provider_by_name` does, by uuid."""
+        """Return a provider as `find_provider_by_name` does, by uuid."""
         provider = self.placement.providers.get(uuid)
         return self._with_associations(provider) if provider is not None else None
 

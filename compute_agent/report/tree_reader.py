@@ -35,7 +35,7 @@ REFRESH_JITTER: Final = 0.2
 
 
 class TreeReader:
-    """A reader that updates a :class:`TreeCache` from placement.
+    """A reader that updates a `TreeCache` from placement.
 
     :param interval: returns the seconds between association refreshes; 0 for never.
     """

@@ -140,7 +140,7 @@ class Decision(NamedTuple):
     :param wait: upper bound in seconds of the wait before RETRY and BACK_OFF: wait a time drawn
         uniformly from 0 to `wait`, but at least `wait_at_least`.
     :param log: level to log the event with, None to stay silent.
-    :param ended: the fault that is over, to be logged once.
+    :param ended_fault: the fault that is over, to be logged once.
     """
 
     action: Action

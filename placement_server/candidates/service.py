@@ -131,7 +131,7 @@ class CandidateService:
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Explanation:
-        """Explain why a query has the candidates that it has; raises what :meth:`answer` does."""
+        """Explain why a query has the candidates that it has; raises what `answer` does."""
         return self._small(on_heavy, lambda evaluator: evaluator.explanation(query, microversion))
 
     def explain_with_closest(
@@ -160,7 +160,7 @@ class CandidateService:
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Capacity:
-        """Count the further claims of a query; raises what :meth:`answer` does.
+        """Count the further claims of a query; raises what `answer` does.
 
         All microversions that know of nested trees count alike.
         """
@@ -173,7 +173,7 @@ class CandidateService:
         members: RequestGroup,
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Fragmentation:
-        """Report what is free and how much of some shapes fits; raises what :meth:`answer` does.
+        """Report what is free and how much of some shapes fits; raises what `answer` does.
 
         :param members: the filters on aggregates of a group, which bound what is reported on.
         """

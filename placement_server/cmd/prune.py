@@ -34,7 +34,7 @@ def prune(store: Store) -> Iterator[str]:
 
 
 def show(store: Store) -> Iterator[str]:
-    """Yield what :func:`prune` would do, a line for each kind of row."""
+    """Yield what `prune` would do, a line for each kind of row."""
     now = datetime.now(UTC).replace(tzinfo=None)
     yield f"change records: {store.read(changes.old_records, now)} would be deleted"
     for table, rows in store.read(unused.find, now).items():

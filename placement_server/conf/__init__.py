@@ -1,6 +1,6 @@
 """The options of the server, under the names that operators of OpenStack Placement know.
 
-There is no global configuration: :func:`new_config` makes an object, and code that needs options
+There is no global configuration: `new_config` makes an object, and code that needs options
 gets it as an argument.
 """
 
@@ -93,7 +93,7 @@ def parse(
     prog: str | None = None,
     description: str | None = None,
 ) -> None:
-    """Read the configuration into options that are already registered; see :func:`new_config`.
+    """Read the configuration into options that are already registered; see `new_config`.
 
     :param prog: the name of the program, for its help.
     :param description: its purpose, likewise.

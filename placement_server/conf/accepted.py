@@ -2,7 +2,7 @@
 
 They parse, so that an existing file stays valid, and the server names those that are set once at
 its start. An option that gets an effect leaves this list. ``slave_connection`` has a warning of its
-own, because its effect is missed (:mod:`placement_server.store.connection.configuration`).
+own, because its effect is missed (`placement_server.store.connection.configuration`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     ids      1 2 3 . 5 6 . 8          settled = 3: the transaction with 4 may still commit
 
 A missing id that does not appear within a moment is voided
-(:func:`~placement_server.store.changes.history.void`). A longer range than transactions can hold is
+(`void`). A longer range than transactions can hold is
 a leap of the database's counter; it is passed over when the record behind it is a minute old.
 """
 
@@ -63,7 +63,7 @@ class Horizon:
     def settle(self, begin_wait: Callable[[], None] = lambda: None) -> Position:
         """Return how far the feed is final, with all that is committed before this call.
 
-        Less only where a transaction holds a smaller id for longer than :data:`PATIENCE`.
+        Less only where a transaction holds a smaller id for longer than `PATIENCE`.
 
         :param begin_wait: is called before it waits for one, perhaps more than once.
         :raises placement_server.store.errors.StoreUnavailable: the database failed.

@@ -2,7 +2,7 @@
 
 One thread reads the feed for all requests of a process that wait, and only while there are some; it
 gives each the changes that it asks for. A request waits in the thread that called it. Servers that
-can leave that thread to it provide a function to wait with (:data:`Wait`).
+can leave that thread to it provide a function to wait with (`Wait`).
 """
 
 from __future__ import annotations

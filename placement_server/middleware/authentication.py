@@ -2,7 +2,7 @@
 
 ``noauth2`` believes the token, which is the user's name: for tests and for a server that only its
 own machine can reach. ``keystone`` asks Keystone through keystonemiddleware. Both set the same
-headers, from which :class:`CallerFromHeaders` makes the caller that the policy is enforced for.
+headers, from which `CallerFromHeaders` makes the caller that the policy is enforced for.
 """
 
 from __future__ import annotations

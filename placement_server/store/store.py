@@ -116,7 +116,7 @@ class Store:
         An SQLite database in memory always gets the schema.
 
         :raises StoreUnavailable: the database cannot be reached or used.
-        :raises StoreError: the schema is not usable; the error is that of :func:`revision.refusal`.
+        :raises StoreError: the schema is not usable; the error is that of `revision.refusal`.
         """
         options = options or StoreOptions()
         engines = create_engines(url, options)
@@ -150,7 +150,7 @@ class Store:
         """Open the store that ``[placement_database]`` describes.
 
         :param maintenance: without the time limits that are for requests.
-        :raises StoreError: as :meth:`open` does.
+        :raises StoreError: as `open` does.
         """
         options = configuration.store_options(conf)
         return cls.open(

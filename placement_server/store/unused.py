@@ -3,8 +3,8 @@
 They are made on first use. A row that is out of use is marked: its `updated_at`, otherwise that of
 its creation, becomes the time. A later run deletes it, if the mark is a day old and the row is
 still out of use. A writer that looks up a marked row removes the mark in its transaction
-(:func:`unmark`), and no worker remembers an id for as long as a day
-(:mod:`~placement_server.store.transactions.known_owners`). So no id that is about to be used is
+(`unmark`), and no worker remembers an id for as long as a day
+(`placement_server.store.transactions.known_owners`). So no id that is about to be used is
 deleted, while servers run.
 """
 

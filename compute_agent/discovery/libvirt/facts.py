@@ -1,4 +1,4 @@
-"""Facts that libvirt reports, as values; see :mod:`compute_agent.discovery.facts` for the rules.
+"""Facts that libvirt reports, as values; see `compute_agent.discovery.facts` for the rules.
 
 HypervisorReading
 ├ capabilities        ─ HostCapabilities: cells, CPUs, the host's CPU model, emulators

@@ -105,7 +105,7 @@ class AgentsOnBus:
         return frozenset(self._collector.claimed_consumers)
 
     def announced_hosts(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
+        """As `hosts`; ends as soon as every one of these hosts announced itself."""
         heard_nodes = self._collector.collect(
             lambda heard_nodes: set(hosts).issubset(heard_nodes), self.patience
         )
@@ -127,7 +127,7 @@ class AgentsOnBus:
     def last(self) -> dict[str, tuple[float, Mapping[str, Any]]]:
         """Return the last announcement of every node heard so far, by its root provider.
 
-        As :meth:`nodes` returns them, each with the monotonic time when it arrived. Does not wait.
+        As `nodes` returns them, each with the monotonic time when it arrived. Does not wait.
         """
         return {
             root: (at, {**node, "service": host})

@@ -1,6 +1,6 @@
 """The memory that the searches of one worker process hold, counted by estimate as it is taken.
 
-Each search has an :class:`Account` that its parts charge for what they keep (see :mod:`sizes`).
+Each search has an `Account` that its parts charge for what they keep (see `sizes`).
 The index is not counted, and neither is what a single step needs for a moment.
 
     |---- heavy searches: five eighths at most ----|--- light ones ---|-- summaries, kept --|

@@ -1,6 +1,6 @@
 """Estimates of what the parts of a search hold, in bytes, by how CPython lays objects out.
 
-Each is at least what :mod:`tracemalloc` sees, and not much more: a test compares.
+Each is at least what `tracemalloc` sees, and not much more: a test compares.
 """
 
 from typing import Final

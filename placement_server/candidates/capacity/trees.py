@@ -81,7 +81,7 @@ class AlikeTrees:
         return {class_id: amounts[self._slots] for class_id, amounts in free.items()}
 
     def write(self, own: FreeAmounts, free: FreeAmounts) -> None:
-        """Put back what :meth:`read` returned, less what was claimed."""
+        """Put back what `read` returned, less what was claimed."""
         for class_id, amounts in own.items():
             free[class_id][self._slots] = amounts
 

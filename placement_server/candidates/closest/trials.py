@@ -34,7 +34,7 @@ class Trials:
     """Searches on one state of the index, which share a deadline and an account of memory.
 
     :param seconds: until when trials go on; later ones give up.
-    :param one_per_tree: see :class:`Search`.
+    :param one_per_tree: see `Search`.
     """
 
     index: Index

@@ -11,7 +11,7 @@ range ``slot .. end[slot]``:
 
 Slots are only ever appended. A tree that changes, even if only its usage does, gets new slots and
 its old ones are dead: only searches that still run on an older
-:class:`~placement_server.candidates.index.index.Index` refer to them. So one thread may append
+`Index` refer to them. So one thread may append
 while others search, without a lock and without copies, and whatever is derived from a slot stays
 true as long as the slot exists. The writer makes new columns once the dead outnumber the living.
 """

@@ -6,9 +6,9 @@ and the trees that they name, as they are in that same view. So a search sees ev
 committed before it was asked for, on whichever worker, and never half a transaction.
 
 Ids of records are assigned before transactions commit, so a lower one may appear after a higher one
-(:mod:`~placement_server.store.changes.cursor`). Missing ids are asked for again each time
+(`placement_server.store.changes.cursor`). Missing ids are asked for again each time
 until they appear, or have been missing for
-:data:`~placement_server.store.changes.changes.AWAITED_FOR`; writers ensure that nothing they
+`AWAITED_FOR`; writers ensure that nothing they
 acknowledged is overlooked then. Old records are pruned from the low end, so when the record
 ``last`` is gone, others after it may be gone as well, and everything is read again. So it is where
 a database lacks a write that was seen: a standby that took over without the last writes, or a
@@ -92,7 +92,7 @@ class News:
 
     :param records: the change records that are new.
     :param used: the use of trees of which nothing else changed.
-    :param restructured: the ids of the roots of trees of which more than the use changed.
+    :param restructured_roots: the ids of the roots of trees of which more than the use changed.
     """
 
     position: Position

@@ -1,8 +1,8 @@
 """One state of all provider trees, laid out for array operations, and the writer that makes it.
 
-An :class:`Index` never changes: a search keeps the one it began with while the
-:class:`IndexWriter` makes new ones. Both look at the same growing
-:class:`~placement_server.candidates.index.columns.Columns`; an index knows up to where, and which
+An `Index` never changes: a search keeps the one it began with while the
+`IndexWriter` makes new ones. Both look at the same growing
+`Columns`; an index knows up to where, and which
 trees are alive in it.
 """
 

@@ -142,7 +142,7 @@ class SummaryCache:
         microversion: Microversion,
         requested_classes: Collection[int],
     ) -> list[bytes]:
-        """Return the summaries of single providers in the form before 1.29, as :meth:`trees`."""
+        """Return the summaries of single providers in the form before 1.29, as `trees`."""
         cached_texts = self._of(index)
         shown_classes = None if microversion >= (1, 27) else requested_classes
         texts = []

@@ -1,6 +1,6 @@
 """Parsers of the filter values that GET /allocation_candidates and GET /resource_providers share.
 
-Each takes the value as it came (percent-decoded) and raises :class:`QueryError` with the text that
+Each takes the value as it came (percent-decoded) and raises `QueryError` with the text that
 the Placement API gives. Names of classes and traits are only split here; whether they exist is
 checked later, against the store.
 """

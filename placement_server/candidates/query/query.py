@@ -3,7 +3,7 @@
 Everything that can be checked without looking at the store is checked here, in the order in which
 the Placement API checks it: root_required, same_subtree, the group parameters in the order of the
 query, the shape of the groups, contradictions between traits, the group policy. The JSON schema of
-the query string comes before (:mod:`placement_server.candidates.query.schema`), the names come
+the query string comes before (`placement_server.candidates.query.schema`), the names come
 after.
 """
 

@@ -82,7 +82,7 @@ def have_distinct_providers(
 class LookAhead:
     """The bounds of one problem, for items in the order in which they are placed.
 
-    :ivar can_be_hopeless: whether :meth:`is_hopeless` is worth a call, which many steps would make.
+    :ivar can_be_hopeless: whether `is_hopeless` is worth a call, which many steps would make.
     :ivar subtrees_of: by item, the numbers of the same_subtree rules that it is bound by.
     :ivar coming_tops: by step and same_subtree, the positions that the items from this step on may
         take.

@@ -9,7 +9,7 @@ No input or output, no clock of its own, no global. The order of the candidates:
    trees that reach them: the first of the trees that these providers are in is visited for them
    once more.
 2. Candidates that differ in amounts come first. Those that only exchange which group took which
-   provider come when all trees have run out of the first sort (see :mod:`distinct_first` for what
+   provider come when all trees have run out of the first sort (see `distinct_first` for what
    is done where there are very many of them).
 3. Within a tree: providers in preorder (children by ascending provider id), then sharing ones by
    the id of their root and in preorder.
@@ -95,7 +95,7 @@ class SearchLimits:
 
 @dataclass(slots=True)
 class Search:
-    """One search. Iterate :meth:`candidates` once.
+    """One search. Iterate `candidates` once.
 
     :param one_per_tree: drop combinations of two providers of one tree.
     :param shuffle: a source of randomness for a random order, None for the canonical one.
@@ -314,9 +314,9 @@ class Search:
     def _chunks(
         self, *, whole: bool = False
     ) -> Iterator[tuple[list[TreeView], list[ClassPlacements]]]:
-        """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted.
+        """Yield what `_trees` does in chunks: only as many as are asked for are sorted.
 
-        :param whole: see :class:`Visits`.
+        :param whole: see `Visits`.
         """
         visits = Visits(
             self.index,

@@ -7,8 +7,8 @@ full is never tried again below. What makes it cheap:
   order only; the other orders are permutations of one that works, made from it without a search;
 * **free items** (the last ones, where each choice works: one item, or symmetric ones that cannot
   meet at a position) take all combinations of their choices, without a search either;
-* **bounds** (:mod:`look_ahead`) refuse a branch that cannot hold what is left; a tree that cannot
-  hold the items at all has a :mod:`contradiction`, and no solver is made for it;
+* **bounds** (`look_ahead`) refuse a branch that cannot hold what is left; a tree that cannot
+  hold the items at all has a `contradiction`, and no solver is made for it;
 * **same_subtree** narrows the positions of an item to the subtrees that can still have a top;
 * **positions of which one must take part** (what a tree gives must use the tree): an item takes
   another position only while some later item can still take one of these;

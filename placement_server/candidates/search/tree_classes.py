@@ -63,7 +63,7 @@ class TreeClasses:
     """The eligible roots of one search, sorted into classes of trees that are alike for it.
 
     :param alone: what sharing providers serve without a tree; no class has these placements then,
-        as another search finds them (:meth:`without_tree`).
+        as another search finds them (`without_tree`).
     :param account: counts what is kept, and the rows of a chunk while it is sorted.
     :ivar problems: the problem of each class, by its number.
     """
@@ -111,7 +111,7 @@ class TreeClasses:
     def _alike(
         self, roots: IntArray, shape: int, shares: list[tuple[int, ...]]
     ) -> tuple[list[TreeView], list[int]]:
-        """Return what :meth:`classify` does for trees of one shape with equally many shares."""
+        """Return what `classify` does for trees of one shape with equally many shares."""
         size = self.index.columns.shapes[shape].size
         positions = len(roots) * (size + len(shares[0]))
         # Slots, words in two arrays and words as texts.

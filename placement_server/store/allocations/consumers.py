@@ -7,7 +7,7 @@ change of them raises the generation.
 
 Projects, users and consumer types are made on first use. None is renamed, and one is removed only
 when it has been out of use for much longer than a process remembers the ids that it has seen
-(:mod:`~placement_server.store.unused`).
+(`placement_server.store.unused`).
 """
 
 from __future__ import annotations

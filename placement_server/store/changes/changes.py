@@ -45,7 +45,7 @@ def prune(tx: WriteTransaction) -> int:
 
 
 def old_records(tx: ReadTransaction, now: datetime) -> int:
-    """Count the records that :func:`prune` would delete."""
+    """Count the records that `prune` would delete."""
     condition = _old_condition(tx, now)
     if condition is None:
         return 0

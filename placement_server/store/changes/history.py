@@ -2,7 +2,7 @@
 
 Ids of records are assigned before transactions commit, so a lower one may appear after a higher
 one. Clients are shown an id only when no smaller one can still commit: the missing ids below it are
-taken by records of the kind VOID, which :func:`void` inserts. That waits for the transaction that
+taken by records of the kind VOID, which `void` inserts. That waits for the transaction that
 holds an id. Where there is none any more, the id is used up; a transaction that drew it and has not
 inserted its record yet fails then and is begun again. VOID records stay, so all processes, also
 later ones, find the same.

@@ -157,7 +157,7 @@ def provider_rows(tx: ReadTransaction) -> Sequence[Any]:
 
 
 def inventory_rows(tx: ReadTransaction) -> Sequence[Any]:
-    """Read every inventory: the provider's id, and then what an :class:`InventoryRow` has."""
+    """Read every inventory: the provider's id, and then what an `InventoryRow` has."""
     return plain.whole_rows(tx.connection, _INVENTORIES)
 
 
@@ -218,7 +218,7 @@ def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list
 def news(
     tx: ReadTransaction, last: int, gaps: Sequence[int], limit: int
 ) -> tuple[list[ChangeRow], Usage]:
-    """Read :func:`changes_since`, and the :func:`usage` of the trees of which only that changed.
+    """Read `changes_since`, and the `usage` of the trees of which only that changed.
 
     It is one statement, so it needs no transaction. ``gaps`` are all below ``last``. From ``last``
     on no more than ``limit`` changes are returned.

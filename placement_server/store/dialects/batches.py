@@ -126,7 +126,7 @@ class Batches(ABC):
     mark: ClassVar[str] = "%s"
     """The placeholder of a parameter."""
     moment: ClassVar[str] = "%s"
-    """The placeholder of a time, which :func:`stamp` writes."""
+    """The placeholder of a time, which `stamp` writes."""
     unless_there: ClassVar[str] = "OR IGNORE"
     """What makes INSERT leave out rows with keys that are there."""
     joins_any_number: ClassVar[bool] = True
@@ -163,7 +163,7 @@ class Batches(ABC):
         """Insert inventories, in use by the allocations that the statement sees.
 
         A claim needs an inventory, so while there was none the sum could only fall; the caller
-        has locked the provider, which prevents that (:mod:`allocations` describes how). It is an
+        has locked the provider, which prevents that (`allocations` describes how). It is an
         INSERT with SELECT: within VALUES MySQL would lock the allocations that it sums up.
         """
         select = (

@@ -1,6 +1,6 @@
 """Aggregates: labels that exist only as associations of providers.
 
-The row of one without associations is deleted in the end (:mod:`~placement_server.store.unused`).
+The row of one without associations is deleted in the end (`placement_server.store.unused`).
 """
 
 from __future__ import annotations

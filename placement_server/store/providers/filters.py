@@ -85,7 +85,7 @@ def find(
     Unknown names are errors only when the filters before them leave any provider.
 
     :param ids: search among these providers only.
-    :param required_terms: sets of traits; the provider must have one of each set.
+    :param required: sets of traits; the provider must have one of each set.
     :param member_of: sets of aggregates; the provider must be in one of each set.
     :raises TraitNotFound: for names in ``required``, then in ``forbidden``.
     :raises ResourceClassNotFound: for names in ``resources``.

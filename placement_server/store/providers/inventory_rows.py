@@ -187,7 +187,7 @@ def write(
     held_inventories: Mapping[int, HeldInventory],
     records: Mapping[int, InventoryRecord],
 ) -> None:
-    """Write inventories of one provider, by class id, as :func:`write_many` does."""
+    """Write inventories of one provider, by class id, as `write_many` does."""
     write_many(
         tx,
         {(provider_id, class_id): inventory for class_id, inventory in held_inventories.items()},
@@ -204,7 +204,7 @@ def write_many(
 
     Both are by (provider id, class id). New ones are in use by the allocations that exist already:
     older software leaves some. Their providers must be locked before, so that none of those is
-    given back meanwhile (see :func:`require_none`). Inventories without a record stay as they are.
+    given back meanwhile (see `require_none`). Inventories without a record stay as they are.
     """
     values = [
         (key, held_inventories.get(key), record, stored_ratio(tx, record.allocation_ratio))

@@ -31,7 +31,7 @@ def current_revision(engine: Engine) -> str | None:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """Return the recorded revision of the connected database, as :func:`current_revision`."""
+    """Return the recorded revision of the connected database, as `current_revision`."""
     # alembic could read it as well, but not without two lines in the log
     if not inspect(connection).has_table("alembic_version"):
         return None
@@ -42,7 +42,7 @@ def revision_of(connection: Connection) -> str | None:
 def require_newest(engine: Engine) -> None:
     """Check that this version works with the schema.
 
-    :raises StoreError: it does not; the error is that of :func:`refusal`.
+    :raises StoreError: it does not; the error is that of `refusal`.
     """
     with engine.connect() as connection, connection.begin():
         error = refusal(connection)

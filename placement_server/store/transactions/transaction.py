@@ -137,7 +137,7 @@ class WriteTransaction(ReadTransaction):
     def settle(self, changes: Sequence[InventoryChange], rises: Sequence[Rise]) -> Settled:
         """Change inventories, raise the generations of providers and record that the use changed.
 
-        No tree may be touched after it: it also writes the change records. :meth:`Batches.settle`
+        No tree may be touched after it: it also writes the change records. `Batches.settle`
         describes the rest.
         """
         self.touch((rise.root_id for rise in rises), USAGE)
@@ -243,7 +243,7 @@ def retrying(
 
 @contextlib.contextmanager
 def translate_failures(doing: str) -> Iterator[None]:
-    """Raise failures of the database as :func:`retrying` does, without a retry."""
+    """Raise failures of the database as `retrying` does, without a retry."""
     try:
         yield
     except DBAPIError as error:

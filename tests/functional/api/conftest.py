@@ -123,5 +123,5 @@ def api(make_api: MakeApi) -> Client:
 
 @pytest.fixture
 def world(make_api: MakeApi) -> Client:
-    """A server with hosts and pools: see :func:`build_world`."""
+    """A server with hosts and pools: see `build_world`."""
     return make_api(filled_by=build_world)

@@ -44,7 +44,7 @@ def summed(api: Client, root: str) -> dict[str, Any]:
 
 
 def shown(body: Any) -> dict[str, Any]:
-    """The hosts of an answer by uuid, in the form of :func:`summed`."""
+    """The hosts of an answer by uuid, in the form of `summed`."""
     found = {
         uuid: {
             "name": body["names"][place],

@@ -183,7 +183,7 @@ class Client:
         assert answer.status == 200, answer.body
 
     def claim(self, consumer: str, **kwargs: Any) -> Answer:
-        """PUT allocations at the newest version; see :func:`claim_body`."""
+        """PUT allocations at the newest version; see `claim_body`."""
         return self.put(f"/allocations/{consumer}", claim_body(**kwargs))
 
 

@@ -33,7 +33,7 @@ _WARM: Final = 0.1
 class Findings:
     """What a campaign saw.
 
-    :ivar requests: answers by kind and status.
+    :ivar statuses: answers by kind and status.
     :ivar cut: connections that the server closed without an answer, by kind; only what is not
         HTTP may be treated so.
     :ivar wrong: sentences, each with the number of its exchange.

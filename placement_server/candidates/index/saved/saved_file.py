@@ -52,7 +52,7 @@ class SavedFile:
     def read(self, now: float) -> SavedIndex | None:
         """Return what the file contains; None, with a line in the log, when that cannot be used.
 
-        :param now: see :meth:`SavedIndex.decode`.
+        :param now: see `SavedIndex.decode`.
         """
         try:
             saved_index = SavedIndex.decode(self._private_bytes(), now)
@@ -129,7 +129,7 @@ class SavedFile:
             self._log_failure(error)
 
     def wait(self) -> None:
-        """Wait until what :meth:`save_when_due` began is done."""
+        """Wait until what `save_when_due` began is done."""
         if self._thread is not None:
             self._thread.join()
 

@@ -7,7 +7,7 @@
     digest      of all before it
 
 Nothing in it is executed or imported. The digest shows damage and not intent, so only a file that
-nobody else could have written is read (:mod:`~placement_server.candidates.index.saved.saved_file`).
+nobody else could have written is read (`placement_server.candidates.index.saved.saved_file`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

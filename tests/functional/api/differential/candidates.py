@@ -221,7 +221,7 @@ class _Asked:
         )
 
     def lacks_only_shared_alone(self, answer: Answer, results: set[Result]) -> bool:
-        """Whether nothing is missing but what :meth:`is_shared_alone` says."""
+        """Whether nothing is missing but what `is_shared_alone` says."""
         found = definition.keys(answer)
         expected = definition.keys_of(results, self.minor)
         shared = definition.keys_of(filter(self.is_shared_alone, results), self.minor)

@@ -56,7 +56,7 @@ class Pair:
 class Difference:
     """One request that was answered differently.
 
-    :ivar found: in what, as :func:`comparison.differences` tells it.
+    :ivar found: in what, as `comparison.differences` tells it.
     :ivar pair: the servers, in the state after the request.
     """
 
