@@ -85,6 +85,8 @@ class AgentCommands:
         if node is not None:
             self._check_node(node)
         nodes = list(self._tracker.nodes()) if node is None else [node]
+        for name in nodes:
+            self._parts.report.written_elsewhere(self._tracker.nodes().get(name, ""))
         requests = [self._schedule.request_pass("report", name) for name in nodes or [NODE_LIST]]
         self._wake()
         if wait and nodes:

@@ -67,7 +67,8 @@ class TreeCache:
     id of the pass that read the tree last.  ``etag``: of exactly this tree, where it was read as a
     whole.  ``generations_unseen``: only that tag confirmed it, so generations may have risen.
     ``allocations``: what its consumers had, where they were read with it.  ``written_elsewhere``:
-    another writer is known to have changed more than allocations.
+    another writer is known to have changed more than allocations.  ``reads_since_sharing``: reads
+    of the tree since the sharing providers were read.
     """
 
     root_uuid: str
@@ -77,6 +78,7 @@ class TreeCache:
     refresh_at: float | None = None
     refreshes: int = 0
     sharing_due: bool = False
+    reads_since_sharing: int = 0
     probed_by: str | None = None
     etag: str | None = None
     generations_unseen: bool = False

@@ -120,7 +120,7 @@ class ReportClient:
         """Record that another writer changed the tree: the next read takes in what is new."""
         cache = self._caches.get(root_uuid)
         if cache is not None:
-            cache.written_elsewhere = True
+            cache.written_elsewhere, cache.reads_since_sharing = True, 1
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
         """Return the tree as last read or written, if it ever was; no request."""

@@ -4,6 +4,7 @@ quiet pass       GET in_tree: names, parents and generations are the known ones;
 new provider     its inventories, traits and aggregates, at once
 moved provider   marked stale; read at the next association refresh or before a write to it, since
                  nearly always it only got allocations; at once where it is known that it got more
+every 2nd pass   of a host in an aggregate, the sharing providers, which leave no trace in its tree
 refresh          stale aspects, the sharing providers of all aggregates, and now and then the
                  aggregates of all (writers with an old microversion leave no trace)
 
@@ -103,10 +104,11 @@ class TreeReader:
             tree, etag, allocations = cache.tree.snapshot(), None, {}
             if tree.exists(cache.root_uuid):
                 tree.remove(cache.root_uuid)
-        if refresh or cache.sharing_due:
+        if refresh or fresh or _sharing_is_due(cache, tree):
             tree = tree.snapshot()
             own = tree.get_provider_uuids_in_tree(cache.root_uuid) if answer is not None else ()
             self._read_sharing(tree, set(own))
+            cache.reads_since_sharing = -1
         self._commit(cache, tree, refresh, etag)
         cache.allocations = allocations if fresh else None
 
@@ -114,7 +116,8 @@ class TreeReader:
         providers = self._providers.in_tree(cache.root_uuid)
         refresh = self._refresh_is_due(cache)
         stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
-        if not (refresh or stale or cache.sharing_due) and _is_as_known(cache, providers):
+        looks_for_sharing = refresh or fresh or _sharing_is_due(cache, cache.tree)
+        if not (stale or looks_for_sharing) and _is_as_known(cache, providers):
             self._commit(cache, cache.tree, refresh)
             return
         tree = cache.tree.snapshot()
@@ -137,10 +140,14 @@ class TreeReader:
             needed_uuids |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
         if refresh and cache.refreshes % ALL_AGGREGATES_EVERY == ALL_AGGREGATES_EVERY - 1:
             needed_uuids |= {(uuid, "aggregates") for uuid in own}
+        root = cache.root_uuid
+        if looks_for_sharing and tree.exists(root) and "aggregates" in tree.stale_aspects(root):
+            needed_uuids.add((root, "aggregates"))
         order = {uuid: place for place, uuid in enumerate(tree.get_provider_uuids())}
         self._read_into(tree, sorted(needed_uuids, key=lambda pair: (order[pair[0]], pair[1])))
-        if refresh or cache.sharing_due:
+        if looks_for_sharing or cache.sharing_due:
             self._read_sharing(tree, set(own))
+            cache.reads_since_sharing = -1
         self._commit(cache, tree, refresh)
 
     def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
@@ -205,6 +212,22 @@ class TreeReader:
             cache.dirty |= etag != cache.etag or tree != cache.tree
             cache.store(tree, etag)
         cache.is_known, cache.hint, cache.sharing_due = True, False, False
+        cache.reads_since_sharing += 1
+
+
+def _sharing_is_due(cache: TreeCache, tree: ProviderTree) -> bool:
+    """Whether to look for sharing providers, so that one is seen within two passes.
+
+    Without an aggregate none reaches the host; the root may have joined one where it moved.
+    """
+    if cache.sharing_due or not cache.is_known:
+        return True
+    if cache.reads_since_sharing < 1 or not tree.exists(cache.root_uuid):
+        return False
+    if "aggregates" in tree.stale_aspects(cache.root_uuid):
+        return True
+    own = tree.get_provider_uuids_in_tree(cache.root_uuid)
+    return any(tree.data(uuid).aggregates for uuid in own)
 
 
 def _with_whole(cache: TreeCache, whole: WholeTree) -> ProviderTree:

@@ -85,6 +85,41 @@ def test_an_aggregate_the_agent_joins_shows_its_sharing_providers_in_the_next_pa
     assert second.client.get_provider_tree(second.root).exists(storage)
 
 
+@pytest.mark.parametrize("joins", ["the host", "the pool"])
+def test_a_pool_that_comes_to_reach_the_host_is_seen_within_two_passes(host, storage, other, joins):
+    aggregate = next(iter(other.find_provider(storage).aggregates))
+    mover = host.root if joins == "the host" else storage
+    other.change_aggregates(mover, remove=[aggregate])
+    other.change_aggregates(host.root, add=[str(uuidlib.uuid4())])
+    host.restart(cache=False)
+    assert not host.client.get_provider_tree(host.root).exists(storage)
+    other.change_aggregates(mover, add=[aggregate])
+    seen = [host.client.get_provider_tree(host.root).exists(storage) for _ in range(2)]
+    assert seen[-1], seen
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["a reshape", "a start with its cache"])
+def test_a_pool_that_joins_is_seen_at_once_by(host, storage, other, restarted):
+    aggregate = next(iter(other.find_provider(storage).aggregates))
+    other.change_aggregates(storage, remove=[aggregate])
+    host.restart(cache=False)
+    assert not host.client.get_provider_tree(host.root).exists(storage)
+    if restarted:
+        host.restart()
+    other.change_aggregates(storage, add=[aggregate])
+    tree = host.client.get_provider_tree(host.root, fresh=not restarted)
+    assert tree.exists(storage)
+
+
+def test_half_of_the_quiet_passes_of_a_host_in_an_aggregate_ask_for_pools(host, storage):
+    requests = []
+    host.report(small(host.name))
+    for _ in range(4):
+        host.report(small(host.name))
+        requests.append(host.tally.requests)
+    assert sorted(requests) == [1, 1, 2, 2]
+
+
 def test_many_aggregates_are_asked_about_in_several_requests(host, other):
     host.restart(max_listed=2, cache=False)
     host.report(small(host.name))
