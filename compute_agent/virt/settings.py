@@ -13,6 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors
+from compute_agent.conf.networks import TUNNEL, physnet_group
 from compute_agent.discovery.disk import CephPool, DiskSource, FileSystem, VolumeGroup
 from compute_agent.discovery.facts import PciAddress, pci_address
 from compute_agent.fitting.room import PlanOptions
@@ -80,6 +81,10 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
         reserved_disk_mib=conf.reserved_host_disk_mb,
         file_backed_memory_mib=file_backed,
         tdx_guests=conf.libvirt.num_intel_tdx_guests,
+        network_cells={
+            group: frozenset(conf[group].numa_nodes)
+            for group in (*map(physnet_group, conf.neutron.physnets), TUNNEL)
+        },
         ratios={
             "VCPU": Ratio(conf.cpu_allocation_ratio, conf.initial_cpu_allocation_ratio),
             "MEMORY_MB": Ratio(conf.ram_allocation_ratio, conf.initial_ram_allocation_ratio),

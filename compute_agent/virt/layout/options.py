@@ -93,6 +93,8 @@ class LayoutOptions:
     image_cache_bytes: int = 0
     file_backed_memory_mib: int = 0
     tdx_guests: int | None = None
+    network_cells: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Cells that are near a network, by the group of options that names them."""
     ratios: Mapping[str, Ratio] = field(
         default_factory=lambda: {
             "VCPU": Ratio(initial=4.0),

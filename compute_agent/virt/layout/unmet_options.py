@@ -39,6 +39,7 @@ def unmet_options(
     yield from _device_specs(topology, options, matches)
     yield from _devices_of_the_host(topology, matches)
     yield from _physnets(topology, options, matches)
+    yield from _network_cells(topology, options)
     gpus = [gpu.address for gpu in topology.gpus]
     ports = [port.address for port in (*topology.nics, *topology.infiniband_ports)]
     yield from _overrides("gpu", options.gpu.numa_node_override, topology, gpus)
@@ -199,6 +200,19 @@ def _physnets(
                 + _there(names, interface)
             )
         yield UnmetOption("nic", "physnet_mappings", f"{network}:{interface} {reason}")
+
+
+def _network_cells(topology: HostTopology, options: LayoutOptions) -> Iterator[UnmetOption]:
+    cells = frozenset(int(cell.id) for cell in topology.cells)
+    for group, named_cells in options.network_cells.items():
+        if absent := named_cells - cells:
+            yield UnmetOption(
+                group,
+                "numa_nodes",
+                f"names NUMA cells {format_cpu_set(absent)}, which this machine does not have; it "
+                f"has {format_cpu_set(cells)}",
+                ",".join(map(str, sorted(named_cells & cells))),
+            )
 
 
 def _overrides(

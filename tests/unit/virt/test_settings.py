@@ -126,3 +126,17 @@ def test_only_a_strategy_that_switches_cpus_off_lets_dedicated_ones_be_offline(
         )
     )
     assert options.cpu_power_management is may_be_offline
+
+
+def test_cells_of_networks_arrive_by_the_group_that_names_them(make_conf: MakeConf) -> None:
+    options = layout_options(
+        make_conf(
+            "[neutron]\nphysnets = a,b\n[neutron_physnet_a]\nnuma_nodes = 0,1\n"
+            "[neutron_physnet_b]\nnuma_nodes = 1\n[neutron_tunnel]\nnuma_nodes = 3\n"
+        )
+    )
+    assert options.network_cells == {
+        "neutron_physnet_a": {0, 1},
+        "neutron_physnet_b": {1},
+        "neutron_tunnel": {3},
+    }

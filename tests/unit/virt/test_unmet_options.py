@@ -126,6 +126,13 @@ def test_an_override_of_nothing_or_onto_nothing(host: HostTopology) -> None:
     assert f"puts {GPU} on NUMA cell 2, which this machine does not have; it has 0, 1" in second
 
 
+def test_cells_of_networks_that_there_are_not(host: HostTopology) -> None:
+    cells = {"neutron_physnet_a": frozenset({1}), "neutron_tunnel": frozenset({0, 2, 5})}
+    (text,) = unmet(host, replace(NESTED, network_cells=cells))
+    assert "[neutron_tunnel]numa_nodes names NUMA cells 2,5" in text
+    assert "it has 0-1" in text
+
+
 def test_shared_cpus_that_there_are_not(host: HostTopology) -> None:
     options = replace(NESTED, cpu_sets=CpuSets(frozenset({0, 1, 99})))
     (text,) = unmet(host, options)
