@@ -35,7 +35,7 @@ from compute_agent.claims.checks import (
 )
 from compute_agent.claims.host_cells import cells_of, device_places
 from compute_agent.claims.host_view import CellPolicy, NodeSituation, cell_providers, host_of
-from compute_agent.claims.legacy_allocation import Allocated, LegacyAllocator
+from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
 from compute_agent.claims.planning import occupied, plan_claim
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import units_of
@@ -305,11 +305,13 @@ class ClaimBook:
             f"{told_of_waiting(self._tracker.in_startup())}"
         )
 
-    def _ensure_allocated(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
+    def _ensure_allocated(
+        self, request: ClaimRequest, tree: ProviderTree, root: str
+    ) -> InstanceHolding:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
-        allocation = Allocated(of_record(record))
+        allocation = InstanceHolding(of_record(record))
         if not allocation.amounts and self._self_claim is not None:
             allocation = self._self_claim.allocate(request, tree, root)
         if not allocation.amounts:

@@ -33,7 +33,7 @@ FLAVOR_FIELDS: Final = ("flavor", "image", "is_bfv", "numa_topology")
 """Fields of a request specification that determine what a flavor comes to."""
 
 
-class Allocated(NamedTuple):
+class InstanceHolding(NamedTuple):
     """What an instance holds, here or elsewhere.
 
     :ivar by_host: this host has just allocated it, and may take it back.
@@ -49,7 +49,7 @@ class LegacyAllocator:
     def __init__(self, report: ReportClient) -> None:
         self._report = report
 
-    def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
+    def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> InstanceHolding:
         """Allocate for an instance, unless another caller was faster.
 
         :raises ComputeResourcesUnavailable: the request does not name what is needed, or there is
@@ -74,7 +74,7 @@ class LegacyAllocator:
             )
         except errors.HoldsAnother as error:
             # the scheduler was late; what it claimed counts
-            return Allocated(of_record(error.record))
+            return InstanceHolding(of_record(error.record))
         if shortage is not None:
             raise errors.ComputeResourcesUnavailable(
                 f"There is not enough for {request.instance}, which came without an allocation: "
@@ -85,7 +85,7 @@ class LegacyAllocator:
             request.instance,
             amounts,
         )
-        return Allocated(amounts, by_host=True)
+        return InstanceHolding(amounts, by_host=True)
 
     def take_back(self, instance: str) -> None:
         """Remove what was allocated for an instance that the host cannot take after all.

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
-from compute_agent.drift.healing.outcome import End, Treated
+from compute_agent.drift.healing.outcome import End, Treatment
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class DriftHealing:
         self,
         node: str,
         what: str,
-        remedy: Callable[[str, Collection[str]], Iterable[Treated]],
+        remedy: Callable[[str, Collection[str]], Iterable[Treatment]],
         where: str,
         consumers: frozenset[str],
     ) -> set[str]:
@@ -138,7 +138,7 @@ class DriftHealing:
             self._conditions.is_over(f"Node {node}: {what}")
         return healed_consumers
 
-    def _tell(self, node: str, treatment: Treated) -> None:
+    def _tell(self, node: str, treatment: Treatment) -> None:
         if treatment.end is End.HEALED:
             self._conditions.is_over((node, treatment.consumer))
         elif not self._conditions.is_new((node, treatment.consumer), treatment.detail):

@@ -24,7 +24,7 @@ class Part(NamedTuple):
     page_size_kib: int | None = None
 
 
-class Given(NamedTuple):
+class Grant(NamedTuple):
     """The units of a device that serve a wish."""
 
     wish: str
@@ -74,7 +74,7 @@ class Plan:
     """
 
     parts: tuple[Part, ...]
-    given: tuple[Given, ...]
+    given: tuple[Grant, ...]
     cost: Cost
     is_best: bool = True
     steps: int = 0

@@ -14,7 +14,7 @@ from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import ORDINARY, Host
 from compute_agent.fitting.matching import Matching
 from compute_agent.fitting.node_search import NodeSearch
-from compute_agent.fitting.plan import Cost, Given, Part, Plan, Refusal
+from compute_agent.fitting.plan import Cost, Grant, Part, Plan, Refusal
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions, Rooms, network_cells
 
 
@@ -143,7 +143,7 @@ class _Planning:
         )
 
 
-def given(host: Host, guest: Guest, devices: tuple[int, ...]) -> list[Given]:
+def given(host: Host, guest: Guest, devices: tuple[int, ...]) -> list[Grant]:
     """Return the units of the devices that serve each wish."""
     taken: dict[int, int] = {}
     given_units = []
@@ -152,7 +152,7 @@ def given(host: Host, guest: Guest, devices: tuple[int, ...]) -> list[Given]:
         first = taken.get(number, 0)
         taken[number] = first + wish.amount
         units = device.units[first : first + wish.amount]
-        given_units.append(Given(wish.name, device.id, wish.resource_class, wish.amount, units))
+        given_units.append(Grant(wish.name, device.id, wish.resource_class, wish.amount, units))
     return given_units
 
 

@@ -98,7 +98,7 @@ class AggregateSync:
         ):
             try:
                 hosts[host] = self._root(host, directory, by_name)
-            except _Unusable as unusable:
+            except _UnusableHost as unusable:
                 result.problems.append(SyncProblem(host, unusable.trouble, unusable.detail))
                 continue
             aggregates_of.setdefault(hosts[host], set()).update(
@@ -126,20 +126,20 @@ class AggregateSync:
             uuid = by_name.get(host)
             if uuid is None:
                 detail = "no agent announces it, and placement has no resource provider of its name"
-                raise _Unusable(SyncProblemKind.UNKNOWN_HOST, detail)
+                raise _UnusableHost(SyncProblemKind.UNKNOWN_HOST, detail)
             if directory.root(uuid) != uuid or directory.is_shared(uuid):
-                raise _Unusable(
+                raise _UnusableHost(
                     SyncProblemKind.NO_NODE,
                     f"the resource provider of its name ({uuid}) is not a host",
                 )
             return uuid
         if not nodes:
-            raise _Unusable(SyncProblemKind.NO_NODE, "its agent announces none")
+            raise _UnusableHost(SyncProblemKind.NO_NODE, "its agent announces none")
         if len(nodes) > 1:
-            raise _Unusable(SyncProblemKind.SEVERAL_NODES, ", ".join(sorted(nodes)))
+            raise _UnusableHost(SyncProblemKind.SEVERAL_NODES, ", ".join(sorted(nodes)))
         node = next(iter(nodes))
         if node not in directory.providers:
-            raise _Unusable(
+            raise _UnusableHost(
                 SyncProblemKind.NO_PROVIDER, f"placement has no resource provider {node}"
             )
         return node
@@ -180,7 +180,7 @@ class AggregateSync:
         )
 
 
-class _Unusable(Exception):
+class _UnusableHost(Exception):
     """A host that has no single root provider in placement."""
 
     def __init__(self, trouble: SyncProblemKind, detail: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.provider_trees import Part, ProviderTrees, Unchanged, WholeTree
+from compute_agent.placement.provider_trees import Part, ProviderTrees, UnchangedTree, WholeTree
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.transports.transport import Request
 
@@ -118,7 +118,7 @@ def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...
     return providers
 
 
-def _lines_of(tree: WholeTree | Unchanged | None) -> tuple[ProviderLines, ...]:
+def _lines_of(tree: WholeTree | UnchangedTree | None) -> tuple[ProviderLines, ...]:
     if not isinstance(tree, WholeTree):
         return ()
     lines = [

@@ -40,7 +40,7 @@ class WholeTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
+class UnchangedTree:
     """The answer that the tree is still the one that the caller knows."""
 
 
@@ -57,11 +57,11 @@ class ProviderTrees:
 
     def read(
         self, uuid: str, *, etag: str | None = None, include: Part | None = None
-    ) -> WholeTree | Unchanged | None:
+    ) -> WholeTree | UnchangedTree | None:
         """Return the tree that a provider is a member of, None when there is no such provider.
 
         :param include: what the answer has too.
-        :param etag: of the tree that the caller knows; `Unchanged` is returned while it is that.
+        :param etag: of the tree that the caller knows; `UnchangedTree` is returned while it is so.
         :raises errors.PlacementTooOld: placement does not have the request any more, as after a
             return to an older version; the next question about versions asks it again.
         """
@@ -82,7 +82,7 @@ class ProviderTrees:
         )
         response = self._connection.call(request)
         if response.status == 304:
-            return Unchanged()
+            return UnchangedTree()
         return None if response.status == 404 else _tree_in(request, response, uuid)
 
 

@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
-class Merged(NamedTuple):
+class MergeEffect(NamedTuple):
     """Effect of the files on one wanted tree."""
 
     problems: tuple[Exception, ...] = ()
@@ -83,7 +83,7 @@ class ProviderConfigMerger:
                 LOG.info("The provider config files in %s were read again.", self._directory)
         return self._readings
 
-    def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> Merged:
+    def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> MergeEffect:
         """Edit the wanted `tree` of one node by the files as read; what placement has is `base`."""
         result = provider_config.merge(
             self._configs,
@@ -95,9 +95,9 @@ class ProviderConfigMerger:
         self._announce(root_uuid, result)
         uuids = frozenset(tree.get_provider_uuids())
         additions = {uuid: kinds for uuid, kinds in result.additions.items() if uuid in uuids}
-        return Merged(tuple(result.problems), uuids, additions, bool(result.kept_sentences))
+        return MergeEffect(tuple(result.problems), uuids, additions, bool(result.kept_sentences))
 
-    def before_flush(self, merge_result: Merged) -> None:
+    def before_flush(self, merge_result: MergeEffect) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""
         remembered_additions = self._ledger.additions()
         union: Additions = dict(remembered_additions)
@@ -108,7 +108,7 @@ class ProviderConfigMerger:
             }
         self._ledger.remember_additions(union)
 
-    def after_flush(self, merge_result: Merged) -> None:
+    def after_flush(self, merge_result: MergeEffect) -> None:
         """Remember what is there now, and forget what was taken back."""
         others = {u: k for u, k in self._ledger.additions().items() if u not in merge_result.uuids}
         self._ledger.remember_additions({**others, **(merge_result.additions or {})})

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement.connection import Retries
-from compute_agent.placement.provider_trees import Part, ProviderTrees, Unchanged, WholeTree
+from compute_agent.placement.provider_trees import Part, ProviderTrees, UnchangedTree, WholeTree
 from compute_agent.placement.providers import AtGeneration, Providers
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
@@ -94,7 +94,7 @@ class TreeReader:
         )
         refresh = self._refresh_is_due(cache)
         tree, etag, allocations = cache.tree, cache.etag, None
-        cache.generations_unseen = isinstance(answer, Unchanged)
+        cache.generations_unseen = isinstance(answer, UnchangedTree)
         if isinstance(answer, WholeTree):
             tree, etag, allocations = _with_whole(cache, answer), answer.etag, answer.allocations
             if fresh and cache.etag is not None and not diff(cache.tree, tree):

@@ -33,7 +33,7 @@ EXPLAINED_QUERIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedRequest:
     """An explanation, and the hosts that the request would fit on as it is.
 
     :ivar plan: what the guest would get of the first host, drawn on it; empty where there is but
@@ -93,7 +93,7 @@ class Explainer:
         finally:
             self._lock.release()
 
-    def explain(self, spec: RequestSpec) -> Explained:
+    def explain(self, spec: RequestSpec) -> ExplainedRequest:
         """Return where a request fits, or else why it does not.
 
         :raises InvalidRequest: the request is wrong in itself.
@@ -103,15 +103,15 @@ class Explainer:
             spec = self._search.with_group_hosts(spec)
             result = self._search.find(spec)
         except NoValidHost as error:
-            return Explained(error.causes)
+            return ExplainedRequest(error.causes)
         hosts = tuple(result.members.from_first_with_room(result.hosts))
         causes = result.causes.with_filter(result.members.cause(result.hosts))
         if not hosts:
             with self._lock:
-                return Explained(self._with_explanations(causes))
+                return ExplainedRequest(self._with_explanations(causes))
         fits = f"One instance fits now, on {len(hosts)} host(s) such as {hosts[0].name}"
         remark = " ".join(f"{text}." for text in (fits, *self._search.warnings(spec, hosts)))
-        return Explained(replace(causes, remark=remark), hosts, self._plan(result, hosts[0]))
+        return ExplainedRequest(replace(causes, remark=remark), hosts, self._plan(result, hosts[0]))
 
     def _plan(self, result: SearchResult, host: HostState) -> tuple[str, ...]:
         """Return what the guest would get of a host, with the names of its devices."""

@@ -14,20 +14,20 @@ from compute_agent.request.spec_reader import read_spec
 from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.moves.attachments import Attached
+from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
-from compute_agent.scheduler.moves.mover import Begun
+from compute_agent.scheduler.moves.mover import MoveStart
 from compute_agent.scheduler.operations.claim import Claim
 from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
 __all__ = [
-    "Attached",
-    "Begun",
+    "Attachment",
     "Claim",
     "LifeCycle",
     "Move",
     "MoveKind",
     "MoveRefused",
+    "MoveStart",
     "NoValidHost",
     "connect",
     "read_spec",

@@ -64,7 +64,7 @@ class FairLock:
         self.release()
 
 
-class Holdable(Protocol):
+class HoldableLock(Protocol):
     """A lock, or something that one waits for as for a lock."""
 
     def acquire(self, *, timeout: float | None = None) -> bool: ...
@@ -72,10 +72,10 @@ class Holdable(Protocol):
     def release(self) -> object: ...
 
 
-class InOrder:
+class OrderedLocks:
     """Locks that are taken one after the other, and given back the other way round."""
 
-    def __init__(self, *locks: Holdable) -> None:
+    def __init__(self, *locks: HoldableLock) -> None:
         self._locks = locks
 
     def acquire(self, *, timeout: float | None = None) -> bool:
@@ -97,14 +97,14 @@ class InOrder:
             lock.release()
 
 
-class Lent:
+class LentLock:
     """A lock that is held, and given back while its holder waits: others come in meanwhile.
 
     The holder may be several threads that serve one. It is lent as long as any of them waits,
     and held again by all of them when none does any more.
     """
 
-    def __init__(self, lock: Holdable) -> None:
+    def __init__(self, lock: HoldableLock) -> None:
         self._lock = lock
         self._mutex = threading.Lock()
         self._waiting_count = 0

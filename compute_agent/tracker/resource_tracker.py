@@ -24,7 +24,7 @@ from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.node import Node
-from compute_agent.tracker.node_lock import Holdable, InOrder, Lent
+from compute_agent.tracker.node_lock import HoldableLock, LentLock, OrderedLocks
 from compute_agent.tracker.pass_attempt import PassAttempt, as_one, subject_of
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
@@ -154,7 +154,7 @@ class ResourceTracker:
             yield
 
     @contextmanager
-    def _acquire(self, lock: Holdable, name: str, patience: float | None) -> Iterator[None]:
+    def _acquire(self, lock: HoldableLock, name: str, patience: float | None) -> Iterator[None]:
         if not lock.acquire(timeout=patience):
             raise errors.ComputeNodeBusy(
                 f"Node {name} is busy: a pass or another order has not ended for {patience:g} s. "
@@ -266,10 +266,10 @@ class ResourceTracker:
 
         :param patience: seconds to wait for that; None: as long as it takes.
         """
-        held_lock = InOrder(self._turns, node.lock)
+        held_lock = OrderedLocks(self._turns, node.lock)
         with (
-            self._acquire(InOrder(node.at_work, held_lock), node.name, patience),
-            stepping_aside(Lent(held_lock)),
+            self._acquire(OrderedLocks(node.at_work, held_lock), node.name, patience),
+            stepping_aside(LentLock(held_lock)),
             self._pass.one_reading(node.name),
         ):
             yield

@@ -12,7 +12,12 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from compute_agent import errors, extras
-from compute_agent.cmd.placement.errors import BadInput, Missing, RequestInvalid, RequestRefused
+from compute_agent.cmd.placement.errors import (
+    BadInput,
+    NamedThingMissing,
+    RequestInvalid,
+    RequestRefused,
+)
 from compute_agent.conf import urls
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
@@ -39,7 +44,7 @@ class Client:
         """Send a request and return the body of the answer; None where it has none.
 
         :param doing: what this is for, as the beginning of a sentence.
-        :raises Missing: what the path names does not exist.
+        :raises NamedThingMissing: what the path names does not exist.
         :raises Refused: placement refused.
         :raises errors.PlacementError: placement cannot be used.
         """
@@ -57,7 +62,7 @@ class Client:
             return response.json
         kind: type[errors.PlacementError] = errors.PlacementError
         if response.status == 404:
-            kind = Missing
+            kind = NamedThingMissing
         elif response.status == HTTPStatus.BAD_REQUEST:
             kind = RequestInvalid
         elif response.status in _CONFLICTS:
@@ -88,7 +93,7 @@ class Client:
     def provider(self, name: str) -> Mapping[str, Any]:
         """Return the provider with a uuid or a name.
 
-        :raises Missing: there is none.
+        :raises NamedThingMissing: there is none.
         """
         if is_uuid(name):
             path = f"/resource_providers/{name}"
@@ -97,7 +102,7 @@ class Client:
         query = urlencode({"name": name})
         providers = self.get(f"/resource_providers?{query}", f"Looking for provider {name!r}")
         if not providers["resource_providers"]:
-            raise Missing(f"There is no resource provider {name!r}.")
+            raise NamedThingMissing(f"There is no resource provider {name!r}.")
         [provider] = providers["resource_providers"]
         return dict(provider)
 

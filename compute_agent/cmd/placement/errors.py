@@ -10,7 +10,7 @@ class BadInput(errors.ComputeAgentError):
     """An argument or a file that cannot be used."""
 
 
-class Missing(errors.PlacementError):
+class NamedThingMissing(errors.PlacementError):
     """Something that was named does not exist."""
 
     exit_status = Exit.FAILED

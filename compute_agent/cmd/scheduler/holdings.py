@@ -12,7 +12,7 @@ from compute_agent.cmd import program
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
-    from compute_agent.scheduler.operations.held import HeldByConsumer
+    from compute_agent.scheduler.operations.held import ConsumerHoldings
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,7 +68,7 @@ def _list(namespace: argparse.Namespace) -> int:
 _HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "written")
 
 
-def _rows(held_by_consumer: HeldByConsumer) -> Iterator[tuple[str, ...]]:
+def _rows(held_by_consumer: ConsumerHoldings) -> Iterator[tuple[str, ...]]:
     hosts = ",".join(held_by_consumer.hosts) or "(shared)"
     first = (held_by_consumer.consumer, held_by_consumer.type, held_by_consumer.project_id, hosts)
     for uuid, amounts in sorted(held_by_consumer.resources.items()):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from compute_agent.claims.guests import Presence
     from compute_agent.drift.healing.healer import Healer
-    from compute_agent.drift.healing.outcome import Treated
+    from compute_agent.drift.healing.outcome import Treatment
     from compute_agent.drift.instances.instance import PortSource
     from compute_agent.placement.transports.transport import Transport
     from compute_agent.state.ledger import Ledger
@@ -60,7 +60,7 @@ class Remedies:
         self._way = way
         self._closing = closing
 
-    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
+    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treatment]:
         """Delete what those suspects hold that do not exist any more.
 
         :param root: the root provider of the node that suspects them, whose agent this is.
@@ -84,7 +84,7 @@ class Remedies:
             )
             yield from remedy.delete_gone(root, suspects)
 
-    def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
+    def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treatment]:
         """Give instances that run on a node what they need.
 
         :raises ComputeAgentError: nobody could be asked.

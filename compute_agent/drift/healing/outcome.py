@@ -16,7 +16,7 @@ class End(Enum):
     FAILED = logging.WARNING
 
 
-class Treated(NamedTuple):
+class Treatment(NamedTuple):
     """A consumer after its treatment, with a sentence about it that goes on after its name."""
 
     consumer: str

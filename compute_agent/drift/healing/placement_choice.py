@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.drift.healing.coverage import Coverage
 from compute_agent.drift.healing.guest_devices import CPU_CLASSES, GuestFacts
-from compute_agent.drift.healing.shortage import HostProvider, Roomiest, roomiest
+from compute_agent.drift.healing.shortage import HostProvider, RoomiestProviders, roomiest
 from compute_agent.drift.wording import resources
 from compute_agent.placement.allocations.amounts import Amounts, add, without_zeros
 from compute_agent.placement.connection import CONSUMER_TYPE
@@ -141,7 +141,7 @@ class Placing:
         self,
         instance: Instance,
         missing_request: CandidateRequest,
-        rooms: Roomiest,
+        rooms: RoomiestProviders,
         candidates: list[Candidate],
         facts: GuestFacts | None,
         fixed_providers: Mapping[str, str],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.drift.healing.healer import State
-from compute_agent.drift.healing.outcome import End, Treated
+from compute_agent.drift.healing.outcome import End, Treatment
 from compute_agent.drift.instances.source import Listing
 from compute_agent.drift.orphans import (
     INSTANCE,
@@ -55,14 +55,14 @@ class OrphanRemedy:
         self._kinds = (INSTANCE, MIGRATION, None) if judges_migrations else (INSTANCE,)
         self._here = here
 
-    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
+    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treatment]:
         """As the protocol has it."""
         min_age = self._min_age()
         doubtful = []
         for consumer in self._consumers.read(sorted(suspects)):
             why_not = self._not_judged(consumer, min_age)
             if why_not:
-                yield Treated(consumer.uuid, End.LEFT, why_not)
+                yield Treatment(consumer.uuid, End.LEFT, why_not)
             else:
                 doubtful.append(consumer)
         if not doubtful:
@@ -73,10 +73,10 @@ class OrphanRemedy:
         here = self._here()
         for consumer in doubtful:
             if consumer.uuid in here.known_consumers:
-                yield Treated(consumer.uuid, End.LEFT, "runs here by now, or was claimed here")
+                yield Treatment(consumer.uuid, End.LEFT, "runs here by now, or was claimed here")
             elif here.running_guests is None and not listing.complete:
                 # the other agents do not know what runs here either
-                yield Treated(
+                yield Treatment(
                     consumer.uuid,
                     End.LEFT,
                     "keeps its allocations: the driver of this host cannot list what runs here, "
@@ -99,14 +99,14 @@ class OrphanRemedy:
 
     def _treat(
         self, consumer: Consumer, judgement: Judgement, source: InstanceSource, listing: Listing
-    ) -> Treated:
+    ) -> Treatment:
         judgement = confirmed(judgement, consumer, source)
         if judgement.verdict is not Verdict.ORPHAN:
             reason = judgement.reason or judgement.verdict.value
-            return Treated(consumer.uuid, End.LEFT, f"keeps its allocations: {reason}")
+            return Treatment(consumer.uuid, End.LEFT, f"keeps its allocations: {reason}")
         if reason := delete(self._consumers, consumer, listing):
-            return Treated(consumer.uuid, End.FAILED, f"keeps its allocations: {reason}")
-        return Treated(
+            return Treatment(consumer.uuid, End.FAILED, f"keeps its allocations: {reason}")
+        return Treatment(
             consumer.uuid,
             End.HEALED,
             f"does not exist any more (source of instances: {source.name}): its allocations "
@@ -147,7 +147,7 @@ class MissingRemedy:
         self._make_healer = healer
         self._healer: Healer | None = None
 
-    def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
+    def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treatment]:
         """As the protocol has it."""
         for uuid in sorted(instances):
             try:
@@ -155,26 +155,26 @@ class MissingRemedy:
             except errors.PlacementUnavailable:
                 raise
             except errors.ComputeAgentError as error:
-                yield Treated(uuid, End.FAILED, f"gets no allocations: {error}")
+                yield Treatment(uuid, End.FAILED, f"gets no allocations: {error}")
 
-    def _allocate_for(self, node: str, uuid: str) -> Treated:
+    def _allocate_for(self, node: str, uuid: str) -> Treatment:
         instance = next(self._catalogue.instances(uuid), None)
         if instance is None:
             reason = f"the source of instances ({self._catalogue.name}) does not know it"
-            return Treated(uuid, End.FAILED, f"gets no allocations: {reason}")
+            return Treatment(uuid, End.FAILED, f"gets no allocations: {reason}")
         if instance.provider_name != node:
             where = instance.provider_name or "no host"
             reason = f"the source of instances reports that it is on {where}"
-            return Treated(uuid, End.FAILED, f"gets no allocations: {reason}")
+            return Treatment(uuid, End.FAILED, f"gets no allocations: {reason}")
         if self._healer is None:
             self._healer = self._make_healer()
         outcome = self._healer.heal(instance, dry_run=False)
         if outcome.state is State.HEALED:
             new_amounts = allocations(outcome.after, self._healer.name_of)
-            return Treated(
+            return Treatment(
                 uuid, End.HEALED, f"runs here and held nothing; now it holds {new_amounts}."
             )
         if outcome.state is State.WHOLE:
-            return Treated(uuid, End.HEALED, "has its allocations by now.")
+            return Treatment(uuid, End.HEALED, "has its allocations by now.")
         end = End.LEFT if outcome.state is State.SKIPPED else End.FAILED
-        return Treated(uuid, end, f"{outcome.state.value}: {outcome.detail}")
+        return Treatment(uuid, end, f"{outcome.state.value}: {outcome.detail}")

@@ -25,7 +25,7 @@ class HostProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class Roomiest:
+class RoomiestProviders:
     """The providers with the most left for each group, whether or not that is enough.
 
     :ivar mappings: suffix of a group with resources, but the unsuffixed one, to its provider.
@@ -39,7 +39,7 @@ class Roomiest:
     complete: bool
 
 
-def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomiest:
+def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> RoomiestProviders:
     """Find the best provider for each group, and report what each lacks."""
     search = _ProviderSearch(providers)
     for suffix, group in sorted(request.groups.items()):
@@ -47,7 +47,9 @@ def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomie
             search.place(suffix, group, dict(group.resources))
         for name, amount in group.resources.items() if not suffix else ():
             search.place("", group, {name: amount})
-    return Roomiest(search.amounts, search.mappings, tuple(search.obstacles), search.complete)
+    return RoomiestProviders(
+        search.amounts, search.mappings, tuple(search.obstacles), search.complete
+    )
 
 
 class _ProviderSearch:

@@ -56,7 +56,7 @@ ASPECT_OF: Final[Mapping[type, str]] = {
 }
 
 
-class Kept(NamedTuple):
+class KeptProvider(NamedTuple):
     """A provider that is no longer wanted but stays, with the reason."""
 
     uuid: str
@@ -73,7 +73,7 @@ class FlushReport:
 
     operations: tuple[Operation, ...] = ()
     created_uuids: list[str] = field(default_factory=list)
-    kept_providers: list[Kept] = field(default_factory=list)
+    kept_providers: list[KeptProvider] = field(default_factory=list)
 
 
 class Flush:
@@ -328,4 +328,4 @@ class Flush:
 
     def _keep(self, uuid: str, name: str, reason: str) -> None:
         with self._lock:
-            self.report.kept_providers.append(Kept(uuid, name, reason))
+            self.report.kept_providers.append(KeptProvider(uuid, name, reason))

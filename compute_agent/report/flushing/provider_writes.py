@@ -120,11 +120,11 @@ class ProviderWrites:
                 self._reader.reread(self._live, uuid, [aspect])
         return self._live.data(uuid)
 
-    def _noticing_others(self, uuid: str) -> _Noticing:
-        return _Noticing(self._live, uuid)
+    def _noticing_others(self, uuid: str) -> _DoubtMark:
+        return _DoubtMark(self._live, uuid)
 
 
-class _Noticing:
+class _DoubtMark:
     """A context that marks what became doubtful by an error, and lets the error pass."""
 
     def __init__(self, live: ProviderTree, uuid: str) -> None:

@@ -36,7 +36,7 @@ INSTANCE = "INSTANCE"
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class Attachment:
     """What was added for a port or accelerator; the caller keeps it until it is detached.
 
     :param mappings: group to the providers that serve it.
@@ -60,7 +60,7 @@ class Attachments:
         self._placement = placement
         self._search = search
 
-    def attach(self, spec: RequestSpec, instance: str, before: Amounts | None = None) -> Attached:
+    def attach(self, spec: RequestSpec, instance: str, before: Amounts | None = None) -> Attachment:
         """Add what `spec` asks for to what an instance holds, on the host that it is on.
 
         :param spec: the groups of the port or accelerator alone, without a flavor's sizes.
@@ -81,7 +81,7 @@ class Attachments:
             refusal = self._placement.exchange({instance: WantedHolding(holding, total, INSTANCE)})
             if refusal is None:
                 LOG.info("Added %s to what %s holds", candidate.allocations, instance)
-                return Attached(candidate.allocations, candidate.mappings)
+                return Attachment(candidate.allocations, candidate.mappings)
             lost_claims.append(lost_claim(root, candidate, refusal))
         causes = Causes(claims_lost=tuple(lost_claims))
         if not lost_claims:
@@ -91,7 +91,7 @@ class Attachments:
 
     def _attached_before(
         self, request: CandidateRequest, instance: str, holding: Holding, before: Amounts
-    ) -> Attached:
+    ) -> Attachment:
         if covers(holding.allocations, before):
             added_amounts = without_zeros(subtract(holding.allocations, before))
             roots = set(self._placement.provider_roots(tuple(added_amounts)).values())
@@ -100,7 +100,7 @@ class Attachments:
                 traits |= self._placement.tree(root)
             mappings = mappings_of(request, added_amounts, traits)
             if mappings is not None:
-                return Attached(added_amounts, mappings)
+                return Attachment(added_amounts, mappings)
         raise _changed_meanwhile("Attaching to", instance)
 
     def detach(self, instance: str, resources: Amounts, before: Amounts | None = None) -> None:

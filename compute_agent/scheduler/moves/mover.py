@@ -52,7 +52,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class MoveStart:
     """A move that was begun, and the hosts for it: the first is claimed, the others are not."""
 
     move: Move
@@ -83,7 +83,7 @@ class Mover:
         *,
         mappings: Mapping[str, Sequence[str]] | None = None,
         alternates: bool = False,
-    ) -> Begun:
+    ) -> MoveStart:
         """Claim a destination for an instance and keep what it holds on its source.
 
         :param spec: what it needs at the destination. A live migration or evacuation never stays
@@ -225,7 +225,7 @@ class Mover:
             user_id=str(holding.record.get("user_id", "")),
         )
 
-    def _begin(self, progress: Progress, spec: RequestSpec, *, alternates: bool) -> Begun:
+    def _begin(self, progress: Progress, spec: RequestSpec, *, alternates: bool) -> MoveStart:
         move = progress.move
         spec = replace(spec, instance=move.instance)
         if move.kind is not MoveKind.COLD:
@@ -235,7 +235,7 @@ class Mover:
         [selections] = self._scheduler.select_destinations(
             spec, [move.instance], alternates=alternates, claims=claims
         )
-        return Begun(progress.move, tuple(selections))
+        return MoveStart(progress.move, tuple(selections))
 
     def _undo(self, progress: Progress) -> None:
         """Give back after a failed begin; the failure itself goes on to the caller."""

@@ -12,7 +12,7 @@ from compute_agent.request.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
-class HeldByConsumer:
+class ConsumerHoldings:
     """What one consumer holds.
 
     :param hosts: names of the hosts that it is on; none where it holds shared providers only.
@@ -53,14 +53,14 @@ class HoldingsReader:
         self._providers = consumers.placement.providers
         self._known_providers: dict[str, tuple[str, str]] = {}
 
-    def of_consumers(self, uuids: Iterable[str]) -> list[HeldByConsumer]:
+    def of_consumers(self, uuids: Iterable[str]) -> list[ConsumerHoldings]:
         """Return what these consumers hold, without those that hold nothing.
 
         :raises PlacementError: it cannot be read.
         """
         return [self._holding_of(consumer) for consumer in self._consumers.read(uuids)]
 
-    def on_host(self, name: str) -> list[HeldByConsumer]:
+    def on_host(self, name: str) -> list[ConsumerHoldings]:
         """Return the consumers of a host, with all that each holds anywhere.
 
         :raises InvalidRequest: placement knows no such host.
@@ -85,7 +85,7 @@ class HoldingsReader:
         has_types = all(isinstance(amounts, dict) for amounts in usages.values())
         return usages if has_types else {"all": usages}
 
-    def _holding_of(self, consumer: Consumer) -> HeldByConsumer:
+    def _holding_of(self, consumer: Consumer) -> ConsumerHoldings:
         for uuid in consumer.resources:
             self._learn(uuid)
         roots = {
@@ -96,7 +96,7 @@ class HoldingsReader:
         for root in roots:
             self._learn(root)
         names = {uuid: provider[0] for uuid, provider in self._known_providers.items()}
-        return HeldByConsumer(
+        return ConsumerHoldings(
             consumer=consumer.uuid,
             type=consumer.type or "",
             project_id=str(consumer.record.get("project_id", "")),

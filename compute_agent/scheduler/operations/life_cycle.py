@@ -20,11 +20,11 @@ from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.explanation import Explained
+from compute_agent.scheduler.explanation import ExplainedRequest
 from compute_agent.scheduler.holdings import Holding, WantedHolding
-from compute_agent.scheduler.moves.attachments import Attached
+from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
-from compute_agent.scheduler.moves.mover import Begun
+from compute_agent.scheduler.moves.mover import MoveStart
 from compute_agent.scheduler.moves.repeated import begun_before
 from compute_agent.scheduler.operations.claim import Claim, claim_of
 from compute_agent.scheduler.operations.replacement import ReplacingClaims
@@ -46,7 +46,7 @@ class LifeCycle:
 
     # -- claim, reschedule, release ----------------------------------------------------------
 
-    def explain(self, spec: RequestSpec) -> Explained:
+    def explain(self, spec: RequestSpec) -> ExplainedRequest:
         """Return where a request fits, or why it does not; nothing is claimed."""
         return self._parts.explainer.explain(spec)
 
@@ -163,7 +163,7 @@ class LifeCycle:
         source_root: str = "",
         mappings: Mapping[str, Sequence[str]] | None = None,
         alternates: bool = False,
-    ) -> Begun:
+    ) -> MoveStart:
         """Claim the destination of a move and keep the source; see `Mover.begin`.
 
         Repeated with the same migration, it returns the move that is under way, without selections.
@@ -177,7 +177,7 @@ class LifeCycle:
         )
         if move is not None:
             self._parts.mover.acknowledge(move)
-            return Begun(move, ())
+            return MoveStart(move, ())
         return self._parts.mover.begin(
             kind, spec, instance, migration, mappings=mappings, alternates=alternates
         )
@@ -190,7 +190,7 @@ class LifeCycle:
         """Give an instance back what it held when its move began; see `Mover.revert`."""
         return self._parts.mover.revert(move)
 
-    def evacuate(self, spec: RequestSpec, instance: str, source_root: str = "") -> Begun:
+    def evacuate(self, spec: RequestSpec, instance: str, source_root: str = "") -> MoveStart:
         """Claim another host for an instance whose host is dead; see `begin_move`.
 
         It holds both hosts until `source_returned`.
@@ -203,7 +203,7 @@ class LifeCycle:
 
     # -- attach and detach -------------------------------------------------------------------
 
-    def attach(self, spec: RequestSpec, instance: str, before: Amounts | None = None) -> Attached:
+    def attach(self, spec: RequestSpec, instance: str, before: Amounts | None = None) -> Attachment:
         """Add a port or accelerator to what an instance holds; see `Attachments.attach`."""
         return self._parts.attachments.attach(spec, instance, before)
 

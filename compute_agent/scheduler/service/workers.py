@@ -38,7 +38,7 @@ class _Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _EndedWorker:
     worker: _Worker
 
 
@@ -68,7 +68,9 @@ class Workers:
         self._variables = variables or {}
         self._on_end = on_end
         self._clock = clock
-        self._events: queue.SimpleQueue[_Ended | Notice | signal.Signals] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_EndedWorker | Notice | signal.Signals] = (
+            queue.SimpleQueue()
+        )
         self._running_workers: list[_Worker] = []
         self._notices = WorkerNotices()
         self._ready: set[int] = set()
@@ -95,7 +97,7 @@ class Workers:
     def _look_after(self) -> int:
         while True:
             event = self._events.get()
-            if isinstance(event, _Ended):
+            if isinstance(event, _EndedWorker):
                 status = self._handle_end(event.worker)
                 if status is not None:
                     return status
@@ -174,7 +176,7 @@ class Workers:
 
     def _wait_for(self, worker: _Worker) -> None:
         worker.process.wait()
-        self._events.put(_Ended(worker))
+        self._events.put(_EndedWorker(worker))
 
     def _stop(self) -> None:
         self._manager.stopping()

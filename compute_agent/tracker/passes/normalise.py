@@ -22,7 +22,7 @@ class Correction(Enum):
     RESERVE_CLAMPED = "reserve clamped"
 
 
-class Corrected(NamedTuple):
+class CorrectedRecord(NamedTuple):
     """A record that was not expressible and what became of it."""
 
     kind: Correction
@@ -31,13 +31,13 @@ class Corrected(NamedTuple):
     message: str
 
 
-def normalise(tree: ProviderTree, uuids: Iterable[str]) -> list[Corrected]:
+def normalise(tree: ProviderTree, uuids: Iterable[str]) -> list[CorrectedRecord]:
     """Make the inventories of the given providers expressible, in place.
 
     Zero totals are dropped silently: a class with nothing is left out. Totals are capped, and a
     reserve above the total is lowered to it; both are returned for the caller to judge.
     """
-    corrections: list[Corrected] = []
+    corrections: list[CorrectedRecord] = []
     for uuid in uuids:
         provider = tree.data(uuid)
         inventory = {
@@ -51,13 +51,15 @@ def normalise(tree: ProviderTree, uuids: Iterable[str]) -> list[Corrected]:
     return corrections
 
 
-def _correct(provider: str, resource_class: str, record: dict[str, int | float]) -> list[Corrected]:
+def _correct(
+    provider: str, resource_class: str, record: dict[str, int | float]
+) -> list[CorrectedRecord]:
     corrections = []
     total = record["total"]
     if total > MAX_INT:
         record["total"] = MAX_INT
         corrections.append(
-            Corrected(
+            CorrectedRecord(
                 Correction.CAPPED,
                 provider,
                 resource_class,
@@ -68,7 +70,7 @@ def _correct(provider: str, resource_class: str, record: dict[str, int | float])
     record["max_unit"] = min(record["max_unit"], MAX_INT)
     if record["reserved"] > record["total"]:
         corrections.append(
-            Corrected(
+            CorrectedRecord(
                 Correction.RESERVE_CLAMPED,
                 provider,
                 resource_class,

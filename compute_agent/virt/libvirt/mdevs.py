@@ -84,7 +84,7 @@ class RestoredMdev:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostDevice:
     """A device whose place is unknown."""
 
     guest: Guest
@@ -121,7 +121,7 @@ def steps(
     devices: Iterable[MdevNodeDevice],
     places: tuple[Place, ...],
     claimed_units_of: Claimed,
-) -> Iterator[RestoredMdev | Lost]:
+) -> Iterator[RestoredMdev | LostDevice]:
     """Decide what is done for each device that a guest holds, guest by guest.
 
     A guest that runs has its devices, listed or not: none is made for it.
@@ -153,7 +153,7 @@ def _again(
     places: tuple[Place, ...],
     free: dict[PciAddress, int],
     units: Collection[str],
-) -> Iterator[RestoredMdev | Lost]:
+) -> Iterator[RestoredMdev | LostDevice]:
     """Decide where the devices are made that are gone; counts down what is free.
 
     :param own: parents of the devices that the guest still has.
@@ -173,16 +173,16 @@ def _again(
             remaining_places[place.parent] -= 1
             yield RestoredMdev(MdevAction.MAKE, guest, uuid, place.type_id, name_of(place.parent))
         else:
-            yield Lost(guest, uuid, tuple(place for place in places if free[place.parent]))
+            yield LostDevice(guest, uuid, tuple(place for place in places if free[place.parent]))
 
 
-def carry_out(connection: LibvirtConnection, todo: Iterable[RestoredMdev | Lost]) -> None:
+def carry_out(connection: LibvirtConnection, todo: Iterable[RestoredMdev | LostDevice]) -> None:
     """Do what was decided. What fails is a warning, and does not keep the others from theirs.
 
     :raises HypervisorUnreachable: the connection is lost.
     """
     for step in todo:
-        if isinstance(step, Lost):
+        if isinstance(step, LostDevice):
             LOG.warning("%s", step)
             continue
         try:

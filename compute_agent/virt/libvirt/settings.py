@@ -61,7 +61,7 @@ def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
     )
 
 
-class _OutOfReach:
+class _RemoteStorage:
     """Files or a volume group of another machine, which nothing here can measure."""
 
     remedy = (
@@ -79,7 +79,7 @@ def disk_seen_from_elsewhere(conf: cfg.ConfigOpts) -> DiskSource:
     :raises InvalidConfiguration: the store has no name.
     """
     source = disk_source(conf)
-    return source if isinstance(source, CephPool) else _OutOfReach()
+    return source if isinstance(source, CephPool) else _RemoteStorage()
 
 
 def is_local(uri: str) -> bool:

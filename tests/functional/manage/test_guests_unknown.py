@@ -11,7 +11,7 @@ from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.drift.healing.configured import remedies
-from compute_agent.drift.healing.outcome import End, Treated
+from compute_agent.drift.healing.outcome import End, Treatment
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 
@@ -138,7 +138,7 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
     assert offline.placement.held(live)
 
 
-def healed(operator: Operator, agent: HostAgent, *suspects: str) -> list[Treated]:
+def healed(operator: Operator, agent: HostAgent, *suspects: str) -> list[Treatment]:
     parts = agent.parts
     way = operator.placement.transport
     with remedies(parts.conf, parts.driver, parts.ledger, way) as found_remedies:

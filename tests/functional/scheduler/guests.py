@@ -8,7 +8,7 @@ from collections.abc import Callable
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.moves.move import MoveKind
-from compute_agent.scheduler.moves.mover import Begun, Mover
+from compute_agent.scheduler.moves.mover import Mover, MoveStart
 from tests.functional.scheduler.moving import SHARING, Held, World, together
 from tests.unit.scheduler.specs import spec
 
@@ -121,7 +121,7 @@ class Guest:
         self.instance, self.migration = new_uuid(), new_uuid()
         place.claimed(self.instance, "a")
 
-    def begin(self, kind: MoveKind, mover: Mover | None = None) -> Begun:
+    def begin(self, kind: MoveKind, mover: Mover | None = None) -> MoveStart:
         asked = self.place.asked()
         if kind is COLD:
             name = f"a-{self.place.hosts['a']}"

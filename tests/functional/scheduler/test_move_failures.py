@@ -10,23 +10,23 @@ from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.moves.move import Move, MoveKind
-from compute_agent.scheduler.moves.mover import Begun, Mover
+from compute_agent.scheduler.moves.mover import Mover, MoveStart
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
 from tests.functional.scheduler.moving import Failing, World
 
 
-def finish(_guest: Guest, mover: Mover, begun: Begun | None) -> None:
+def finish(_guest: Guest, mover: Mover, begun: MoveStart | None) -> None:
     assert begun is not None
     mover.finish(begun.move)
 
 
-def revert(_guest: Guest, mover: Mover, begun: Begun | None) -> None:
+def revert(_guest: Guest, mover: Mover, begun: MoveStart | None) -> None:
     assert begun is not None
     mover.revert(begun.move)
 
 
-def come_back(guest: Guest, mover: Mover, _begun: Begun | None) -> None:
+def come_back(guest: Guest, mover: Mover, _begun: MoveStart | None) -> None:
     mover.source_returned(guest.instance, guest.place.hosts["a"])
 
 
@@ -47,7 +47,7 @@ SOURCE, MOVING, MOVED = "source", "moving", "moved"
 def test_a_failure_at_any_request_leaves_a_legal_state_that_is_led_to_an_end(
     place: Place,
     kind: MoveKind,
-    step: Callable[[Guest, Mover, Begun | None], None] | None,
+    step: Callable[[Guest, Mover, MoveStart | None], None] | None,
     ends: set[str],
     answered: bool,
 ) -> None:
@@ -116,7 +116,7 @@ def test_of_two_who_begin_the_same_move_one_does_and_the_other_changes_nothing(
     guest = Guest(place)
     other = guest.migration if same else new_uuid()
     mover, recorded = world.mover()
-    overtaken: list[Begun] = []
+    overtaken: list[MoveStart] = []
 
     def before(method: str, path: str, _body: object) -> None:
         if method == "POST" and path == "/allocations" and not overtaken:

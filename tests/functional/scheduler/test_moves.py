@@ -9,7 +9,7 @@ import pytest
 
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
-from compute_agent.scheduler.moves.mover import Begun
+from compute_agent.scheduler.moves.mover import MoveStart
 from tests.functional.either_placement import PipeTransport
 from tests.functional.scheduler.guests import (
     COLD,
@@ -206,7 +206,7 @@ def test_a_confirmed_move_cannot_be_reverted_nor_an_empty_one_confirmed(world: W
     with pytest.raises(MoveRefused, match="the move was confirmed"):
         mover.revert(begun.move)
     assert guest.state == (place.on("b"), {})
-    begun = Begun(Move(LIVE, new_uuid(), new_uuid(), place.hosts["a"], {}), ())
+    begun = MoveStart(Move(LIVE, new_uuid(), new_uuid(), place.hosts["a"], {}), ())
     with pytest.raises(MoveRefused, match="holds nothing at its destination"):
         mover.finish(begun.move)
     assert guest.open_lines() == 0

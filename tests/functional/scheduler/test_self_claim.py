@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.claims.legacy_allocation import Allocated, LegacyAllocator
+from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.errors import ComputeResourcesUnavailable
 from compute_agent.placement.transports.in_process import InProcessTransport
@@ -58,4 +58,4 @@ def test_what_a_scheduler_claimed_meanwhile_counts(world: World) -> None:
     world.call("PUT", f"/allocations/{instance}", body)
     request = ClaimRequest(instance, {root: {"VCPU": 2}}, project="p", user="u")
     held = LegacyAllocator(ReportClient(world.transport)).allocate(request, tree, root)
-    assert held == Allocated({root: {"VCPU": 1}}, by_host=False)
+    assert held == InstanceHolding({root: {"VCPU": 1}}, by_host=False)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from compute_agent import errors
 from compute_agent.drift.audit import Drift
-from compute_agent.drift.healing.outcome import End, Treated
+from compute_agent.drift.healing.outcome import End, Treatment
 from compute_agent.drift.repair import DriftHealing, HealedKinds
 
 PATIENCE = 30.0
@@ -36,13 +36,14 @@ class Remedies:
         if self.trouble is not None:
             raise self.trouble
         return [
-            Treated(suspect, self.ends.get(suspect, End.HEALED), "is told") for suspect in suspects
+            Treatment(suspect, self.ends.get(suspect, End.HEALED), "is told")
+            for suspect in suspects
         ]
 
     def allocate(self, node, instances):
         self.asked.append(("missing", node, set(instances)))
         return [
-            Treated(instance, self.ends.get(instance, End.HEALED), "is told")
+            Treatment(instance, self.ends.get(instance, End.HEALED), "is told")
             for instance in instances
         ]
 

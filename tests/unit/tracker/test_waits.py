@@ -14,7 +14,7 @@ from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.placement.connection import Connection, Retries, stepping_aside
 from compute_agent.placement.transports.request_pool import RequestPool
-from compute_agent.tracker.node_lock import FairLock, Lent
+from compute_agent.tracker.node_lock import FairLock, LentLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
@@ -135,7 +135,7 @@ def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> No
     retries = Retries(Clock(meanwhile), random.Random(1))
     workers = RequestPool(2)
     lock.acquire()
-    with stepping_aside(Lent(lock)):
+    with stepping_aside(LentLock(lock)):
         workers.results([lambda: retries.while_conflicting(Conflicting(2))] * 2)
     workers.close()
     assert seen == [True, True]
@@ -154,7 +154,7 @@ def test_nothing_is_lent_while_versions_are_asked_for_as_claims_ask_for_them_too
 
     connection = Connection(Away(), retries)  # type: ignore[arg-type]
     lock.acquire()
-    with stepping_aside(Lent(lock)), pytest.raises(errors.PlacementUnavailable):
+    with stepping_aside(LentLock(lock)), pytest.raises(errors.PlacementUnavailable):
         connection.versions()
     assert seen == [True, True]
 

@@ -9,7 +9,14 @@ from compute_agent.discovery.facts import MdevType, PciAddress, PhysicalGpu, pci
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, MdevNodeDevice
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.virt.layout.options import MdevTypeOptions
-from compute_agent.virt.libvirt.mdevs import Lost, MdevAction, Place, RestoredMdev, places_of, steps
+from compute_agent.virt.libvirt.mdevs import (
+    LostDevice,
+    MdevAction,
+    Place,
+    RestoredMdev,
+    places_of,
+    steps,
+)
 from tests.unit.discovery.libvirt.readings import cell, reading
 
 A, B, C = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "abc")
@@ -117,7 +124,7 @@ def test_nothing_is_made_for_a_guest_that_runs() -> None:
 
 def test_what_is_lost_is_told_with_guest_device_places_and_commands() -> None:
     (lost,) = steps([guest(1, A)], [], places(GPU_0, GPU_1), lambda _: [])
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, LostDevice)
     assert str(lost) == (
         "Guest instance-1 (10000000-0000-0000-0000-000000000001) does not start: its mediated "
         f"device {A} is gone and was never defined, and there is no record of where it was. What "

@@ -7,7 +7,7 @@ from typing import Any
 
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.errors import BadInput, Missing
+from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import CONSUMER_TYPE
@@ -51,7 +51,7 @@ def _show(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     record = read(client, namespace.consumer)
     if not record["allocations"]:
-        raise Missing(f"Consumer {namespace.consumer} holds nothing.")
+        raise NamedThingMissing(f"Consumer {namespace.consumer} holds nothing.")
     rows = [
         (provider, client.provider(provider)["name"], name, used)
         for provider, entry in record["allocations"].items()

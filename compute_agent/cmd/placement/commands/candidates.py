@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.errors import Missing, RequestRefused
+from compute_agent.cmd.placement.errors import NamedThingMissing, RequestRefused
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.api import PlacementApi
@@ -123,7 +123,7 @@ def _claim(namespace: argparse.Namespace) -> int:
     path = f"/allocation_candidates?{query_of(namespace, client)}&limit={namespace.limit}"
     requests = client.get(path, "Asking for candidates")["allocation_requests"]
     if not requests:
-        raise Missing("There is no candidate; placement explain shows why.")
+        raise NamedThingMissing("There is no candidate; placement explain shows why.")
     claimed_allocations = _claim_first(namespace, client, consumer, requests)
     rows = [
         (consumer, provider, entry["resources"]) for provider, entry in claimed_allocations.items()

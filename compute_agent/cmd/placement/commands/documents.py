@@ -12,7 +12,7 @@ from typing import Any, Final
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
-from compute_agent.cmd.placement.errors import BadInput, Missing
+from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
 from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
@@ -183,7 +183,7 @@ def _read(client: Client, name: str) -> dict[str, Mapping[str, Any]]:
     """Return a provider with its parts under its name and its uuid; nothing if there is none."""
     try:
         provider = dict(client.provider(name))
-    except Missing:
+    except NamedThingMissing:
         return {}
     for part in PARTS:
         # the generation stays the one from before: a change between two reads must not be lost
