@@ -243,7 +243,7 @@ def _reason(error: BaseException) -> str:
     return f"Keystone does not answer: {system_error[1].strip()}" if system_error else text
 
 
-class _Repeated(logging.Filter):
+class _RepetitionFilter(logging.Filter):
     """Leaves out what the libraries log for each request of an outage, which is logged once."""
 
     _BEGINNINGS: Final = (
@@ -260,7 +260,7 @@ class _Repeated(logging.Filter):
         return not str(record.msg).startswith(self._BEGINNINGS)
 
 
-_REPEATED: Final = _Repeated()
+_REPEATED: Final = _RepetitionFilter()
 
 
 def _without_turns() -> None:

@@ -120,12 +120,14 @@ def _checks(
     vars(checks)["_ignore_path"] = True
     if reason:
         # oslo.middleware loads its checks from entry points and passes them only options.
-        failed_check = SimpleNamespace(obj=_Failed(conf, {"reason": reason, "details": details}))
+        failed_check = SimpleNamespace(
+            obj=_FailedCheck(conf, {"reason": reason, "details": details})
+        )
         checks._backends = [*checks._backends, failed_check]
     return checks
 
 
-class _Failed(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc]
+class _FailedCheck(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc]
     def __init__(self, oslo_conf: cfg.ConfigOpts, conf: dict[str, str]) -> None:
         super().__init__(oslo_conf, conf)
         self._result = pluginbase.HealthcheckResult(available=False, **conf)

@@ -9,7 +9,7 @@
     │   ├── InventoryNotFound
     │   ├── TraitNotFound
     │   └── NoAllocations
-    ├── Refused                     the request contradicts what is stored
+    ├── RefusedRequest              the request contradicts what is stored
     │   ├── ProviderNameTaken, ProviderUuidTaken, ProviderNameMissing
     │   ├── ParentIsSelf, ParentLoop, ReparentingNotAllowed, UnparentingNotAllowed
     │   ├── ProviderHasChildren, ProviderHasAllocations
@@ -19,7 +19,7 @@
     │       ├── InvalidInventoryForAllocation
     │       ├── ConstraintViolated
     │       └── CapacityExceeded
-    ├── Stale                       the writer has not read the newest state
+    ├── StaleWrite                  the writer has not read the newest state
     │   ├── ConcurrentUpdate
     │   ├── ConsumerGenerationConflict
     │   └── ReshapeGenerationConflict
@@ -55,11 +55,11 @@ class NotFound(StoreError):
     """A request for something that does not exist."""
 
 
-class Refused(StoreError):
+class RefusedRequest(StoreError):
     """A request that contradicts what is stored."""
 
 
-class Stale(StoreError):
+class StaleWrite(StoreError):
     """A write based on a state that is no longer the newest."""
 
 
@@ -106,30 +106,30 @@ class NoAllocations(NotFound):
         self.consumer = consumer
 
 
-class ProviderNameTaken(Refused):
+class ProviderNameTaken(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"Another resource provider is already named {name}.")
         self.name = name
 
 
-class ProviderUuidTaken(Refused):
+class ProviderUuidTaken(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Another resource provider already has the uuid {uuid}.")
         self.uuid = uuid
 
 
-class ProviderNameMissing(Refused):
+class ProviderNameMissing(RefusedRequest):
     def __init__(self) -> None:
         super().__init__("A resource provider needs a name that is not empty.")
 
 
-class ParentIsSelf(Refused):
+class ParentIsSelf(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} cannot be created as its own parent.")
         self.uuid = uuid
 
 
-class ParentLoop(Refused):
+class ParentLoop(RefusedRequest):
     def __init__(self, uuid: str, parent_uuid: str) -> None:
         super().__init__(
             f"Provider {parent_uuid} lies in the subtree of {uuid}, so it cannot become its parent."
@@ -138,7 +138,7 @@ class ParentLoop(Refused):
         self.parent_uuid = parent_uuid
 
 
-class ReparentingNotAllowed(Refused):
+class ReparentingNotAllowed(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(
             f"Provider {uuid} has a parent already; moving it needs microversion 1.37 or newer."
@@ -146,7 +146,7 @@ class ReparentingNotAllowed(Refused):
         self.uuid = uuid
 
 
-class UnparentingNotAllowed(Refused):
+class UnparentingNotAllowed(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(
             f"Provider {uuid} has a parent; taking it out needs microversion 1.37 or newer."
@@ -154,19 +154,19 @@ class UnparentingNotAllowed(Refused):
         self.uuid = uuid
 
 
-class ProviderHasChildren(Refused):
+class ProviderHasChildren(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} has child providers; delete those first.")
         self.uuid = uuid
 
 
-class ProviderHasAllocations(Refused):
+class ProviderHasAllocations(RefusedRequest):
     def __init__(self, uuid: str) -> None:
         super().__init__(f"Provider {uuid} has allocations; move or delete those first.")
         self.uuid = uuid
 
 
-class ReservedTooLarge(Refused):
+class ReservedTooLarge(RefusedRequest):
     """``reserved`` leaves no capacity (or less than none where it may equal the total)."""
 
     def __init__(self, resource_class: str, uuid: str, may_equal_total: bool) -> None:
@@ -180,14 +180,14 @@ class ReservedTooLarge(Refused):
         self.may_equal_total = may_equal_total
 
 
-class InventoryExists(Refused):
+class InventoryExists(RefusedRequest):
     def __init__(self, resource_class: str, uuid: str) -> None:
         super().__init__(f"Provider {uuid} already has an inventory of class {resource_class}.")
         self.resource_class = resource_class
         self.uuid = uuid
 
 
-class InventoryInUse(Refused):
+class InventoryInUse(RefusedRequest):
     """Inventories to be removed have allocations; the classes are in the order of their ids."""
 
     def __init__(self, resource_classes: Collection[str], uuid: str) -> None:
@@ -199,7 +199,7 @@ class InventoryInUse(Refused):
         self.uuid = uuid
 
 
-class StandardName(Refused):
+class StandardName(RefusedRequest):
     """Standard resource classes and traits are neither changed nor deleted."""
 
     def __init__(self, name: str) -> None:
@@ -207,25 +207,25 @@ class StandardName(Refused):
         self.name = name
 
 
-class TraitInUse(Refused):
+class TraitInUse(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"The trait {name} is in use by a resource provider.")
         self.name = name
 
 
-class ResourceClassExists(Refused):
+class ResourceClassExists(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"Resource class {name} already exists.")
         self.name = name
 
 
-class ResourceClassInUse(Refused):
+class ResourceClassInUse(RefusedRequest):
     def __init__(self, name: str) -> None:
         super().__init__(f"Resource class {name} is in use in an inventory.")
         self.name = name
 
 
-class AllocationRefused(Refused):
+class AllocationRefused(RefusedRequest):
     """The base of the reasons why allocations cannot be written."""
 
 
@@ -277,7 +277,7 @@ class CapacityExceeded(AllocationRefused):
         self.free = free
 
 
-class ConcurrentUpdate(Stale):
+class ConcurrentUpdate(StaleWrite):
     """A change of a provider (or another record) between the writer's read and its write.
 
     :ivar uuids: the uuids of the providers that changed, if it is about providers.
@@ -289,7 +289,7 @@ class ConcurrentUpdate(Stale):
         self.uuids = tuple(uuids)
 
 
-class ConsumerGenerationConflict(Stale):
+class ConsumerGenerationConflict(StaleWrite):
     """A generation in a request that is not the stored one; None for no consumer."""
 
     def __init__(
@@ -306,7 +306,7 @@ class ConsumerGenerationConflict(Stale):
         self.requested_generation = requested_generation
 
 
-class ReshapeGenerationConflict(Stale):
+class ReshapeGenerationConflict(StaleWrite):
     def __init__(self, uuid: str, stored_generation: int, requested_generation: int) -> None:
         super().__init__(
             f"resource provider generation conflict for provider {uuid}: "

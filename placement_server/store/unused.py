@@ -41,7 +41,7 @@ _USES: Final[dict[sa.Table, sa.Column[int | None]]] = {
 }
 
 
-class Unused(NamedTuple):
+class UnusedRows(NamedTuple):
     """Ids of rows of one table that nothing refers to.
 
     :ivar due_ids: those whose mark is old enough.
@@ -59,17 +59,17 @@ def is_marked(table: sa.Table) -> sa.ColumnElement[bool]:
     return table.c.updated_at > table.c.created_at
 
 
-def find(tx: ReadTransaction, now: datetime) -> dict[str, Unused]:
+def find(tx: ReadTransaction, now: datetime) -> dict[str, UnusedRows]:
     """Return the unused rows by table."""
     return {table.name: _of(tx, table, now) for table in _USES}
 
 
-def _of(tx: ReadTransaction, table: sa.Table, now: datetime) -> Unused:
+def _of(tx: ReadTransaction, table: sa.Table, now: datetime) -> UnusedRows:
     used_ids = set(tx.execute(sa.select(_USES[table]).distinct()).scalars())
     rows = tx.execute(
         sa.select(table.c.id, table.c.updated_at, is_marked(table)).order_by(table.c.id)
     )
-    unused_rows = Unused([], [], [])
+    unused_rows = UnusedRows([], [], [])
     for row_id, marked_at, is_row_marked in rows:
         if row_id in used_ids:
             continue
@@ -82,7 +82,7 @@ def _of(tx: ReadTransaction, table: sa.Table, now: datetime) -> Unused:
     return unused_rows
 
 
-def prune(tx: WriteTransaction, table_name: str) -> Unused:
+def prune(tx: WriteTransaction, table_name: str) -> UnusedRows:
     """Delete the rows of a table that are due, and mark those that are out of use now.
 
     :returns: what was deleted, left and marked.

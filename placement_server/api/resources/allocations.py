@@ -183,7 +183,7 @@ def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: 
         raise errors.BadRequest(
             f"{unknown_class}No such resource class {error.names[0]}."
         ) from error
-    except (store_errors.AllocationRefused, store_errors.Stale) as error:
+    except (store_errors.AllocationRefused, store_errors.StaleWrite) as error:
         raise claim_conflict(error) from error
 
 
@@ -196,8 +196,8 @@ def counted_claim() -> Iterator[None]:
         yield
         result = "written"
         metrics.CLAIMS.labels(result).inc()
-    except (store_errors.AllocationRefused, store_errors.Stale) as error:
-        result = "lost" if isinstance(error, store_errors.Stale) else "refused"
+    except (store_errors.AllocationRefused, store_errors.StaleWrite) as error:
+        result = "lost" if isinstance(error, store_errors.StaleWrite) else "refused"
         metrics.CLAIMS.labels(result).inc()
         metrics.CLAIMS_REJECTED.labels(_cause(error)).inc()
         raise
@@ -208,7 +208,7 @@ def counted_claim() -> Iterator[None]:
         metrics.CLAIM_SECONDS.labels(result).observe(time.perf_counter() - began)
 
 
-def _cause(error: store_errors.AllocationRefused | store_errors.Stale) -> str:
+def _cause(error: store_errors.AllocationRefused | store_errors.StaleWrite) -> str:
     match error:
         case store_errors.CapacityExceeded():
             return "capacity"
@@ -230,7 +230,7 @@ def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> e
 
 
 def claim_conflict(
-    error: store_errors.AllocationRefused | store_errors.Stale,
+    error: store_errors.AllocationRefused | store_errors.StaleWrite,
 ) -> errors.Conflict:
     """Return the 409 of allocations that do not fit, or whose writer lost a race.
 

@@ -57,6 +57,6 @@ def apply(request: Request) -> Response:
         raise errors.Conflict(f"update conflict: {error}", code=errors.INVENTORY_INUSE) from error
     except store_errors.ConcurrentUpdate as error:
         raise errors.Conflict(f"update conflict: {error}", code=errors.CONCURRENT_UPDATE) from error
-    except (store_errors.AllocationRefused, store_errors.Stale) as error:
+    except (store_errors.AllocationRefused, store_errors.StaleWrite) as error:
         raise claim_conflict(error) from error
     return empty_response(204)

@@ -18,7 +18,7 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Item, plan
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.eligible import Eligible, find_eligible
+from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
 from placement_server.candidates.search.reporter import SILENT
 from placement_server.store.allocations.room import Room
 
@@ -117,7 +117,7 @@ def _closest(query: CandidateQuery, index: Index, lacks: list[_Lack], most: int)
 
 
 def _lacks(
-    query: CandidateQuery, index: Index, eligible: Eligible, account: Account
+    query: CandidateQuery, index: Index, eligible: EligibleProviders, account: Account
 ) -> Iterator[_Lack]:
     """Yield what is lacked of each item; of equal items once."""
     own_slots = np.flatnonzero(index.columns.living_mask(eligible.roots))

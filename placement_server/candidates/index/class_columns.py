@@ -10,7 +10,7 @@ import numpy.typing as npt
 from placement_server.candidates.index.arrays import UNIT_MAX, BoolArray, IntArray, SlotArray
 
 
-class Growable:
+class GrowableArray:
     """A one-dimensional array that grows at the end; views of it stay valid."""
 
     __slots__ = ("_array", "size")
@@ -20,7 +20,7 @@ class Growable:
         self.size = 0
 
     @classmethod
-    def after(cls, values: npt.NDArray[Any]) -> "Growable":
+    def after(cls, values: npt.NDArray[Any]) -> "GrowableArray":
         """Return an array that begins with these values, and copies them when it grows."""
         growable = cls.__new__(cls)
         growable._array = values
@@ -53,14 +53,14 @@ class ClassColumns:
     """All inventories of one resource class."""
 
     def __init__(self) -> None:
-        self.slot = Growable(np.int32)
-        self.fit = Growable(np.int32)
-        self.min_unit = Growable(np.int32)
-        self.max_unit = Growable(np.int32)
-        self.step_size = Growable(np.int32)
-        self.capacity = Growable(np.int64)
-        self.shown_capacity = Growable(np.float64)
-        self.used = Growable(np.int64)
+        self.slot = GrowableArray(np.int32)
+        self.fit = GrowableArray(np.int32)
+        self.min_unit = GrowableArray(np.int32)
+        self.max_unit = GrowableArray(np.int32)
+        self.step_size = GrowableArray(np.int32)
+        self.capacity = GrowableArray(np.int64)
+        self.shown_capacity = GrowableArray(np.float64)
+        self.used = GrowableArray(np.int64)
         self.largest_min_unit = 1
         self.largest_step_size = 1
 
@@ -68,9 +68,9 @@ class ClassColumns:
     def after(cls, view: "ClassView") -> "ClassColumns":
         """Return columns that begin with the inventories of a view."""
         columns = cls()
-        columns.slot = Growable.after(view.slot)
+        columns.slot = GrowableArray.after(view.slot)
         for name in CLASS_FIELDS:
-            setattr(columns, name, Growable.after(getattr(view, name)))
+            setattr(columns, name, GrowableArray.after(getattr(view, name)))
         columns.largest_min_unit = view.largest_min_unit
         columns.largest_step_size = view.largest_step_size
         return columns

@@ -31,7 +31,7 @@ from placement_server.candidates.index.arrays import (
 from placement_server.candidates.index.class_columns import (
     ClassColumns,
     ClassView,
-    Growable,
+    GrowableArray,
     largest_amounts,
 )
 from placement_server.candidates.index.set_table import SetTable
@@ -59,17 +59,17 @@ class Columns:
         self.origin = origin
         self.shared_size = shared_size
         self.uuid: list[str] = []
-        self.provider_id = Growable(np.int64)
-        self.parent = Growable(np.int32)
-        self.root = Growable(np.int32)
-        self.end = Growable(np.int32)
-        self.shape = Growable(np.int32)
-        self.trait_set = Growable(np.int32)
-        self.aggregate_set = Growable(np.int32)
-        self.inventory_start = Growable(np.int64)
+        self.provider_id = GrowableArray(np.int64)
+        self.parent = GrowableArray(np.int32)
+        self.root = GrowableArray(np.int32)
+        self.end = GrowableArray(np.int32)
+        self.shape = GrowableArray(np.int32)
+        self.trait_set = GrowableArray(np.int32)
+        self.aggregate_set = GrowableArray(np.int32)
+        self.inventory_start = GrowableArray(np.int64)
         self.inventory_start.extend([0])
-        self.inventory_class = Growable(np.int32)
-        self.inventory_row = Growable(np.int32)
+        self.inventory_class = GrowableArray(np.int32)
+        self.inventory_row = GrowableArray(np.int32)
         self.classes: dict[int, ClassColumns] = {}
         self.trait_sets = SetTable()
         self.aggregate_sets = SetTable()
@@ -104,11 +104,11 @@ class Columns:
         copy = Columns(self, size)
         copy.uuid = self.uuid[:size]
         for name in SLOT_FIELDS:
-            setattr(copy, name, Growable.after(getattr(self, name).view()[:size]))
-        copy.inventory_start = Growable.after(self.inventory_start.view()[: size + 1])
+            setattr(copy, name, GrowableArray.after(getattr(self, name).view()[:size]))
+        copy.inventory_start = GrowableArray.after(self.inventory_start.view()[: size + 1])
         inventories = int(copy.inventory_start.view()[-1])
-        copy.inventory_class = Growable.after(self.inventory_class.view()[:inventories])
-        copy.inventory_row = Growable.after(self.inventory_row.view()[:inventories])
+        copy.inventory_class = GrowableArray.after(self.inventory_class.view()[:inventories])
+        copy.inventory_row = GrowableArray.after(self.inventory_row.view()[:inventories])
         copy.classes = {number: ClassColumns.after(view) for number, view in classes.items()}
         copy.trait_sets = SetTable(self.trait_sets, sets[0])
         copy.aggregate_sets = SetTable(self.aggregate_sets, sets[1])

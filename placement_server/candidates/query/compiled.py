@@ -31,7 +31,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Contested:
+class ContestedClass:
     """A class that several items request, so that one provider may have to serve more than one.
 
     :param wants: amount by item.
@@ -64,7 +64,7 @@ class Plan:
 
     items: tuple[Item, ...]
     wants: Mapping[int, Mapping[int, int]]
-    contested_classes: tuple[Contested, ...]
+    contested_classes: tuple[ContestedClass, ...]
     subtrees: tuple[Subtree, ...]
     is_isolated: bool
     one_per_tree: bool
@@ -107,13 +107,13 @@ def _wants(items: list[Item]) -> dict[int, dict[int, int]]:
 
 def _contested_classes(
     items: list[Item], wants: Mapping[int, Mapping[int, int]], is_isolated: bool
-) -> tuple[Contested, ...]:
+) -> tuple[ContestedClass, ...]:
     contested_classes = []
     for class_id, by_item in wants.items():
         if len(by_item) < 2 or (is_isolated and all(items[item].is_suffixed for item in by_item)):
             continue
         contested_classes.append(
-            Contested(class_id, by_item, sum(by_item.values()), _sums(list(by_item.values())))
+            ContestedClass(class_id, by_item, sum(by_item.values()), _sums(list(by_item.values())))
         )
     return tuple(contested_classes)
 

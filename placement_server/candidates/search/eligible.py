@@ -30,7 +30,7 @@ class _Nothing(Exception):
 
 
 @dataclass(slots=True)
-class Eligible:
+class EligibleProviders:
     """The providers that can serve each item.
 
     :ivar own: by item, over all slots: may serve it for its own tree.
@@ -71,10 +71,10 @@ class _RootFilter:
         self.account = account
         account.take(index.size)
         self.remaining_mask = index.is_root
-        self.eligible = Eligible()
+        self.eligible = EligibleProviders()
         self._masks: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
-    def run(self) -> Eligible:
+    def run(self) -> EligibleProviders:
         """Return what is eligible; with no roots when nothing can be."""
         self._check_names()
         try:
@@ -326,7 +326,7 @@ def find_eligible(
     account: Account,
     *,
     whatever_amounts: bool = False,
-) -> Eligible:
+) -> EligibleProviders:
     """Find the providers that can serve the items of a query.
 
     :param account: counts what is kept of each item.

@@ -32,7 +32,7 @@ from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.eligible import Eligible, find_eligible
+from placement_server.candidates.search.eligible import EligibleProviders, find_eligible
 from placement_server.candidates.search.look_ahead import find_contradiction
 from placement_server.candidates.search.placements import (
     ClassPlacements,
@@ -115,7 +115,7 @@ class Search:
     account: Account = field(default_factory=Account)
     effort: SearchEffort = field(default_factory=SearchEffort)
     plan: Plan = field(init=False)
-    eligible: Eligible = field(init=False)
+    eligible: EligibleProviders = field(init=False)
     _ends_at: float = field(init=False)
     _wanted_count: int = field(init=False)
     _found_count: int = field(init=False, default=0)

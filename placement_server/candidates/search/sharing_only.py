@@ -21,13 +21,13 @@ from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.search.eligible import Eligible
+from placement_server.candidates.search.eligible import EligibleProviders
 
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class StandaloneSharing:
     """The sharing providers that may serve everything without the tree that they are linked to.
 
     :param slots: the slots of all sharing providers that a tree has a useful link to, ascending.
@@ -41,7 +41,9 @@ class Alone:
     sets: int
 
 
-def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | None:
+def find_alone(
+    index: Index, eligible: EligibleProviders, account: Account
+) -> StandaloneSharing | None:
     """Find the sharing providers that may serve everything; None when there are none.
 
     Costs array operations over links and roots, and a step for each distinct set of links.
@@ -77,11 +79,13 @@ def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | No
         live &= some
     if not live:
         return None
-    return Alone(slots, tuple([tuple([links & live for links in by]) for by in linked_sets]), live)
+    return StandaloneSharing(
+        slots, tuple([tuple([links & live for links in by]) for by in linked_sets]), live
+    )
 
 
 def _reachable_columns(
-    index: Index, eligible: Eligible, slots: IntArray, at_home: IntArray, width: int
+    index: Index, eligible: EligibleProviders, slots: IntArray, at_home: IntArray, width: int
 ) -> Bytes:
     """Write down for each root, as bits, the columns of the sharing providers that it reaches."""
     roots, links = eligible.roots, eligible.links

@@ -23,10 +23,10 @@ from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.tree_shape import TreeShape
-from placement_server.candidates.query.compiled import Contested, Plan
-from placement_server.candidates.search.eligible import Eligible
+from placement_server.candidates.query.compiled import ContestedClass, Plan
+from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.problem import Problem
-from placement_server.candidates.search.sharing_only import Alone
+from placement_server.candidates.search.sharing_only import StandaloneSharing
 
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64
@@ -72,8 +72,8 @@ class TreeClasses:
         self,
         index: Index,
         plan: Plan,
-        eligible: Eligible,
-        alone: Alone | None = None,
+        eligible: EligibleProviders,
+        alone: StandaloneSharing | None = None,
         account: Account | None = None,
     ) -> None:
         self.index = index
@@ -200,7 +200,7 @@ class TreeClasses:
             if some:
                 words[:, :, word] |= values * np.uint64(some)
 
-    def _caps(self, contest: Contested, slots: IntArray) -> Words:
+    def _caps(self, contest: ContestedClass, slots: IntArray) -> Words:
         view = self.index.classes[contest.class_id]
         at = np.minimum(np.searchsorted(view.slot, slots), len(view.slot) - 1)
         caps = np.where(view.slot[at] == slots, view.fit[at], 0).astype(np.int64)

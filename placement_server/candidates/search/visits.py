@@ -16,10 +16,10 @@ from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan
-from placement_server.candidates.search.eligible import Eligible
+from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.look_ahead import find_contradiction
 from placement_server.candidates.search.problem import Problem, bits
-from placement_server.candidates.search.sharing_only import Alone, find_alone
+from placement_server.candidates.search.sharing_only import StandaloneSharing, find_alone
 from placement_server.candidates.search.tree_classes import (
     TreeClasses,
     TreeView,
@@ -44,7 +44,7 @@ class Visits:
         self,
         index: Index,
         plan: Plan,
-        eligible: Eligible,
+        eligible: EligibleProviders,
         shuffle: random.Random | None = None,
         *,
         whole: bool = False,
@@ -105,7 +105,7 @@ class _Owners:
     :param owners: the roots that are owners, in the order of their visits.
     """
 
-    def __init__(self, classes: TreeClasses, alone: Alone, owners: list[int]) -> None:
+    def __init__(self, classes: TreeClasses, alone: StandaloneSharing, owners: list[int]) -> None:
         self._classes = classes
         self._alone = alone
         slots = alone.slots.tolist()
@@ -159,12 +159,12 @@ def _of_sets(problem: Problem, sets: int) -> Problem:
     return replace(problem, linked_sets=linked_sets, eligible=eligible)
 
 
-def _owners(index: Index, alone: Alone) -> IntArray:
+def _owners(index: Index, alone: StandaloneSharing) -> IntArray:
     taking_part = [any(sets) for sets in zip(*alone.linked_sets, strict=True)]
     return np.unique(index.root[alone.slots[taking_part]])
 
 
-def _with_own(index: Index, eligible: Eligible, alone: Alone) -> IntArray:
+def _with_own(index: Index, eligible: EligibleProviders, alone: StandaloneSharing) -> IntArray:
     """Return the roots that have a provider of their own to use, in canonical order."""
     useful = np.logical_or.reduce(eligible.own)
     useful[alone.slots] = False

@@ -36,7 +36,7 @@ from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
     KnownInventory,
     ProviderRequest,
-    Requested,
+    RequestedAllocations,
 )
 from placement_server.store.changes.snapshot import InventoryRow, ProviderRow, TreeRows
 from placement_server.store.errors import AllocationRefused, CapacityExceeded, ConstraintViolated
@@ -241,7 +241,7 @@ class ChangedTrees:
             for entry in row.inventories
         }
         try:
-            claim_check.check(Requested(parts, class_ids), stock, {})
+            claim_check.check(RequestedAllocations(parts, class_ids), stock, {})
         except (ConstraintViolated, CapacityExceeded) as error:
             at = ("allocations", error.uuid, "resources", error.resource_class)
             raise ImpossibleChange(str(error), at) from error

@@ -27,11 +27,11 @@ from typing import Final, NamedTuple
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocation_rows import of_consumer, of_provider, of_tree
 from placement_server.store.allocations.claim_check import (
+    AmountSummary,
     Key,
     KnownInventory,
     ProviderRequest,
-    Requested,
-    Taken,
+    RequestedAllocations,
 )
 from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.dialects import Batches, Insertion, Rise, chunks, plain
@@ -201,8 +201,8 @@ def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) 
 def carry_out(
     tx: WriteTransaction,
     context: WriteContext,
-    requested_use: Requested,
-    taken_amounts: Mapping[Key, Taken],
+    requested_use: RequestedAllocations,
+    taken_amounts: Mapping[Key, AmountSummary],
     given_back: Mapping[Key, int],
     *,
     raise_emptied: bool = True,
@@ -241,7 +241,7 @@ def carry_out(
     inventory_rows.require_none(tx, given_back.keys() - context.inventories.keys())
 
 
-def _inventory_names(context: WriteContext, requested_use: Requested) -> str:
+def _inventory_names(context: WriteContext, requested_use: RequestedAllocations) -> str:
     """Name the inventories of a write; those that are only given back to, by their provider."""
     names = {
         f"{name} of {part.provider_uuid}": None
@@ -276,7 +276,7 @@ def check_providers(consumers: Sequence[SeenConsumer], provider_ids: Mapping[str
 
 def new_allocations(
     tx: WriteTransaction, consumers: Sequence[SeenConsumer], provider_ids: Mapping[str, int]
-) -> Requested:
+) -> RequestedAllocations:
     """Return all new allocations in the order of the request.
 
     :raises ResourceClassNotFound: classes do not exist.
@@ -290,11 +290,14 @@ def new_allocations(
         for consumer in consumers
         for uuid, amounts in consumer.write.allocations.items()
     ]
-    return Requested(parts, class_ids(tx, list(names)))
+    return RequestedAllocations(parts, class_ids(tx, list(names)))
 
 
 def raised_providers(
-    consumers: Sequence[SeenConsumer], requested_use: Requested, *, emptied_too: bool = True
+    consumers: Sequence[SeenConsumer],
+    requested_use: RequestedAllocations,
+    *,
+    emptied_too: bool = True,
 ) -> set[int]:
     """Return the ids of the providers whose generation rises.
 
@@ -309,7 +312,9 @@ def raised_providers(
 
 
 def replace_holdings(
-    tx: WriteTransaction, seen_consumers: Sequence[SeenConsumer], requested_use: Requested
+    tx: WriteTransaction,
+    seen_consumers: Sequence[SeenConsumer],
+    requested_use: RequestedAllocations,
 ) -> None:
     """Write consumers and their allocations, without a change of inventories.
 

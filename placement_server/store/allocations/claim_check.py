@@ -57,7 +57,7 @@ class ProviderRequest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Requested:
+class RequestedAllocations:
     """All new allocations of a request.
 
     :ivar parts: in the order of the request.
@@ -90,7 +90,7 @@ class Requested:
         ]
 
 
-class Taken(NamedTuple):
+class AmountSummary(NamedTuple):
     """The sum, smallest and largest of the amounts that one request takes from one inventory."""
 
     total: int
@@ -99,10 +99,10 @@ class Taken(NamedTuple):
 
 
 def check(
-    requested_use: Requested,
+    requested_use: RequestedAllocations,
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
-) -> dict[Key, Taken]:
+) -> dict[Key, AmountSummary]:
     """Return what the request takes from each inventory.
 
     An inventory that is over capacity may be used as much as before or less, compared with the
@@ -114,9 +114,9 @@ def check(
     :raises CapacityExceeded: the amount does not fit.
     """
     _check_inventories_exist(requested_use, inventories)
-    taken_amounts: dict[Key, Taken] = {}
+    taken_amounts: dict[Key, AmountSummary] = {}
     for key, amounts in requested_use.amounts.items():
-        taken_amount = Taken(sum(amounts), min(amounts), max(amounts))
+        taken_amount = AmountSummary(sum(amounts), min(amounts), max(amounts))
         inventory = inventories.get(key)
         if (
             inventory is None
@@ -135,7 +135,9 @@ def _fits(inventory: Inventory, total: int, back: int) -> bool:
 
 
 def _refuse(
-    requested_use: Requested, inventories: Mapping[Key, Inventory], given_back: Mapping[Key, int]
+    requested_use: RequestedAllocations,
+    inventories: Mapping[Key, Inventory],
+    given_back: Mapping[Key, int],
 ) -> NoReturn:
     """Raise the error for the first allocation that is not possible; there is one."""
     totals: defaultdict[Key, int] = defaultdict(int)
@@ -157,7 +159,7 @@ def _refuse(
 
 
 def _check_inventories_exist(
-    requested_use: Requested, inventories: Mapping[Key, Inventory]
+    requested_use: RequestedAllocations, inventories: Mapping[Key, Inventory]
 ) -> None:
     """Refuse providers that have none of all the classes that the request names."""
     class_ids = {class_id for _, class_id in requested_use.amounts}
@@ -176,7 +178,7 @@ def _check_inventories_exist(
 
 
 def changes(
-    taken_amounts: Mapping[Key, Taken],
+    taken_amounts: Mapping[Key, AmountSummary],
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
 ) -> list[InventoryChange]:

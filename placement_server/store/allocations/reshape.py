@@ -14,7 +14,7 @@ from placement_server.store.allocations.allocations import (
     replace_holdings,
     sum_of_old,
 )
-from placement_server.store.allocations.claim_check import Key, KnownInventory, Taken
+from placement_server.store.allocations.claim_check import AmountSummary, Key, KnownInventory
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import (
@@ -237,7 +237,7 @@ def _interim(
 
 def _use_after(
     stock: Mapping[Key, HeldInventory],
-    taken_amounts: Mapping[Key, Taken],
+    taken_amounts: Mapping[Key, AmountSummary],
     given_back: Mapping[Key, int],
 ) -> dict[Key, int]:
     """Return the use of each held inventory once the allocations have moved."""

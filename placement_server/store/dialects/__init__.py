@@ -17,7 +17,7 @@ from placement_server.store.dialects.batches import (
     InventoryChange,
     NewInventory,
     Rise,
-    Settled,
+    Settlement,
     Value,
     chunks,
 )
@@ -34,7 +34,7 @@ __all__ = [
     "InventoryChange",
     "NewInventory",
     "Rise",
-    "Settled",
+    "Settlement",
     "Value",
     "chunks",
 ]

@@ -109,7 +109,7 @@ class ChangeRecord(NamedTuple):
     """The uuid of the root, where this write ends the tree; nothing else may name it later."""
 
 
-class Settled(NamedTuple):
+class Settlement(NamedTuple):
     """Numbers of inventories changed and providers found, and the id of a change record, if any."""
 
     changed_inventories: int
@@ -218,7 +218,7 @@ class Batches(ABC):
         records: Sequence[ChangeRecord],
         write_id: int,
         now: datetime,
-    ) -> Settled:
+    ) -> Settlement:
         """Change inventories, then raise generations, then append the change records.
 
         It makes as few round trips as the database allows: from the first of them to the commit
@@ -227,11 +227,11 @@ class Batches(ABC):
         """
         applied_count = self.change_inventories(connection, changes)
         if applied_count != len(changes):
-            return Settled(applied_count, 0, None)
+            return Settlement(applied_count, 0, None)
         raised_count = self._raise_generations(connection, rises, now)
         if raised_count != len(rises):
-            return Settled(applied_count, raised_count, None)
-        return Settled(
+            return Settlement(applied_count, raised_count, None)
+        return Settlement(
             applied_count, raised_count, self.append_changes(connection, records, write_id, now)
         )
 

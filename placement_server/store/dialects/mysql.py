@@ -21,7 +21,7 @@ from placement_server.store.dialects.batches import (
 _ROWS: Final = 4000
 
 
-class _Quoted(dict[Value, str]):
+class _QuotedValues(dict[Value, str]):
     """SQL literals by value, as the driver of a connection writes them."""
 
     def __init__(self, connection: Connection) -> None:
@@ -54,7 +54,7 @@ class MysqlBatches(Batches):
         for table, columns, rows in insertions:
             names = ", ".join(name for name, _ in columns)
             # the driver quotes value by value; most values of a large batch repeat
-            quote = _Quoted(connection)
+            quote = _QuotedValues(connection)
             for chunk in chunks(rows, _ROWS):
                 values = ", ".join(
                     f"('{stamp(now)}', '{stamp(now)}', "

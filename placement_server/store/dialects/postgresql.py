@@ -20,7 +20,7 @@ from placement_server.store.dialects.batches import (
     InventoryChange,
     NewInventory,
     Rise,
-    Settled,
+    Settlement,
     Value,
     update_values,
 )
@@ -166,7 +166,7 @@ class PostgresqlBatches(Batches):
         records: Sequence[ChangeRecord],
         write_id: int,
         now: datetime,
-    ) -> Settled:
+    ) -> Settlement:
         applying, change_values = _applying(changes)
         raising, raise_values = _raising(rises, len(changes), now)
         columns, source, record_values = _record_rows(records)
@@ -176,7 +176,7 @@ class PostgresqlBatches(Batches):
             f"WITH {applying}, {raising}, {recording} {_SETTLED}",
             (*change_values, *raise_values, now, write_id, *record_values, len(rises)),
         )
-        return Settled(applied_count, raised_count, change_id)
+        return Settlement(applied_count, raised_count, change_id)
 
 
 def _rows(

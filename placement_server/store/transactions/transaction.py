@@ -25,7 +25,7 @@ from placement_server.store.dialects import (
     ChangeRecord,
     InventoryChange,
     Rise,
-    Settled,
+    Settlement,
     chunks,
 )
 from placement_server.store.errors import ConcurrentUpdate, StoreError, StoreUnavailable
@@ -134,7 +134,7 @@ class WriteTransaction(ReadTransaction):
         assert key is not None, "one row was inserted into a table with a key"
         return int(key[0])
 
-    def settle(self, changes: Sequence[InventoryChange], rises: Sequence[Rise]) -> Settled:
+    def settle(self, changes: Sequence[InventoryChange], rises: Sequence[Rise]) -> Settlement:
         """Change inventories, raise the generations of providers and record that the use changed.
 
         No tree may be touched after it: it also writes the change records. `Batches.settle`

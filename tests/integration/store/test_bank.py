@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, reshape
-from placement_server.store.errors import AllocationRefused, InventoryInUse, Stale
+from placement_server.store.errors import AllocationRefused, InventoryInUse, StaleWrite
 from placement_server.store.providers import inventories, providers
 from placement_server.store.records import ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
@@ -110,7 +110,7 @@ class Client:
                     generation=generation_of(self.store, host),
                     reserved_may_equal_total=True,
                 )
-            except Stale as error:
+            except StaleWrite as error:
                 self.refused[type(error).__name__] += 1
 
     def reshape(self, chance: random.Random) -> None:
@@ -125,7 +125,7 @@ class Client:
                 {host: (generation_of(self.store, host), {"VCPU": InventoryRecord(CAPACITY)})},
                 [set_of(consumer, sets, generation)],
             )
-        except (Stale, AllocationRefused, InventoryInUse) as error:
+        except (StaleWrite, AllocationRefused, InventoryInUse) as error:
             self.refused[type(error).__name__] += 1
         else:
             self.held[consumer] = ((generation or 0) + 1, sets)

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 import pytest
 
-from placement_server.candidates.index.class_columns import Growable
+from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index, IndexWriter
@@ -128,7 +128,7 @@ def append_to_class(name: str) -> Callable[[Columns], None]:
         (put_in_class("capacity", 40), "amounts"),
         (put_in_class("shown_capacity", float("nan")), "amounts"),
         (put_in_class("max_unit", -1), "amounts"),
-        (lambda columns: setattr(columns, "end", Growable(np.int64)), "expected int32"),
+        (lambda columns: setattr(columns, "end", GrowableArray(np.int64)), "expected int32"),
         (lambda columns: columns.shapes.append(columns.shapes[0]), "larger than the trees"),
         (lambda columns: columns.trait_sets.members.append(()), "a set is there twice"),
     ],
@@ -501,7 +501,7 @@ def test_a_file_with_names_that_the_database_lacks_is_refused(
     assert saved is not None
     (stock,) = saved.columns.classes.items()
     saved.columns.classes = {stock[0] + 9999: stock[1]}
-    saved.columns.inventory_class = Growable.after(saved.columns.inventory_class.view() + 9999)
+    saved.columns.inventory_class = GrowableArray.after(saved.columns.inventory_class.view() + 9999)
     file.write(saved)
     begun, fresh = site.started()
     assert begun == fresh

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
+    AmountSummary,
     Inventory,
     Key,
     ProviderRequest,
-    Requested,
-    Taken,
+    RequestedAllocations,
     changes,
 )
 from placement_server.store.errors import (
@@ -44,8 +44,8 @@ def check(
     asked: Sequence[ProviderRequest],
     stock: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
-) -> dict[Key, Taken]:
-    return claim_check.check(Requested(asked, CLASS_IDS), stock, given_back)
+) -> dict[Key, AmountSummary]:
+    return claim_check.check(RequestedAllocations(asked, CLASS_IDS), stock, given_back)
 
 
 def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from placement_server.candidates.index.class_columns import (
     CLASS_FIELDS,
     ClassColumns,
-    Growable,
+    GrowableArray,
     largest_amounts,
 )
 from placement_server.candidates.index.columns import SLOT_FIELDS, Columns
@@ -112,12 +112,12 @@ def _shapes(shapes: Sequence[Sequence[Any]], slots: int) -> list[tuple[int, ...]
     return [tuple(parents) for parents in shapes]
 
 
-def _growable(new_growable: Growable, array: Array) -> Growable:
+def _growable(new_growable: GrowableArray, array: Array) -> GrowableArray:
     if array.dtype != new_growable.view().dtype:
         raise ValueError(
             f"an array has the type {array.dtype}, expected {new_growable.view().dtype}"
         )
-    return Growable.after(array)
+    return GrowableArray.after(array)
 
 
 def _sets(sets: Sequence[Sequence[Any]]) -> SetTable:
