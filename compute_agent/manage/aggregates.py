@@ -38,7 +38,7 @@ class SyncProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class AggregateChange:
+class AggregateDifference:
     """Aggregates that a host's root provider is, or would be, put into and taken out of."""
 
     host: str
@@ -52,7 +52,7 @@ class SyncResult:
     """Changes that were or would be made, hosts with problems, and an error that ended it early."""
 
     hosts: int = 0
-    changes: list[AggregateChange] = field(default_factory=list)
+    changes: list[AggregateDifference] = field(default_factory=list)
     problems: list[SyncProblem] = field(default_factory=list)
     failure: errors.PlacementError | None = None
 
@@ -176,7 +176,9 @@ class AggregateSync:
                 result.problems.append(SyncProblem(host, SyncProblemKind.WRITE_FAILED, str(error)))
                 return
         result.changes.append(
-            AggregateChange(host, root, tuple(sorted(added_hosts)), tuple(sorted(removed_hosts)))
+            AggregateDifference(
+                host, root, tuple(sorted(added_hosts)), tuple(sorted(removed_hosts))
+            )
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from placement_server.candidates.closest.closest import Closest, find_closest
+from placement_server.candidates.closest.closest import ClosestRelaxations, find_closest
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.arrays import IntArray, SlotArray
 from placement_server.candidates.index.index import Index
@@ -43,7 +43,7 @@ class Explanation(Reporter):
     combinations_failed: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     dead_ends: Counter[str] = field(default_factory=Counter)
-    closest: Closest | None = None
+    closest: ClosestRelaxations | None = None
 
     wants = True
 

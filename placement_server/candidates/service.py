@@ -23,8 +23,8 @@ from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.supposed_fleet import SupposedFleet
 from placement_server.candidates.tree_reader import StoredTreeReader
-from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
-from placement_server.candidates.what_if.changes import Change, Release
+from placement_server.candidates.what_if.supposed_trees import Holding, SupposedTrees
+from placement_server.candidates.what_if.suppositions import Release, Supposition
 from placement_server.store.allocations.allocations import read_context
 from placement_server.store.allocations.room import on_providers
 from placement_server.store.providers.capacity import single_precision
@@ -197,7 +197,7 @@ class CandidateService:
 
     def suppose(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[Supposition],
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
     ) -> SupposedFleet:
@@ -205,7 +205,7 @@ class CandidateService:
 
         The caller closes its account when the answers have been sent.
 
-        :raises placement_server.candidates.what_if.changes.ChangeError: one cannot be made.
+        :raises SuppositionError: one cannot be made.
         :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
@@ -220,7 +220,7 @@ class CandidateService:
         account = Account(self._memory)
         fleet = SupposedFleet(index, self._options, account, SearchEffort(self._heavy, on_heavy))
         try:
-            trees = ChangedTrees(
+            trees = SupposedTrees(
                 index,
                 held_allocations,
                 account,

@@ -17,8 +17,8 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.what_if.changed_trees import ChangedTrees
-from placement_server.candidates.what_if.changes import Change
+from placement_server.candidates.what_if.supposed_trees import SupposedTrees
+from placement_server.candidates.what_if.suppositions import Supposition
 
 _Result = TypeVar("_Result")
 
@@ -47,12 +47,12 @@ class SupposedFleet:
         self._effort.end()
 
     def suppose(
-        self, trees: ChangedTrees, changes: Sequence[Change], summaries: SummaryCache
+        self, trees: SupposedTrees, changes: Sequence[Supposition], summaries: SummaryCache
     ) -> None:
         """Make changes.
 
         :param summaries: of the index that is copied.
-        :raises ChangeError: one cannot be made.
+        :raises SuppositionError: one cannot be made.
         :raises SearchGaveUp: they take too long, or too much memory.
         """
         trees.make_all(changes, self._look)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from placement_server.api.request import Request
 from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
-from placement_server.candidates.closest.closest import Closest
+from placement_server.candidates.closest.closest import ClosestRelaxations
 from placement_server.candidates.closest.shortage import Shortage
 from placement_server.candidates.explain import Explanation
 from placement_server.microversion import Microversion
@@ -62,17 +62,17 @@ def body_with_closest(explanation: Explanation) -> dict[str, Any]:
     return body
 
 
-def _shown_closest(closest: Closest | None) -> dict[str, Any]:
+def _shown_closest(closest: ClosestRelaxations | None) -> dict[str, Any]:
     if closest is None:
         return {"closest": [], "short": [], "complete": True}
     return {
         "closest": [
             {
-                "changes": [change.entry(to) for change, to in change_set.changes],
-                "trees": change_set.trees,
-                "example": closest.uuid(change_set.example),
+                "changes": [relaxation.entry(to) for relaxation, to in relaxation_set.relaxations],
+                "trees": relaxation_set.trees,
+                "example": closest.uuid(relaxation_set.example),
             }
-            for change_set in closest.sets
+            for relaxation_set in closest.sets
         ],
         "short": [
             {

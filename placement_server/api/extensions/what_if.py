@@ -17,17 +17,17 @@ from placement_server.api.resources.inventories import inventory_record
 from placement_server.api.response import Chunks, Response, cache_headers, encode, encoded_response
 from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.supposed_fleet import SupposedFleet
-from placement_server.candidates.what_if.changes import (
+from placement_server.candidates.what_if.suppositions import (
     AddTree,
-    Change,
-    ChangeError,
-    ImpossibleChange,
+    ImpossibleSupposition,
     Release,
     RemoveTree,
     SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
-    UnknownInChange,
+    Supposition,
+    SuppositionError,
+    UnknownInSupposition,
 )
 from placement_server.policies import operations
 from placement_server.schemas import what_if as schemas
@@ -77,32 +77,32 @@ def _only_entry(entry: Mapping[str, Any], field: str, number: int) -> tuple[str,
     return next(iter(entry.items()))
 
 
-def _suppose(request: Request, changes: list[Change], bodies: list[Any]) -> SupposedFleet:
+def _suppose(request: Request, changes: list[Supposition], bodies: list[Any]) -> SupposedFleet:
     try:
         return request.services.candidates.suppose(changes, request.version, request.give_turn_back)
-    except ChangeError as error:
+    except SuppositionError as error:
         kind = next(iter(bodies[error.position]))
         at = pointer("changes", error.position, kind, *error.path)
         message = f"The change at {at} cannot be supposed: {error.message}"
-        if isinstance(error, UnknownInChange):
+        if isinstance(error, UnknownInSupposition):
             raise errors.NotFound(message, pointer=at) from error
-        if isinstance(error, ImpossibleChange):
+        if isinstance(error, ImpossibleSupposition):
             raise errors.Conflict(message, pointer=at) from error
         raise errors.BadRequest(message, pointer=at) from error
     except SearchGaveUp as error:
         raise allocation_candidates.gave_up(request, error) from error
 
 
-def _change(kind: str, body: Any) -> Change:
+def _change(kind: str, body: Any) -> Supposition:
     return _CHANGES[kind](body)
 
 
-def _set_inventory(body: Mapping[str, Any]) -> Change:
+def _set_inventory(body: Mapping[str, Any]) -> Supposition:
     record = inventory_record(body["resource_class"], body)
     return SupposedInventory(body["provider"], body["resource_class"], record)
 
 
-def _claim(body: Mapping[str, Any]) -> Change:
+def _claim(body: Mapping[str, Any]) -> Supposition:
     return SupposedAllocation(
         {
             provider: {name: int(amount) for name, amount in entry["resources"].items()}
@@ -111,7 +111,7 @@ def _claim(body: Mapping[str, Any]) -> Change:
     )
 
 
-_CHANGES: Final[Mapping[str, Callable[[Any], Change]]] = {
+_CHANGES: Final[Mapping[str, Callable[[Any], Supposition]]] = {
     "set_inventory": _set_inventory,
     "set_traits": lambda body: SupposedTraits(body["provider"], tuple(body["traits"])),
     "remove_tree": RemoveTree,

@@ -1,1 +1,1 @@
-"""Closest changes of a query without candidates, and the providers that are short of room."""
+"""Closest relaxations of a query without candidates, and the providers that are short of room."""

@@ -1,4 +1,4 @@
-"""The closest changes of a query that has no candidates, settled and counted; and their words.
+"""The closest relaxations of a query that has no candidates, settled and counted; and their words.
 
 The index knows neither the names of providers nor their consumers, so these are read from the
 store, in one statement. What it shows may be newer than the index. A provider that has the room by
@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from placement_server.candidates.closest.amounts import Amounts
-from placement_server.candidates.closest.changes import QueryChange, changes_of, with_changes
 from placement_server.candidates.closest.conflicts import smallest_sets
+from placement_server.candidates.closest.relaxations import (
+    Relaxation,
+    relaxations_of,
+    with_relaxations,
+)
 from placement_server.candidates.closest.shortage import Shortage, find_shortages
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.errors import SearchGaveUp
@@ -22,39 +26,39 @@ from placement_server.candidates.query.query import CandidateQuery
 from placement_server.store.allocations.room import Room, RoomOfProvider
 
 SETS = 5
-"""Sets of changes that are reported unless the client asks for another number."""
+"""Sets of relaxations that are reported unless the client asks for another number."""
 PROVIDERS = 10
 """Providers that are reported as short of something, at most."""
 _SENTENCES: Final = 10
-"""Sets of changes that get a sentence: more are not read by a person."""
+"""Sets of relaxations that get a sentence: more are not read by a person."""
 
 ReadRoom = Callable[[Set[int], Set[int]], dict[str, RoomOfProvider]]
 
 
-class ChangeSet(NamedTuple):
-    """Changes with which a query has candidates, and with fewer of them it has none.
+class RelaxationSet(NamedTuple):
+    """Relaxations with which a query has candidates, and with fewer of them it has none.
 
-    :ivar changes: each with the amount that is asked for instead, 0 where it is about no amount.
+    :ivar relaxations: each with the amount that is asked for instead, 0 where it has none.
     :ivar trees: how many trees have candidates then.
     :ivar example: the slot of the root of one of them.
     """
 
-    changes: tuple[tuple[QueryChange, int], ...]
+    relaxations: tuple[tuple[Relaxation, int], ...]
     trees: int
     example: int
 
 
 @dataclass(slots=True)
-class Closest:
+class ClosestRelaxations:
     """What would give a query candidates.
 
-    :ivar sets: those of one change, then those of two; of each, first those that open most trees.
+    :ivar sets: those of one relaxation, then of two; of each, first those that open most trees.
     :ivar shortages: the providers that lack nothing but amounts, the closest first.
     :ivar complete: whether everything was tried. What is listed is true in any case.
     """
 
     index: Index
-    sets: list[ChangeSet] = field(default_factory=list)
+    sets: list[RelaxationSet] = field(default_factory=list)
     shortages: list[Shortage] = field(default_factory=list)
     complete: bool = True
     _rooms: dict[str, RoomOfProvider] = field(default_factory=dict)
@@ -75,7 +79,7 @@ class Closest:
         """
         ids, class_ids = self.index.columns.provider_id.view(), self.index.names.class_ids
         slots = {shortage.slot for shortage in self.shortages}
-        slots |= {change_set.example for change_set in self.sets[:_SENTENCES]}
+        slots |= {relaxation_set.example for relaxation_set in self.sets[:_SENTENCES]}
         wanted_classes = {class_ids[shortage.resource_class] for shortage in self.shortages}
         if slots:
             self._rooms = read_room({int(ids[slot]) for slot in slots}, wanted_classes)
@@ -93,11 +97,13 @@ class Closest:
         """Yield all of it as sentences, first one for each set."""
         if not self.sets and self.complete:
             yield "No tree would fit with one or two changes of the request."
-        for change_set in self.sets[:_SENTENCES]:
-            changes = " and ".join(change.words(to) for change, to in change_set.changes)
-            name, trees = self.name(change_set.example), change_set.trees
+        for relaxation_set in self.sets[:_SENTENCES]:
+            relaxations = " and ".join(
+                relaxation.words(to) for relaxation, to in relaxation_set.relaxations
+            )
+            name, trees = self.name(relaxation_set.example), relaxation_set.trees
             example = f": {name}" if trees == 1 else f", for example {name}"
-            yield f"{trees} tree{'s' * (trees != 1)} would fit {changes}{example}."
+            yield f"{trees} tree{'s' * (trees != 1)} would fit {relaxations}{example}."
         if not self.complete:
             yield (
                 "Not every change was tried: the time of a search, its memory or the places of "
@@ -107,24 +113,26 @@ class Closest:
             yield f"{self.name(shortage.slot)} {shortage.words(room)}."
 
 
-def find_closest(query: CandidateQuery, trials: Trials, most: int) -> Closest:
-    """Find the closest changes of a query that has no candidate.
+def find_closest(query: CandidateQuery, trials: Trials, most: int) -> ClosestRelaxations:
+    """Find the closest relaxations of a query that has no candidate.
 
     :param most: how many sets at most.
     """
-    closest, amounts = Closest(trials.index), Amounts(trials)
-    changes = [c for c in changes_of(query) if not c.requested_amount or amounts.units(c)]
+    closest, amounts = ClosestRelaxations(trials.index), Amounts(trials)
+    relaxations = [c for c in relaxations_of(query) if not c.requested_amount or amounts.units(c)]
     try:
-        for some in smallest_sets(changes, lambda some: amounts.enough(query, some), most):
+        for some in smallest_sets(relaxations, lambda some: amounts.enough(query, some), most):
             to = dict.fromkeys(some, 0) | amounts.settle(query, some)
-            opening = trials.opening(with_changes(query, to))
-            closest.sets.append(ChangeSet(tuple(to.items()), *opening))
+            opening = trials.opening(with_relaxations(query, to))
+            closest.sets.append(RelaxationSet(tuple(to.items()), *opening))
     except SearchGaveUp:
         closest.complete = False
     try:
         closest.shortages = find_shortages(query, trials.index, trials.account, PROVIDERS)
     except SearchGaveUp:
         closest.complete = False
-    closest.sets.sort(key=lambda change_set: (len(change_set.changes), -change_set.trees))
+    closest.sets.sort(
+        key=lambda relaxation_set: (len(relaxation_set.relaxations), -relaxation_set.trees)
+    )
     del closest.sets[most:]
     return closest

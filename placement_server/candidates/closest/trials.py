@@ -99,7 +99,7 @@ class Trials:
 def _kind(query: CandidateQuery) -> Hashable:
     """Return what is equal for queries that differ in the names and the order of groups only.
 
-    Groups for devices of one kind come in eights: what is known of one change is known of eight.
+    Groups for devices of one kind come in eights: what is known of one is known of eight.
     """
     named_suffixes = {""}.union(
         *(subtree.together | subtree.apart for subtree in query.same_subtree)

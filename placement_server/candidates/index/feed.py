@@ -36,7 +36,7 @@ from placement_server.candidates.index.saved.saved_index import (
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
 from placement_server.store.changes import changes, lineage, snapshot
-from placement_server.store.changes.cursor import MOST_SEEN, Position, SeenChanges
+from placement_server.store.changes.cursor import MOST_SEEN, Position, SeenRecords
 from placement_server.store.changes.lineage import Mark, Totals
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
@@ -129,7 +129,7 @@ class Feed:
         self._lock = threading.Lock()
         self._writer: IndexWriter | None = None
         self._position = Position()
-        self._seen_changes = SeenChanges()
+        self._seen_changes = SeenRecords()
         self._rounds_begun = 0
         self._last_good_round = 0
         self._followed_at = clock()
@@ -209,7 +209,7 @@ class Feed:
             writer = self._writer or IndexWriter(reading.names)
             writer.replace(reading.names, tables.columns, tables.roots, tables.left_out)
             self._writer = writer
-            self._seen_changes = SeenChanges(reading.marks)
+            self._seen_changes = SeenRecords(reading.marks)
             LOG.info(
                 "Read all %d provider trees, up to change %d",
                 len(tables.roots),
@@ -249,7 +249,7 @@ class Feed:
             self._saved_file.refuse(reason)
             return
         self._writer = writer
-        self._seen_changes = SeenChanges(saved_index.marks)
+        self._seen_changes = SeenRecords(saved_index.marks)
         self._take(News(news.position, news.records), now)
         self._observe(news, began)
         LOG.info(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, NoReturn, Protocol
 
-from placement_server.store.dialects import InventoryChange
+from placement_server.store.dialects import InventoryUpdate
 from placement_server.store.errors import (
     CapacityExceeded,
     ConstraintViolated,
@@ -181,7 +181,7 @@ def changes(
     taken_amounts: Mapping[Key, AmountSummary],
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
-) -> list[InventoryChange]:
+) -> list[InventoryUpdate]:
     """Return the changes of use, in the order of the keys.
 
     Those of inventories with as much taken as given back are included: the statement that applies
@@ -196,10 +196,10 @@ def changes(
         back = given_back.get(key, 0)
         taken_amount = taken_amounts.get(key)
         if taken_amount is None:
-            changes.append(InventoryChange(inventory.id, *key, -back))
+            changes.append(InventoryUpdate(inventory.id, *key, -back))
         else:
             changes.append(
-                InventoryChange(
+                InventoryUpdate(
                     inventory.id,
                     *key,
                     taken_amount.total - back,

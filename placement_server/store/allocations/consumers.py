@@ -210,7 +210,7 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     _end(tx, [consumer for consumer in consumers if not consumer.lives_on])
     living_consumers = [consumer for consumer in consumers if consumer.lives_on]
     new_rows: list[tuple[str, int, int, int | None, int]] = []
-    ids_by_change: dict[_ConsumerChange, list[int]] = {}
+    ids_by_change: dict[_ConsumerUpdate, list[int]] = {}
     for consumer, (project_id, user_id, type_id) in zip(
         living_consumers, _owners(tx, living_consumers), strict=True
     ):
@@ -225,7 +225,7 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
                 )
             )
         else:
-            change = _ConsumerChange(consumer.generation, project_id, user_id, type_id)
+            change = _ConsumerUpdate(consumer.generation, project_id, user_id, type_id)
             ids_by_change.setdefault(change, []).append(consumer.id)
     if len(ids_by_change) > _CHANGES:
         _raise_each(tx, ids_by_change)
@@ -236,7 +236,7 @@ def store_records(tx: WriteTransaction, consumers: Sequence[SeenConsumer]) -> In
     return Insertion("consumers", _COLUMNS, new_rows)
 
 
-class _ConsumerChange(NamedTuple):
+class _ConsumerUpdate(NamedTuple):
     """The new values of consumers with this generation."""
 
     generation: int
@@ -276,7 +276,7 @@ def _owners(
     ]
 
 
-def _raise(tx: WriteTransaction, change: _ConsumerChange, all_ids: Sequence[int]) -> None:
+def _raise(tx: WriteTransaction, change: _ConsumerUpdate, all_ids: Sequence[int]) -> None:
     condition = among(_C.id, "ids")
     statement = _statement(change).where(condition)
     for ids in chunks(all_ids):
@@ -284,7 +284,7 @@ def _raise(tx: WriteTransaction, change: _ConsumerChange, all_ids: Sequence[int]
 
 
 def _raise_each(
-    tx: WriteTransaction, ids_by_change: Mapping[_ConsumerChange, Sequence[int]]
+    tx: WriteTransaction, ids_by_change: Mapping[_ConsumerUpdate, Sequence[int]]
 ) -> None:
     """Apply changes in one statement for consumers that have little in common."""
     by_statement: dict[sa.Update, list[dict[str, object]]] = {}
@@ -297,11 +297,11 @@ def _raise_each(
         _require_all(tx.execute(statement.where(_C.id == bindparam("the_id")), rows), rows)
 
 
-def _statement(change: _ConsumerChange) -> sa.Update:
+def _statement(change: _ConsumerUpdate) -> sa.Update:
     return _RAISE if change.type_id is KEEP else _RAISE_AND_SET_TYPE
 
 
-def _values(tx: WriteTransaction, change: _ConsumerChange) -> dict[str, object]:
+def _values(tx: WriteTransaction, change: _ConsumerUpdate) -> dict[str, object]:
     values: dict[str, object] = {
         "seen": change.generation,
         "the_project": change.project_id,

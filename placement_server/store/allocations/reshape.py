@@ -15,7 +15,7 @@ from placement_server.store.allocations.allocations import (
     sum_of_old,
 )
 from placement_server.store.allocations.claim_check import AmountSummary, Key, KnownInventory
-from placement_server.store.dialects import InventoryChange
+from placement_server.store.dialects import InventoryUpdate
 from placement_server.store.dialects.among import among
 from placement_server.store.errors import (
     InventoryInUse,
@@ -257,7 +257,7 @@ def _move_use(
 ) -> None:
     """Set the use of the inventories that existed before and stay."""
     changes = [
-        InventoryChange(inventory.id, *key, after[key] - inventory.used)
+        InventoryUpdate(inventory.id, *key, after[key] - inventory.used)
         for key, inventory in sorted(stock.items())
         if after[key] != inventory.used
         and (key[0] not in new_records or key[1] in new_records[key[0]])

@@ -107,7 +107,7 @@ MOST_SEEN: Final = 256
 _CHECKED: Final = "seen_changes"
 
 
-class SeenChanges:
+class SeenRecords:
     """The change records that a reader has seen last, by which it knows its database again.
 
     A standby that took over, or a restored backup, lacks the writes that were committed last. A

@@ -34,7 +34,7 @@ def chunks(items: Sequence[_Item], size: int = CHUNK) -> Iterator[Sequence[_Item
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryChange:
+class InventoryUpdate:
     """The change of one inventory by one claim; the defaults of the bounds admit everything.
 
     :ivar delta: is added to the use.
@@ -52,7 +52,7 @@ class InventoryChange:
     step_size: int = 0
 
 
-def update_values(change: InventoryChange) -> tuple[int, ...]:
+def update_values(change: InventoryUpdate) -> tuple[int, ...]:
     """Return the parameters of an UPDATE of one inventory, in the order of its conditions."""
     return (
         change.delta,
@@ -149,7 +149,7 @@ class Batches(ABC):
         """Insert all rows, created and updated ``now``."""
 
     @abstractmethod
-    def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
+    def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         """Apply ``changes``, each only where it still fits.
 
         Rows are locked in the order of ``changes``, which must be (provider id, class id).
@@ -213,7 +213,7 @@ class Batches(ABC):
     def settle(
         self,
         connection: Connection,
-        changes: Sequence[InventoryChange],
+        changes: Sequence[InventoryUpdate],
         rises: Sequence[Rise],
         records: Sequence[ChangeRecord],
         write_id: int,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from placement_server.store.dialects.batches import (
     Batches,
     Insertion,
-    InventoryChange,
+    InventoryUpdate,
     Value,
     chunks,
     stamp,
@@ -76,7 +76,7 @@ class MysqlBatches(Batches):
             if not connection.invalidated:
                 connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {patience}")
 
-    def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
+    def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         if not changes:
             return 0
         deltas = " ".join(f"WHEN {change.inventory_id} THEN {change.delta}" for change in changes)

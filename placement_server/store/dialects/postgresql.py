@@ -17,7 +17,7 @@ from placement_server.store.dialects.batches import (
     Batches,
     ChangeRecord,
     Insertion,
-    InventoryChange,
+    InventoryUpdate,
     NewInventory,
     Rise,
     Settlement,
@@ -122,7 +122,7 @@ class PostgresqlBatches(Batches):
         head = f"WITH {', '.join(first)} " if first else ""
         plain.count(connection, head + last, tuple(parameters))
 
-    def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
+    def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         if not changes:
             return 0
         first, change, parameters = _change(changes)
@@ -161,7 +161,7 @@ class PostgresqlBatches(Batches):
     def settle(
         self,
         connection: Connection,
-        changes: Sequence[InventoryChange],
+        changes: Sequence[InventoryUpdate],
         rises: Sequence[Rise],
         records: Sequence[ChangeRecord],
         write_id: int,
@@ -222,7 +222,7 @@ def _record_rows(records: Sequence[ChangeRecord]) -> tuple[str, str, tuple[objec
     return "root_provider_id, kind", source, values
 
 
-def _change(changes: Sequence[InventoryChange]) -> tuple[str, str, tuple[object, ...]]:
+def _change(changes: Sequence[InventoryUpdate]) -> tuple[str, str, tuple[object, ...]]:
     """Return common table expressions for the front, the UPDATE, and the parameters of both."""
     if len(changes) == 1:
         (change,) = changes
@@ -243,7 +243,7 @@ def _change(changes: Sequence[InventoryChange]) -> tuple[str, str, tuple[object,
     return _HOLD.format(wanted=source), _CHANGE, values
 
 
-def _applying(changes: Sequence[InventoryChange]) -> tuple[str, tuple[object, ...]]:
+def _applying(changes: Sequence[InventoryUpdate]) -> tuple[str, tuple[object, ...]]:
     """Return the common table expression ``applied``: one row for each inventory changed."""
     if not changes:
         return "applied AS (SELECT 1 LIMIT 0)", ()

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from placement_server.store.dialects.batches import (
     Batches,
     Insertion,
-    InventoryChange,
+    InventoryUpdate,
     Value,
     stamp,
     update_values,
@@ -41,7 +41,7 @@ class SqliteBatches(Batches):
                 list(rows),
             )
 
-    def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
+    def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
         if not changes:
             return 0
         cursor = connection.exec_driver_sql(

@@ -23,7 +23,7 @@ from placement_server.store.connection import failures
 from placement_server.store.dialects import (
     BATCHES,
     ChangeRecord,
-    InventoryChange,
+    InventoryUpdate,
     Rise,
     Settlement,
     chunks,
@@ -134,7 +134,7 @@ class WriteTransaction(ReadTransaction):
         assert key is not None, "one row was inserted into a table with a key"
         return int(key[0])
 
-    def settle(self, changes: Sequence[InventoryChange], rises: Sequence[Rise]) -> Settlement:
+    def settle(self, changes: Sequence[InventoryUpdate], rises: Sequence[Rise]) -> Settlement:
         """Change inventories, raise the generations of providers and record that the use changed.
 
         No tree may be touched after it: it also writes the change records. `Batches.settle`

@@ -15,7 +15,7 @@ from sqlalchemy import event
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations
-from placement_server.store.dialects import InventoryChange, Rise
+from placement_server.store.dialects import InventoryUpdate, Rise
 from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.providers import inventories, inventory_rows, providers
 from placement_server.store.records import InventoryRecord
@@ -125,7 +125,7 @@ def test_a_write_that_lost_its_race_takes_no_number_in_the_feed(
             delta = 99 if lost == "inventory" and host == hosts[-1] else 1
             root_id = 0 if lost == "provider" and host == hosts[-1] else inventory.provider_id
             key = (inventory.provider_id, inventory.class_id)
-            changes.append(InventoryChange(inventory.id, *key, delta))
+            changes.append(InventoryUpdate(inventory.id, *key, delta))
             rises.append(Rise(inventory.provider_id, root_id, is_raised=True))
         settled = tx.settle(changes, rises)
         assert settled.change_id is None

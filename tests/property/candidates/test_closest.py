@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_server.candidates.closest.closest import ChangeSet, find_closest
+from placement_server.candidates.closest.closest import RelaxationSet, find_closest
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.index import Index
 from tests.property.candidates.strategies import Problem, hungry_problems, known_names
@@ -19,8 +19,8 @@ EVERY = 1_000_000
 Kinds = frozenset[frozenset[tuple[str, Any]]]
 
 
-def entries_of(change_set: ChangeSet) -> list[Entry]:
-    return [change.entry(amount) for change, amount in change_set.changes]
+def entries_of(relaxation_set: RelaxationSet) -> list[Entry]:
+    return [relaxation.entry(amount) for relaxation, amount in relaxation_set.relaxations]
 
 
 def kinds_of(entries: Sequence[Entry]) -> Kinds:
@@ -51,14 +51,16 @@ def test_the_changes_found_are_the_smallest_that_give_a_candidate(
     closest = find_closest(query, Trials(index, 60.0, one_per_tree=not nested), EVERY)
     assert closest.complete
     expected = {frozenset(choice.kind for choice in some) for some in trees.smallest()}
-    found = [entries_of(change_set) for change_set in closest.sets]
+    found = [entries_of(relaxation_set) for relaxation_set in closest.sets]
     assert len(found) == len({kinds_of(entries) for entries in found})
     assert {kinds_of(entries) for entries in found} == expected
-    for change_set, entries in zip(closest.sets, found, strict=True):
+    for relaxation_set, entries in zip(closest.sets, found, strict=True):
         roots = trees.with_changes(entries)
-        assert change_set.trees == len(roots)
-        assert index.columns.uuid[change_set.example] in roots
+        assert relaxation_set.trees == len(roots)
+        assert index.columns.uuid[relaxation_set.example] in roots
         for more in raised(entries):
             assert not trees.with_changes(more), (entries, more)
-    order = [(len(change_set.changes), -change_set.trees) for change_set in closest.sets]
+    order = [
+        (len(relaxation_set.relaxations), -relaxation_set.trees) for relaxation_set in closest.sets
+    ]
     assert order == sorted(order)

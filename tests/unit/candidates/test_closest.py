@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
-from placement_server.candidates.closest.closest import Closest, find_closest
+from placement_server.candidates.closest.closest import ClosestRelaxations, find_closest
 from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery, parse
@@ -28,7 +28,7 @@ def asked(text: str) -> CandidateQuery:
     return parse(parse_qsl(text), (1, 39), extensions=True)
 
 
-def closest_of(world: list[Provider], text: str, **options: object) -> Closest:
+def closest_of(world: list[Provider], text: str, **options: object) -> ClosestRelaxations:
     index = writer_of(world).index
     return find_closest(asked(text), Trials(index, 60.0, **options), MANY)
 
@@ -38,8 +38,10 @@ def changes_of(world: list[Provider], text: str) -> dict[str, int]:
     closest = closest_of(world, text)
     assert closest.complete
     return {
-        " and ".join(change.words(to) for change, to in change_set.changes): change_set.trees
-        for change_set in closest.sets
+        " and ".join(
+            relaxation.words(to) for relaxation, to in relaxation_set.relaxations
+        ): relaxation_set.trees
+        for relaxation_set in closest.sets
     }
 
 
@@ -72,7 +74,7 @@ def test_amounts_beyond_those_of_any_inventory_are_lowered_as_others_are(amount:
     index = writer_of(world).index
     closest = find_closest(asked(f"resources=VCPU:{amount}"), Trials(index, 60.0), MANY)
     (lowered,) = closest.sets
-    assert lowered.changes[0][1] == 8
+    assert lowered.relaxations[0][1] == 8
     assert [index.columns.uuid[shortage.slot] for shortage in closest.shortages] == ["host", "odd"]
 
 
@@ -236,10 +238,10 @@ def test_a_pool_that_is_short_is_named_with_the_trees_that_it_serves() -> None:
     closest = find_closest(asked("resources=VCPU:1,DISK_GB:10"), Trials(index, 60.0), MANY)
     assert [index.columns.uuid[shortage.slot] for shortage in closest.shortages] == ["pool"]
     (lowered,) = closest.sets
-    assert (lowered.changes[0][1], lowered.trees) == (5, 1)
+    assert (lowered.relaxations[0][1], lowered.trees) == (5, 1)
 
 
-def reported(index: Index, query: str, rooms: dict[str, RoomOfProvider]) -> Closest:
+def reported(index: Index, query: str, rooms: dict[str, RoomOfProvider]) -> ClosestRelaxations:
     closest = find_closest(asked(query), Trials(index, 60.0), MANY)
     closest.read_rooms(lambda _providers, _classes: rooms)
     return closest

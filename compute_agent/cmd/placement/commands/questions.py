@@ -54,10 +54,12 @@ def add_commands(commands: Commands) -> None:
         ("--set-inventory", "PROVIDER:CLASS=N", "set the total of this inventory"),
         ("--set-traits", "PROVIDER:TRAIT,...", "replace the traits of this provider"),
     ):
-        changes.add_argument(option, action=_Change, dest="changes", metavar=metavar, help=help_)
+        changes.add_argument(
+            option, action=_SuppositionOption, dest="changes", metavar=metavar, help=help_
+        )
 
 
-class _Change(argparse.Action):
+class _SuppositionOption(argparse.Action):
     """Keeps the changes in the order of the command line."""
 
     def __call__(

@@ -10,14 +10,14 @@ import pytest
 
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.index import Index
-from placement_server.candidates.what_if.changed_trees import ChangedTrees
-from placement_server.candidates.what_if.changes import (
+from placement_server.candidates.what_if.supposed_trees import SupposedTrees
+from placement_server.candidates.what_if.suppositions import (
     AddTree,
-    Change,
     RemoveTree,
     SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
+    Supposition,
 )
 from placement_server.store.records import InventoryRecord
 
@@ -37,13 +37,13 @@ def fleet() -> Index:
     return writer_of([*world, Provider("gpus", inventory={"VGPU": 8})]).index
 
 
-def supposed(index: Index, changes: Sequence[Change], account: Account) -> Index:
-    trees = ChangedTrees(index, {}, account)
+def supposed(index: Index, changes: Sequence[Supposition], account: Account) -> Index:
+    trees = SupposedTrees(index, {}, account)
     trees.make_all(changes, lambda: None)
     return trees.index()
 
 
-CHANGES: dict[str, list[Change]] = {
+CHANGES: dict[str, list[Supposition]] = {
     "one host": [SupposedInventory(HOSTS[7], "VCPU", InventoryRecord(total=1))],
     "all hosts": [SupposedTraits(host, ()) for host in HOSTS],
     "claims on all hosts": [SupposedAllocation({host: {"VCPU": 1}}) for host in HOSTS],
@@ -59,7 +59,7 @@ def test_what_a_copy_holds_is_counted(fleet: Index, name: str) -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        trees = ChangedTrees(index, {}, account)
+        trees = SupposedTrees(index, {}, account)
         trees.make_all(CHANGES[name], lambda: None)
         copy = trees.index()
         gc.collect()

@@ -1,6 +1,6 @@
-"""Changes of a query, each of which leaves out one condition or lowers one amount.
+"""Relaxations of a query, each of which leaves out one condition or lowers one amount.
 
-A change of a condition is the field of the query, or of one of its groups, that holds the
+That of a condition is the field of the query, or of one of its groups, that holds the
 condition, and the condition itself. Without it the query has at least the candidates that it had.
 """
 
@@ -28,7 +28,7 @@ _FIELDS: Final = {
     "root_member_of": ("drop_aggregate", "without root_member_of {}"),
     "root_forbidden_aggregates": ("allow_aggregate", "with aggregate {} allowed on roots"),
 }
-"""By field of a group or of the query, in the order in which changes are listed: the key under
+"""By field of a group or of the query, in the order in which relaxations are listed: the key under
 which an answer shows what is left out, and the words for the query that is left."""
 
 _WHOLE: Final = frozenset({"in_tree", "group_policy", "isolate", ROOT_TRAITS})
@@ -38,14 +38,14 @@ H = TypeVar("H", CandidateQuery, RequestGroup)
 
 
 @dataclass(frozen=True, slots=True)
-class QueryChange:
-    """One change of a query.
+class Relaxation:
+    """One relaxation of a query.
 
     :param group: the suffix of the group that it is about; None for the query as a whole.
     :param field: the field that holds the condition, of the group or of the query.
     :param condition: what is left out: a member of the field, or all of it; for an amount the name
         of the class.
-    :param requested_amount: the amount that is lowered; 0 for another change.
+    :param requested_amount: the amount that is lowered; 0 where a condition is left out.
     """
 
     group: str | None
@@ -69,49 +69,51 @@ class QueryChange:
         return {self.field: type(value)(member for member in value if member != self.condition)}
 
     def entry(self, amount: int = 0) -> dict[str, Any]:
-        """Return the change as an answer shows it."""
+        """Return the relaxation as an answer shows it."""
         if self.requested_amount:
             amounts = {"from": self.requested_amount, "to": amount}
             return {"group": self.group, "resource_class": self.condition, **amounts}
         return {"group": self.group, _FIELDS[self.field][0]: _spelled(self.condition)}
 
     def words(self, amount: int = 0) -> str:
-        """Return the change in words that follow "would fit"."""
+        """Return the relaxation in words that follow "would fit"."""
         of_group = f" in group '{self.group}'" if self.group else ""
         if self.requested_amount:
             return f"with {self.condition}:{amount} instead of {self.requested_amount}{of_group}"
         return _FIELDS[self.field][1].format(_spelled(self.condition)) + of_group
 
 
-def with_changes(query: CandidateQuery, changes: Mapping[QueryChange, int]) -> CandidateQuery:
-    """Return a query with some changes, each to the amount that is asked for instead."""
-    by_group: dict[str | None, list[QueryChange]] = {}
-    for change in changes:
-        by_group.setdefault(change.group, []).append(change)
+def with_relaxations(
+    query: CandidateQuery, relaxations: Mapping[Relaxation, int]
+) -> CandidateQuery:
+    """Return a query with some relaxations, each to the amount that is asked for instead."""
+    by_group: dict[str | None, list[Relaxation]] = {}
+    for relaxation in relaxations:
+        by_group.setdefault(relaxation.group, []).append(relaxation)
 
     def apply(holder: H, suffix: str | None) -> H:
-        for change in by_group.get(suffix, ()):
-            holder = replace(holder, **change.remaining_fields(holder, changes[change]))
+        for relaxation in by_group.get(suffix, ()):
+            holder = replace(holder, **relaxation.remaining_fields(holder, relaxations[relaxation]))
         return holder
 
     groups = tuple(apply(group, group.suffix) for group in query.groups)
     return replace(apply(query, None), groups=groups)
 
 
-def changes_of(query: CandidateQuery) -> Iterator[QueryChange]:
-    """Yield the changes that a query allows: group by group, then of the whole.
+def relaxations_of(query: CandidateQuery) -> Iterator[Relaxation]:
+    """Yield the relaxations that a query allows: group by group, then of the whole.
 
     Amounts above 1 are among them, though no provider may have a smaller one.
     """
     for group in query.groups:
         for name, amount in group.resources:
             if amount > 1:
-                yield QueryChange(group.suffix, AMOUNT, name, amount)
+                yield Relaxation(group.suffix, AMOUNT, name, amount)
         yield from _conditions(group.suffix, group)
     yield from _conditions(None, query)
 
 
-def _conditions(suffix: str | None, holder: CandidateQuery | RequestGroup) -> Iterator[QueryChange]:
+def _conditions(suffix: str | None, holder: CandidateQuery | RequestGroup) -> Iterator[Relaxation]:
     for field in _FIELDS:
         value = getattr(holder, field, None)
         if isinstance(holder, CandidateQuery) and field == ROOT_TRAITS:
@@ -120,7 +122,7 @@ def _conditions(suffix: str | None, holder: CandidateQuery | RequestGroup) -> It
             continue
         members = tuple(sorted(value)) if isinstance(value, frozenset) else value
         for condition in (members,) if field in _WHOLE else dict.fromkeys(members):
-            yield QueryChange(suffix, field, condition)
+            yield Relaxation(suffix, field, condition)
 
 
 def _spelled(condition: Any) -> str:

@@ -18,19 +18,19 @@ import numpy as np
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.candidates.what_if.changes import (
+from placement_server.candidates.what_if.suppositions import (
     MOST_ADDED,
     AddTree,
-    Change,
-    ChangeError,
-    ImpossibleChange,
-    InvalidChange,
+    ImpossibleSupposition,
+    InvalidSupposition,
     Release,
     RemoveTree,
     SupposedAllocation,
     SupposedInventory,
     SupposedTraits,
-    UnknownInChange,
+    Supposition,
+    SuppositionError,
+    UnknownInSupposition,
 )
 from placement_server.store.allocations import claim_check
 from placement_server.store.allocations.claim_check import (
@@ -50,7 +50,7 @@ _Rows = dict[int, ProviderRow]
 _BETWEEN_TICKS: Final = 64
 
 
-class ChangedTrees:
+class SupposedTrees:
     """Trees of one state of the index with changes made to them.
 
     :param held_allocations: what the consumers to be released hold, as of the same moment as
@@ -82,18 +82,18 @@ class ChangedTrees:
         self._next_id = int(self._ids.max(initial=0)) + 1
         self._copies: Counter[str] = Counter()
 
-    def make_all(self, changes: Sequence[Change], tick: Callable[[], None]) -> None:
+    def make_all(self, changes: Sequence[Supposition], tick: Callable[[], None]) -> None:
         """Make changes in order.
 
         :param tick: called now and then; may raise.
-        :raises ChangeError: one cannot be made; it has its position.
+        :raises SuppositionError: one cannot be made; it has its position.
         """
         for position, change in enumerate(changes):
             if position % _BETWEEN_TICKS == 0:
                 tick()
             try:
                 self._make(change)
-            except ChangeError as error:
+            except SuppositionError as error:
                 error.position = position
                 raise
 
@@ -114,7 +114,7 @@ class ChangedTrees:
         return IndexWriter.on_copy(self._index).apply(changed_trees)
 
     @singledispatchmethod
-    def _make(self, change: Change) -> None:
+    def _make(self, change: Supposition) -> None:
         raise TypeError(f"{change!r} is not a change")
 
     @_make.register
@@ -122,7 +122,7 @@ class ChangedTrees:
         row = self._provider(change.provider, "provider")
         class_id = self._index.names.class_ids.get(change.resource_class)
         if class_id is None:
-            raise InvalidChange(
+            raise InvalidSupposition(
                 f"There is no resource class {change.resource_class}.", ("resource_class",)
             )
         record = change.record
@@ -130,7 +130,7 @@ class ChangedTrees:
         if not reserved_is_valid(
             record.total, record.reserved, ratio, may_equal_total=self._reserved_may_equal_total
         ):
-            raise InvalidChange(
+            raise InvalidSupposition(
                 f"{record.reserved} reserved of {record.total} {change.resource_class} with an "
                 f"allocation ratio of {record.allocation_ratio:g} leave no capacity.",
                 ("reserved",),
@@ -158,7 +158,7 @@ class ChangedTrees:
         trait_ids = self._index.names.trait_ids
         for position, trait in enumerate(change.traits):
             if trait not in trait_ids:
-                raise InvalidChange(f"There is no trait {trait}.", ("traits", position))
+                raise InvalidSupposition(f"There is no trait {trait}.", ("traits", position))
         self._put(
             replace(row, trait_ids=tuple(sorted({trait_ids[name] for name in change.traits})))
         )
@@ -174,7 +174,7 @@ class ChangedTrees:
         rows = self._rows(self._root(change.like, "like"))
         added_count = len(self._added_providers) + len(rows) * change.copies
         if added_count > MOST_ADDED:
-            raise InvalidChange(
+            raise InvalidSupposition(
                 f"{change.copies} copies of {len(rows)} providers make {added_count} added "
                 f"providers, the limit is {MOST_ADDED}.",
                 ("copies",),
@@ -212,7 +212,7 @@ class ChangedTrees:
             if self._is_there(holding[0])
         ]
         if not holdings:
-            raise UnknownInChange(f"Consumer {change.consumer} holds nothing.")
+            raise UnknownInSupposition(f"Consumer {change.consumer} holds nothing.")
         for provider_id, class_id, amount in holdings:
             # Providers of trees that were left out of the index have no place.
             if provider_id in self._places:
@@ -229,7 +229,7 @@ class ChangedTrees:
             rows[provider] = self._provider(provider, *path)
             for name in resources:
                 if name not in class_ids:
-                    raise InvalidChange(
+                    raise InvalidSupposition(
                         f"There is no resource class {name}.", (*path, "resources", name)
                     )
             parts.append(ProviderRequest("", provider, rows[provider].id, resources))
@@ -244,9 +244,9 @@ class ChangedTrees:
             claim_check.check(RequestedAllocations(parts, class_ids), stock, {})
         except (ConstraintViolated, CapacityExceeded) as error:
             at = ("allocations", error.uuid, "resources", error.resource_class)
-            raise ImpossibleChange(str(error), at) from error
+            raise ImpossibleSupposition(str(error), at) from error
         except AllocationRefused as error:
-            raise ImpossibleChange(str(error), ("allocations",)) from error
+            raise ImpossibleSupposition(str(error), ("allocations",)) from error
         for provider, resources in change.allocations.items():
             self._use(rows[provider], {class_ids[name]: n for name, n in resources.items()})
 
@@ -265,7 +265,7 @@ class ChangedTrees:
     def _provider(self, provider: str, *path: str) -> ProviderRow:
         place = self._place(provider)
         if place is None:
-            raise UnknownInChange(f"There is no resource provider {provider}.", path)
+            raise UnknownInSupposition(f"There is no resource provider {provider}.", path)
         root_id, provider_id = place
         return self._rows(root_id)[provider_id]
 
@@ -274,7 +274,7 @@ class ChangedTrees:
         row = self._provider(root, *path)
         if row.parent_id is not None:
             top = self._rows(row.root_id)[row.root_id]
-            raise InvalidChange(
+            raise InvalidSupposition(
                 f"Resource provider {root} is not the root of its tree, which is {top.uuid}.", path
             )
         return row.id

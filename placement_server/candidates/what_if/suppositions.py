@@ -1,4 +1,4 @@
-"""Changes that a fleet may be supposed to have had, and the errors of those that it cannot have."""
+"""Suppositions about a fleet, each a change of it, and the errors of those that it cannot have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placement_server.candidates.errors import CandidatesError
 from placement_server.store.records import InventoryRecord
 
 MOST_ADDED: Final = 10_000
-"""Providers that the changes of one request may add."""
+"""Providers that the suppositions of one request may add."""
 
 Path = tuple[str | int, ...]
 
@@ -61,14 +61,16 @@ class SupposedAllocation:
     allocations: Mapping[str, Mapping[str, int]]
 
 
-Change = SupposedInventory | SupposedTraits | RemoveTree | AddTree | Release | SupposedAllocation
+Supposition = (
+    SupposedInventory | SupposedTraits | RemoveTree | AddTree | Release | SupposedAllocation
+)
 
 
-class ChangeError(CandidatesError):
-    """A change that cannot be supposed.
+class SuppositionError(CandidatesError):
+    """Something that cannot be supposed.
 
-    :param path: where in the change what is wrong is.
-    :ivar position: the number of the change in the request.
+    :param path: where in the supposition what is wrong is.
+    :ivar position: the number of the supposition in the request.
     """
 
     def __init__(self, message: str, path: Path = ()) -> None:
@@ -78,13 +80,13 @@ class ChangeError(CandidatesError):
         self.position = 0
 
 
-class InvalidChange(ChangeError):
-    """A change is malformed, or names a class or trait that does not exist."""
+class InvalidSupposition(SuppositionError):
+    """A supposition is malformed, or names a class or trait that does not exist."""
 
 
-class UnknownInChange(ChangeError):
-    """A change names a provider or consumer that does not exist."""
+class UnknownInSupposition(SuppositionError):
+    """A supposition names a provider or consumer that does not exist."""
 
 
-class ImpossibleChange(ChangeError):
-    """The fleet does not have what a change claims."""
+class ImpossibleSupposition(SuppositionError):
+    """The fleet does not have what a supposition claims."""
