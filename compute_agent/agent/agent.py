@@ -27,9 +27,9 @@ from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.daemon import signals
 from compute_agent.daemon.metrics_server import MetricsServer
-from compute_agent.daemon.systemd import ServiceManager
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
+from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
@@ -195,7 +195,10 @@ class Agent:
             self._schedule.finish(node, time.monotonic() + result.next_in)
             if self._stop.is_set():
                 return
-        LOG.info("The start is complete: %s.", self._parts.board.start_summary())
+        if waiting := self.tracker.in_startup():
+            LOG.info("The first pass of node %s is tried again.", ", ".join(waiting))
+        elif self.tracker.nodes():
+            LOG.info("The start is complete: %s.", self._parts.board.start_summary())
         self._tell_ready()
 
     def _first_nodes(self) -> Any:

@@ -8,7 +8,7 @@ time is part of the event and a wait is an upper bound that the caller draws fro
     reshape needed, 2nd call    EXIT 2                          NEXT_PERIOD, error
     reshape failed              EXIT 2                          NEXT_PERIOD, error
     update rejected             EXIT 3                          NEXT_PERIOD, error
-    generation conflict         RETRY 3 times, then EXIT 3      RETRY 3 times, then NEXT_PERIOD
+    generation conflict         RETRY 59 times, then EXIT 3     RETRY 3 times, then NEXT_PERIOD
     placement unavailable       BACK_OFF (EXIT 3 after the      BACK_OFF, warning once
                                 start's time limit, if any)
     unauthorized                EXIT 3                          BACK_OFF, error every 10th time
@@ -32,6 +32,10 @@ from compute_agent import errors
 
 MAX_TRIES = 4
 """Times that a pass is tried in all when another writer changes the same providers."""
+MAX_TRIES_AT_START = 60
+"""As often at a start, which nobody else can do: a storm of claims on the host passes by."""
+LONGEST_WAIT_AFTER_CONFLICT = 4.0
+"""Seconds: upper bound of the wait before one of them, so that they take two minutes."""
 BACK_OFF_START = 1.0
 """Seconds: upper bound of the first wait for a placement that cannot be reached."""
 SHORTEST_SPREAD = 1.0
@@ -271,10 +275,13 @@ def _settle(state: NodeState) -> NodeState:
 
 def _after_conflict(state: NodeState, event: Event) -> Decision:
     tries = state.tries + 1
-    if tries < MAX_TRIES:
+    if tries < (MAX_TRIES_AT_START if state.startup else MAX_TRIES):
         # the first repetition is at once: the other writer is most likely done
         return Decision(
-            Action.RETRY, state._replace(tries=tries), wait=2.0 * (tries - 1), log=logging.DEBUG
+            Action.RETRY,
+            state._replace(tries=tries),
+            wait=min(2.0 * (tries - 1), LONGEST_WAIT_AFTER_CONFLICT),
+            log=logging.DEBUG,
         )
     if state.startup:
         return Decision(

@@ -43,11 +43,26 @@ REMEDIES = {
     EventKind.CONFLICT: "Tried again in the next period.",
 }
 
+_STARTED_AGAIN = "The agent ends; systemd starts it again."
+REMEDIES_AT_END = REMEDIES | {
+    EventKind.UPDATE_REJECTED: "What placement accepted is in place. The agent ends; systemd "
+    "starts it again. `compute-agent plan` shows what is missing.",
+    EventKind.PLACEMENT_UNAVAILABLE: _STARTED_AGAIN,
+    EventKind.CONFLICT: _STARTED_AGAIN,
+    EventKind.DRIVER_FAILED: _STARTED_AGAIN,
+    EventKind.COMPLETED_IN_PART: "The agent ends, and nothing is reported: correct the files and "
+    "start it again.",
+}
 
-def with_remedy(kind: EventKind, message: str) -> str:
-    """Return a message and what an operator can do about a failure of its kind, as sentences."""
+
+def with_remedy(kind: EventKind, message: str, *, is_end: bool = False) -> str:
+    """Return a message and what an operator can do about a failure of its kind, as sentences.
+
+    :param is_end: the process ends by it.
+    """
     end = "" if message.endswith((".", "?", "!")) else "."
-    return f"{message}{end} {REMEDIES.get(kind, '')}".rstrip()
+    remedies = REMEDIES_AT_END if is_end else REMEDIES
+    return f"{message}{end} {remedies.get(kind, '')}".rstrip()
 
 
 def as_one(problems: Sequence[Exception]) -> Exception:
@@ -118,7 +133,9 @@ class PassAttempt:
                 "Node %s: %s: %s",
                 node,
                 self.kind.value,
-                with_remedy(self.kind, self.message),
+                with_remedy(
+                    self.kind, self.message, is_end=decision.action is decisions.Action.EXIT
+                ),
                 exc_info=self.error if decision.with_traceback else None,
             )
 

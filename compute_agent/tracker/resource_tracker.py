@@ -20,6 +20,7 @@ from compute_agent import errors
 from compute_agent.daemon import tracing
 from compute_agent.placement.connection import stepping_aside
 from compute_agent.placement.transports.transport import version_text
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
@@ -253,10 +254,26 @@ class ResourceTracker:
             self._account(node, attempt, decision)
             if decision.action is Action.RETRY:
                 self._board.count_retry(conflict=True)
+                if node.state.startup and node.state.tries == decisions.MAX_TRIES:
+                    self._keep_claims_away(node, attempt)
                 if self._wait(self._draw_wait(decision)):
                     return PassResult(completed=False, next_in=NEVER)
                 continue
             return self._result(node, attempt, decision)
+
+    def _keep_claims_away(self, node: Node, attempt: PassAttempt) -> None:
+        """Mark a host that cannot be reshaped for claims as disabled; its pass ends that."""
+        if not isinstance(attempt.error, errors.PlacementReshapeConflict):
+            return
+        LOG.info(
+            "Node %s: other writers come first again and again. It takes no new instances until "
+            "its first pass is done.",
+            node.name,
+        )
+        try:
+            self._report.change_traits(node.uuid, add=[COMPUTE_STATUS_DISABLED])
+        except errors.PlacementError as error:
+            LOG.debug("Node %s was not marked as disabled: %s", node.name, error)
 
     @contextmanager
     def _pass_of(self, node: Node, patience: float | None = None) -> Iterator[None]:

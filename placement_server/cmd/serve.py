@@ -29,6 +29,7 @@ from oslo_log import log
 
 from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.systemd import ServiceManager
 from placement_server import __version__, allocator
 from placement_server.conf import (
     InvalidConfiguration,
@@ -226,6 +227,7 @@ def _announce(address: _Address) -> None:
     sys.stdout.write(f"placement-server: listening on {address}\n")
     sys.stdout.flush()
     LOG.info("Listening on %s", address)
+    ServiceManager().ready(f"listening on {address}")
 
 
 def _tls(arguments: argparse.Namespace) -> Certificate | None:

@@ -190,7 +190,7 @@ def _select(namespace: argparse.Namespace) -> int:
 def _serve(namespace: argparse.Namespace) -> int:
     from compute_agent import conf as agent_conf
     from compute_agent.daemon import garbage_collection, logs, tracing
-    from compute_agent.daemon.systemd import ServiceManager
+    from compute_agent.programs.systemd import ServiceManager
     from compute_agent.scheduler.service import shown_metrics
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import garbage_collection, message_bus, signals, state_dump
-from compute_agent.daemon.systemd import ServiceManager
 from compute_agent.errors import (
     ComputeAgentError,
     InvalidConfiguration,
@@ -24,6 +23,7 @@ from compute_agent.errors import (
     PlacementUnavailable,
 )
 from compute_agent.placement.transports.transport import Transport
+from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import TOPIC, SchedulerService
 from compute_agent.scheduler.service.calls import Calls, WatchedTransport

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from compute_agent.daemon import signals
-from compute_agent.daemon.systemd import ServiceManager
+from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler.service.worker_notices import Notice, WorkerNotices
 
 LOG = logging.getLogger(__name__)

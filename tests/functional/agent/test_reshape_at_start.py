@@ -16,6 +16,7 @@ from compute_agent import errors
 from compute_agent.placement.connection import Clock
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Response, make_response
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.resource_tracker import PassResult
@@ -308,7 +309,31 @@ def test_who_leaves_during_the_reshape_is_not_brought_back(host: Reshaping) -> N
     }
 
 
-def test_neighbours_that_never_rest_end_the_start_after_four_rounds_with_all_as_it_was(
+def test_neighbours_that_rest_late_are_asked_to_keep_away_and_waited_for(
+    host: Reshaping, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More rounds than a period would have, and at the end the host takes instances again."""
+    disabled: list[bool] = []
+
+    def allocate() -> None:
+        guest = host.claim(NEWCOMER)
+        host.guests[guest] = NEWCOMER
+        root = host.neighbour.find_provider(host.root)
+        assert root is not None
+        disabled.append(COMPUTE_STATUS_DISABLED in root.traits)
+
+    host.meanwhile(allocate, 12)
+    with caplog.at_level(logging.INFO):
+        assert host.node.run().completed
+    assert disabled == [False] * 4 + [True] * 8
+    assert caplog.text.count("It takes no new instances until") == 1
+    root = host.neighbour.find_provider(host.root)
+    assert root is not None
+    assert COMPUTE_STATUS_DISABLED not in root.traits
+    host.assert_nested()
+
+
+def test_neighbours_that_never_rest_end_the_start_after_two_minutes_with_all_as_it_was(
     host: Reshaping,
 ) -> None:
     rounds: list[str] = []
@@ -320,7 +345,7 @@ def test_neighbours_that_never_rest_end_the_start_after_four_rounds_with_all_as_
     host.meanwhile(allocate, 100)
     result = host.node.run()
     assert result.exit_code == ExitCode.PLACEMENT_REJECTED
-    assert (len(rounds), host.done) == (4, 0)
+    assert (len(rounds), host.done) == (60, 0)
     host.assert_flat()
     host.restart()
     assert host.node.run().completed

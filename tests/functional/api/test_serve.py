@@ -14,6 +14,7 @@ import psutil
 import pytest
 import requests
 
+from compute_agent.cmd.dev.ready_socket import ReadySocket
 from tests.fixtures import programs
 
 from .served import Served
@@ -61,6 +62,30 @@ def test_the_line_with_its_address_is_whole_also_without_a_buffer(tmp_path: Path
             server.wait()
     assert packet.startswith(b"placement-server: listening on http://127.0.0.1:")
     assert packet.endswith(b"\n")
+
+
+def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
+    tmp_path: Path,
+) -> None:
+    options = ("--port", "0", "--workers", "1", "--auth-strategy", "noauth2", "--sync-database")
+    log = tmp_path / "log"
+    with ReadySocket() as ready, log.open("wb") as output:
+        server = programs.start(
+            "placement-server",
+            *("serve", *options, "--database-url", f"sqlite:///{tmp_path}/placement.db"),
+            output=output,
+            environment=os.environ | {"NOTIFY_SOCKET": ready.address},
+        )
+        try:
+            eventually(ready.ready)
+            url = ready.status.removeprefix("listening on ")
+            for _ in range(2):
+                assert requests.get(f"{url}/", timeout=30).status_code == 200
+                os.kill(server.pid, signal.SIGHUP)
+            assert server.poll() is None
+        finally:
+            server.kill()
+            server.wait()
 
 
 def test_workers_share_the_memory_of_what_is_loaded(served: Served) -> None:

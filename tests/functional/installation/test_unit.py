@@ -1,4 +1,4 @@
-"""The unit of the agent, by systemd's own checks; nothing is installed or started."""
+"""The units, by systemd's own checks; nothing is installed or started."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["alone", "with the libvirt driver"])
+WITH_LIBVIRT = "compute-agent with the libvirt driver"
+
+
+@pytest.fixture(params=["compute-agent", WITH_LIBVIRT, "compute-scheduler", "placement-server"])
 def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The unit, whose program is one that every machine has."""
-    text = (ETC / "compute-agent.service").read_text()
-    path = tmp_path / "compute-agent.service"
+    """A unit, whose program is one that every machine has."""
+    name = f"{request.param.split()[0]}.service"
+    text = (ETC / name).read_text()
+    path = tmp_path / name
     path.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE))
-    if request.param != "alone":
+    if request.param == WITH_LIBVIRT:
         drop_ins = tmp_path / "compute-agent.service.d"
         drop_ins.mkdir()
         shutil.copy(ETC / "compute-agent-libvirt.conf", drop_ins / "libvirt.conf")
@@ -46,6 +50,12 @@ def test_systemd_understands_every_line(unit: Path) -> None:
 def test_the_process_is_allowed_little(unit: Path) -> None:
     result = analyze("security", "--offline=true", f"--threshold={EXPOSURE * 10:.0f}", str(unit))
     assert result.returncode == 0, result.stdout
+
+
+def test_it_reports_when_it_serves_and_can_be_reloaded(unit: Path) -> None:
+    lines = unit.read_text().splitlines()
+    assert "Type=notify" in lines
+    assert "ExecReload=/bin/kill -HUP $MAINPID" in lines
 
 
 def test_the_driver_gets_a_group_and_nothing_else() -> None:

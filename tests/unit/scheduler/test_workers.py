@@ -4,7 +4,7 @@ import itertools
 import sys
 from pathlib import Path
 
-from compute_agent.daemon.systemd import ServiceManager
+from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler.service.workers import Workers
 
 REFUSED = """

@@ -102,11 +102,12 @@ def test_a_reshape_needed_in_a_period_stays_pending_until_a_pass_completes():
     assert not after(decision.state, EventKind.COMPLETED).state.reshape_pending
 
 
-def test_a_conflict_is_tried_four_times_at_start_then_fatal():
-    decisions = repeatedly(STARTING, EventKind.CONFLICT, 4)
-    assert [d.action for d in decisions] == [Action.RETRY] * 3 + [Action.EXIT]
-    assert [d.wait for d in decisions[:3]] == [0.0, 2.0, 4.0]
-    assert decisions[3].exit_code is ExitCode.PLACEMENT_REJECTED
+def test_a_conflict_is_tried_for_two_minutes_at_start_then_fatal():
+    decisions = repeatedly(STARTING, EventKind.CONFLICT, 60)
+    assert [d.action for d in decisions] == [Action.RETRY] * 59 + [Action.EXIT]
+    assert [d.wait for d in decisions[:5]] == [0.0, 2.0, 4.0, 4.0, 4.0]
+    assert sum(d.wait for d in decisions) / 2 == pytest.approx(120, rel=0.1)
+    assert decisions[-1].exit_code is ExitCode.PLACEMENT_REJECTED
 
 
 def test_a_conflict_is_tried_four_times_in_a_period_then_left_with_a_warning():

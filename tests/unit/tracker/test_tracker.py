@@ -102,9 +102,12 @@ def test_a_conflict_is_repeated_after_short_waits_without_the_nodes_lock():
     assert bench.board.counters().conflicts == 3
 
 
-def test_conflicts_without_end_are_fatal_at_start_and_a_matter_of_the_next_period_later():
+def test_conflicts_without_end_are_fatal_at_start_and_a_matter_of_the_next_period_later(caplog):
     bench = Bench(CONFLICT)
     assert bench.run().exit_code is ExitCode.PLACEMENT_REJECTED
+    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "CRITICAL"]
+    assert "next period" not in said
+    assert said.endswith("The agent ends; systemd starts it again.")
     later = Bench(None, CONFLICT)
     later.run()
     result = later.run()
