@@ -33,6 +33,7 @@ from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
+from compute_agent.tracker.status import Trouble
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -177,7 +178,7 @@ class Agent:
         if self._conf.transport_url:
             from compute_agent.agent.rpc import RpcServer
 
-            self._rpc = RpcServer(self._conf, self.commands)
+            self._rpc = RpcServer(self._conf, self.commands, self._parts.board.bus_is)
 
     def _first_pass(self) -> None:
         """Run the first pass of every node, in the main thread; a fatal one stops the agent."""
@@ -185,6 +186,14 @@ class Agent:
         if delay >= 1.0:
             LOG.info("The first pass begins in %.0f s ([DEFAULT]periodic_fuzzy_delay).", delay)
             self._manager.status(f"the first pass begins in {delay:.0f} s")
+            self._parts.board.search_trouble_is(
+                Trouble(
+                    "the first pass has not begun",
+                    f"It begins {delay:.0f} s after the start ([DEFAULT]periodic_fuzzy_delay).",
+                    time.time(),
+                    1,
+                )
+            )
         if self._stop.wait(delay):
             return
         for node in self._first_nodes():

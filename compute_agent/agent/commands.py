@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -84,15 +84,20 @@ class AgentCommands:
         """
         if node is not None:
             self._check_node(node)
-        nodes = list(self._tracker.nodes()) if node is None else [node]
+        if node is None and not self._tracker.nodes():
+            self._run_passes([NODE_LIST], wait)
+        # those too that were found just now
+        self._run_passes(list(self._tracker.nodes()) if node is None else [node], wait)
+        return self.status(node)
+
+    def _run_passes(self, nodes: Sequence[str], wait: bool) -> None:
         for name in nodes:
             self._parts.report.written_elsewhere(self._tracker.nodes().get(name, ""))
-        requests = [self._schedule.request_pass("report", name) for name in nodes or [NODE_LIST]]
+        requests = [self._schedule.request_pass("report", name) for name in nodes]
         self._wake()
-        if wait and nodes:
+        if wait:
             for request in filter(None, requests):
                 self._schedule.wait_for_pass(request, REPORT_TIMEOUT)
-        return self.status(node)
 
     def plan(self, node: str) -> list[str]:
         """Return what a pass would change now, one line for each operation.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from compute_agent.daemon.bus_state import BusState
 from compute_agent.tracker.status import FeedState
 
 if TYPE_CHECKING:
@@ -76,6 +77,13 @@ class BoardCollector:
             "1 if placement answers, else 0.",
             value=int(self._board.placement().up is True),
         )
+        bus = self._board.bus()
+        if bus.state is not BusState.OFF:
+            yield GaugeMetricFamily(
+                f"{PREFIX}_bus_up",
+                "1 if the message bus takes what the agent announces, else 0.",
+                value=int(bus.state is BusState.UP),
+            )
         feed = self._board.feed()
         if feed.state is not FeedState.OFF:
             yield GaugeMetricFamily(
@@ -138,7 +146,11 @@ class BoardCollector:
             "Amount that the node reports as reserved.",
             labels=["node", "resource_class"],
         )
-        for node in self._board.nodes():
+        nodes = self._board.nodes()
+        if not nodes and self._board.search_trouble():
+            # the name that its node has as a rule, so that the alert finds it
+            families["node_in_trouble"].add_metric([self._board.host], 1)
+        for node in nodes:
             values = {
                 "node_providers": node.last_pass.providers if node.last_pass else 0,
                 "node_last_success_timestamp_seconds": node.last_success or 0,

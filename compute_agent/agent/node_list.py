@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, EventKind
-from compute_agent.tracker.pass_attempt import with_remedy
+from compute_agent.tracker.pass_attempt import trouble_of, with_remedy
 from compute_agent.tracker.resource_tracker import PassResult
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class NodeList:
         event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
         decision = decisions.decide(self._state, event, limits)
         self._state = decision.state
+        fault = decision.state.fault
+        self._parts.board.search_trouble_is(fault and trouble_of(fault, str(error or ""), now))
         if error is not None:
             return self._failure_result(decision, kind, error)
         self._take_in(nodes, first_due=now + self._rng.uniform(0.0, turn))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
-from compute_agent.daemon.bus_server import BROKER_SECONDS, BusServer
+from compute_agent.daemon.bus_server import BROKER_SECONDS, BusServer, check_broker
+from compute_agent.daemon.bus_state import BusState, fault_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -109,14 +110,23 @@ class AgentEndpoint:
 
 
 class RpcServer:
-    """Answers calls and announces the agent, in threads of its own."""
+    """Answers calls and announces the agent, in threads of its own.
 
-    def __init__(self, conf: cfg.ConfigOpts, commands: AgentCommands) -> None:
+    :param on_state: called with the state of the bus and what is wrong with it, also repeatedly.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        commands: AgentCommands,
+        on_state: Callable[[BusState, str], None],
+    ) -> None:
         self._transport = message_bus.open_transport(conf)
         import oslo_messaging
 
         self._foreseen = (oslo_messaging.MessagingException, errors.ComputeAgentError)
         self._commands = commands
+        self._on_state = on_state
         self._interval = float(conf.report_interval)
         self._host = conf.DEFAULT.host
         self._server: BusServer | None = None
@@ -129,6 +139,7 @@ class RpcServer:
         self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
         self._sequence = 0
         self._unheard = False
+        on_state(BusState.WAITING, "")
 
     def start(self) -> None:
         """Begin, once; a broker that is away is waited for in a thread."""
@@ -154,38 +165,45 @@ class RpcServer:
 
     def _start_server(self) -> BusServer | None:
         """Begin to answer, as soon as the broker lets it; None where that is the end first."""
-        is_refused = False
+        logged_state = None
         while not self._stopping.is_set():
             server = BusServer(self._transport, TOPIC, self._host, [AgentEndpoint(self._commands)])
             try:
+                # a server waits for a broker that is away without an end and without a word
+                check_broker(self._transport, TOPIC)
                 server.start()
             except Exception as error:  # noqa: BLE001 - also those of the libraries below
-                if not is_refused:
+                state, why = fault_of(error)
+                self._on_state(state, why)
+                if state is not logged_state:
                     LOG.error(
-                        "The message bus refuses the agent: %s. Check the user, the password and "
-                        "the virtual host in [DEFAULT]transport_url. The agent goes on reporting "
-                        "and tries again every %.0f s.",
-                        str(error).rstrip("."),
+                        "The message bus %s: %s. The agent goes on reporting and tries again every "
+                        "%.0f s.",
+                        "refuses the agent" if state is BusState.REFUSED else "cannot be reached",
+                        why,
                         self._interval,
                     )
-                is_refused = True
+                logged_state = state
                 self._stopping.wait(self._interval)
             else:
                 LOG.info("Serving topic %s on the message bus.", TOPIC)
+                self._on_state(BusState.UP, "")
                 return server
         return None
 
     def _announce(self) -> None:
         self._sequence += 1
+        state = None
         try:
-            self._client.cast(
-                {}, "compute_state", state=self._commands.announcement(self._sequence)
-            )
+            state = self._commands.announcement(self._sequence)
+            self._client.cast({}, "compute_state", state=state)
         except Exception as error:
             if message_bus.is_without_listener(str(error)):
                 self._heard_again()
                 return
             # whatever it is, the hypervisor being away as well as the broker: the thread goes on
+            if state is not None:
+                self._on_state(*fault_of(error))
             if not self._unheard:
                 LOG.warning(
                     "The agent cannot announce itself (%s); it goes on reporting and tries again "
@@ -202,3 +220,4 @@ class RpcServer:
         if self._unheard:
             LOG.info("The agent announces itself again.")
         self._unheard = False
+        self._on_state(BusState.UP, "")

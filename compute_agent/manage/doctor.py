@@ -12,8 +12,12 @@ from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf.files import numa_node_override
+from compute_agent.daemon import message_bus
+from compute_agent.daemon.bus_server import check_broker
+from compute_agent.daemon.bus_state import fault_of
 from compute_agent.discovery.sysfs import pci
 from compute_agent.discovery.sysfs.reader import Machine
+from compute_agent.drift.instances.agents import TOPIC
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
 from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
@@ -93,6 +97,29 @@ def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
     else:
         yield Diagnosis(Level.FINE, "placement", f"it answers and offers {span}")
     yield _may_reshape(connection)
+
+
+def examine_bus(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
+    """Check that the broker of the message bus takes messages of this user."""
+    if not conf.transport_url:
+        text = "none is configured ([DEFAULT]transport_url), so schedulers do not hear this agent"
+        yield Diagnosis(Level.FINE, "bus", text)
+        return
+    address = message_bus.shown_address(conf)
+    try:
+        bus = message_bus.open_transport(conf)
+    except errors.InvalidConfiguration as error:
+        yield Diagnosis(Level.ERROR, "bus", str(error))
+        return
+    try:
+        check_broker(bus, TOPIC)
+    except Exception as error:  # noqa: BLE001 - also those of the libraries below
+        state, why = fault_of(error)
+        yield Diagnosis(Level.ERROR, "bus", f"{address} is {state}: {why}")
+    else:
+        yield Diagnosis(Level.FINE, "bus", f"{address} takes messages")
+    finally:
+        bus.cleanup()
 
 
 def _may_reshape(connection: Connection) -> Diagnosis:

@@ -23,6 +23,10 @@ UNKNOWN: Final = "unknown"
 """There is no message bus, or too little was heard on it so far."""
 
 _READ_AT_ONCE: Final = 8
+_SILENCE: Final = (
+    "its agent is not heard: it does not run, or cannot use the message bus "
+    "(`compute-agent doctor` there)"
+)
 
 Announced = Mapping[str, Any]
 """The announcement of one node of an agent, with the name of its service as ``service``."""
@@ -131,7 +135,7 @@ def describe(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> Fleet
         reason=str((node or {}).get("disabled_reason") or ""),
         providers=len(tree),
         amounts=used_and_capacity(tree),
-        trouble=tuple(_trouble(tree, node)),
+        trouble=(*([_SILENCE] if is_silent else ()), *_trouble(tree, node)),
         silent_since=agents.last_heard.get(root.uuid) if agents and is_silent else None,
     )
 

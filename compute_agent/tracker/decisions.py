@@ -220,9 +220,15 @@ _KINDS: tuple[tuple[EventKind, tuple[type[Exception], ...]], ...] = (
 
 def exit_code_of(error: Exception) -> ExitCode:
     """Return the status of a process that ends because of `error`."""
-    kind = classify(error)
+    return exit_code_for(classify(error))
+
+
+def exit_code_for(kind: EventKind) -> ExitCode:
+    """Return the status of a process that ends because of an event of this kind."""
     if kind is EventKind.PLACEMENT_UNAVAILABLE:
         return ExitCode.PLACEMENT_REJECTED
+    if kind is EventKind.RESHAPE_NEEDED:
+        return ExitCode.RESHAPE_FAILED
     return _FATAL_AT_START.get(kind, ExitCode.DRIVER_FAILED)
 
 

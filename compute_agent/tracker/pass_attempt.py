@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.tracker import decisions
-from compute_agent.tracker.decisions import Decision, EventKind
+from compute_agent.tracker.decisions import Decision, EventKind, Fault
 from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
 from compute_agent.tracker.status import PassOutcome, Trouble
 
@@ -63,6 +63,15 @@ def with_remedy(kind: EventKind, message: str, *, is_end: bool = False) -> str:
     end = "" if message.endswith((".", "?", "!")) else "."
     remedies = REMEDIES_AT_END if is_end else REMEDIES
     return f"{message}{end} {remedies.get(kind, '')}".rstrip()
+
+
+def trouble_of(fault: Fault, message: str, now: float) -> Trouble:
+    """Return what the status shows of a fault.
+
+    :param now: seconds of the clock of the fault.
+    """
+    since = time.time() - (now - fault.since)
+    return Trouble(fault.kind.value, with_remedy(fault.kind, message), since, fault.seen_count)
 
 
 def as_one(problems: Sequence[Exception]) -> Exception:
@@ -145,10 +154,7 @@ class PassAttempt:
         return {
             "startup": node.state.startup,
             "reshape_pending": node.state.reshape_pending,
-            "trouble": fault
-            and Trouble(
-                fault.kind.value, self.message, time.time() - (now - fault.since), fault.seen_count
-            ),
+            "trouble": fault and trouble_of(fault, self.message, now),
             "last_pass": PassOutcome(
                 at=time.time(),
                 seconds=round(now - self.began, 3),

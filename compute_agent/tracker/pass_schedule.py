@@ -90,6 +90,8 @@ class PassSchedule:
         with self._mutex:
             turn = self._turns.get(node)
             if turn is not None:
+                # one of the start runs although it was not due
+                turn.begun_count += not turn.is_running
                 turn.is_running = False
                 turn.ended_count += 1
                 turn.due_at = next_due

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compute_agent import __version__
 from compute_agent.daemon import tracing
+from compute_agent.daemon.bus_state import BusState, BusStatus
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.virt.layout.application import UNHEALTHY
 
@@ -139,9 +140,11 @@ class StatusBoard:
         self.started_at = time.time()
         self._mutex = threading.Lock()
         self._nodes: dict[str, NodeStatus] = {}
+        self._search_trouble: Trouble | None = None
         self._placement = PlacementStatus()
         self._counters = Counters()
         self._feed = FeedStatus()
+        self._bus = BusStatus()
         self._availability: dict[str, Any] = {}
         self.on_answer: Callable[[], None] = _nothing
         """Called after every request to placement: a sign of progress."""
@@ -163,6 +166,16 @@ class StatusBoard:
             self._nodes = {
                 name: replace(node, **self._availability) for name, node in self._nodes.items()
             }
+
+    def search_trouble_is(self, trouble: Trouble | None) -> None:
+        """Record why the nodes of this host cannot be found; None: they can."""
+        with self._mutex:
+            self._search_trouble = trouble
+
+    def search_trouble(self) -> Trouble | None:
+        """Return why the nodes of this host cannot be found."""
+        with self._mutex:
+            return self._search_trouble
 
     def forget_node(self, name: str) -> None:
         """Remove a node that is not managed here any more."""
@@ -194,6 +207,18 @@ class StatusBoard:
                 last=self._feed.last if last is None else last,
                 changes=self._feed.changes + changes,
             )
+
+    def bus_is(self, state: BusState, why: str = "") -> None:
+        """Record whether messages go through, and why not."""
+        with self._mutex:
+            if self._bus.state is not state:
+                self._bus = BusStatus(state, time.time())
+            self._bus = self._bus._replace(why=why)
+
+    def bus(self) -> BusStatus:
+        """Return the state of the message bus."""
+        with self._mutex:
+            return self._bus
 
     def feed(self) -> FeedStatus:
         """Return how following changes goes."""
@@ -263,10 +288,12 @@ class StatusBoard:
             "pid": os.getpid(),
             "started": _text(self.started_at),
             "placement": {**placement._asdict(), "since": _text(placement.since)},
+            "bus": {**self.bus()._asdict(), "since": _text(self.bus().since)},
             "changes": {**self.feed()._asdict(), "since": _text(self.feed().since)},
             "hung_calls": [
                 {**call._asdict(), "since": _text(call.since)} for call in self.hung_calls()
             ],
+            "trouble": _trouble_document(self.search_trouble()),
             "nodes": [_node_document(node) for node in self.nodes()],
             "totals": {
                 "passes": dict(counters.passes),
@@ -285,10 +312,19 @@ class StatusBoard:
 
     def summary(self) -> str:
         """Return one line for the service manager."""
+        bus = self.bus()
+        summary = self._nodes_summary()
+        if bus.state in (BusState.REFUSED, BusState.UNREACHABLE):
+            return f"{summary}; message bus {bus.state} since {_text(bus.since)}"
+        return summary
+
+    def _nodes_summary(self) -> str:
         nodes = self.nodes()
         troubles = [node.trouble for node in nodes if node.trouble]
         if self.placement().up is False:
             return f"placement cannot be reached since {_text(self.placement().since)}"
+        if search_trouble := self.search_trouble():
+            return f"the nodes of this host are not known: {search_trouble.what}"
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
         return f"{len(nodes)} node(s) reported"
@@ -329,14 +365,18 @@ def _nothing() -> None:
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:
-    last_pass, trouble = node.last_pass, node.trouble
+    last_pass = node.last_pass
     return {
         **asdict(node),
         "last_success": _text(node.last_success),
         "last_pass": last_pass and {**last_pass._asdict(), "at": _text(last_pass.at)},
-        "trouble": trouble and {**trouble._asdict(), "since": _text(trouble.since)},
+        "trouble": _trouble_document(node.trouble),
         "inventories": {name: sums._asdict() for name, sums in node.inventories.items()},
     }
+
+
+def _trouble_document(trouble: Trouble | None) -> dict[str, Any] | None:
+    return trouble and {**trouble._asdict(), "since": _text(trouble.since)}
 
 
 def _text(moment: float | None) -> str | None:

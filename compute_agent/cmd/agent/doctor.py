@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.manage.diagnosis import Diagnosis, Level
-from compute_agent.manage.doctor import examine, examine_options, examine_placement
+from compute_agent.manage.doctor import (
+    examine,
+    examine_bus,
+    examine_options,
+    examine_placement,
+)
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 
@@ -55,6 +60,7 @@ def report_configuration(error: errors.InvalidConfiguration, *, as_json: bool) -
 def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     yield from examine_options(conf)
     yield from examine_placement(Connection(KeystoneTransport.from_conf(conf)))
+    yield from examine_bus(conf)
     try:
         parts = assembly.build(conf, read_only=True)
     except errors.ComputeAgentError as error:

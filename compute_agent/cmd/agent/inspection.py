@@ -117,14 +117,32 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
         print(
             f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
         )
+    if bus := document.get("bus"):
+        print(f"bus        {_bus_text(bus)}")
     for claim in document.get("running_claims", ()):
         seconds = time.time() - claim["since"]
         print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")
     for call in document.get("hung_calls", ()):
         print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
+    if (trouble := document.get("trouble")) is not None:
+        print("nodes      not known yet" if not document["nodes"] else "nodes      as last found")
+        print(_trouble_text(trouble))
     for node in document["nodes"]:
         _print_node_status(node)
     return Exit.FINE
+
+
+def exit_status_of_passes(document: Mapping[str, Any]) -> int:
+    """Return 0 if every node of a status document was reported, else the status of its trouble."""
+    from compute_agent.tracker.decisions import EventKind, ExitCode, exit_code_for
+
+    kinds = {kind.value: kind for kind in EventKind}
+    for entry in (document, *document["nodes"]):
+        if (trouble := entry.get("trouble")) is not None:
+            kind = kinds.get(trouble["what"])
+            return ExitCode.DRIVER_FAILED if kind is None else exit_code_for(kind)
+    is_reported = document["nodes"] and not any(node["startup"] for node in document["nodes"])
+    return Exit.FINE if is_reported else ExitCode.DRIVER_FAILED
 
 
 def selected_nodes(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
@@ -235,6 +253,22 @@ def _age(seconds: float | None) -> str:
     return f"written {elapsed_seconds} s ago"
 
 
+def _trouble_text(trouble: Mapping[str, Any]) -> str:
+    return (
+        f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
+        f"{trouble['what']}: {trouble['message']}"
+    )
+
+
+def _bus_text(bus: Mapping[str, Any]) -> str:
+    texts = {
+        "off": "none is configured ([DEFAULT]transport_url)",
+        "waiting": "is joined once a node has been reported",
+    }
+    why = f": {bus['why']}" if bus["why"] else ""
+    return texts.get(bus["state"], f"{bus['state']} since {bus['since']}{why}")
+
+
 def _print_node_status(node: Mapping[str, Any]) -> None:
     print(f"node       {node['name']}  {node['uuid']}")
     if not node["enabled"]:
@@ -250,11 +284,7 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
     if node["reshape_pending"]:
         print("  a reshape is pending: restart the agent")
     if node["trouble"] is not None:
-        trouble = node["trouble"]
-        print(
-            f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
-            f"{trouble['what']}: {trouble['message']}"
-        )
+        print(_trouble_text(node["trouble"]))
     # an older agent has none
     for caveat in node.get("caveats", ()):
         print(f"  warning: {caveat}")

@@ -48,9 +48,9 @@ class AgentExit(ExitStatus):
 
     FINE = 0, "success; run: stopped on request; plan: no changes, no errors; diff: no differences"
     CONFIGURATION = 1, "configuration error, also of plan; doctor: warnings"
-    RESHAPE_FAILED = 2, "a reshape failed; doctor: errors"
+    RESHAPE_FAILED = 2, "a reshape failed; report: one is pending; doctor: errors"
     PLACEMENT_REJECTED = 3, "placement rejected a request, or cannot be used"
-    DRIVER_FAILED = 4, "the driver failed, or there is no such node or host"
+    DRIVER_FAILED = 4, "the driver failed or is not ready, or there is no such node or host"
     IDENTITY = 5, "identity: lost, contradictory, or the name belongs to another provider"
     WOULD_CHANGE = 6, "plan: changes; diff: differences"
 
@@ -294,7 +294,8 @@ def _report(namespace: argparse.Namespace) -> int:
 
     arguments = {"node": namespace.node, "wait": not namespace.no_wait}
     document = _ask(namespace, "report", REPORT_TIMEOUT, **arguments)
-    return inspection.print_status(document, as_json=namespace.json)
+    inspection.print_status(document, as_json=namespace.json)
+    return Exit.FINE if namespace.no_wait else inspection.exit_status_of_passes(document)
 
 
 def _claims(namespace: argparse.Namespace) -> int:

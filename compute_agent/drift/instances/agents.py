@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
-from compute_agent.daemon.bus_server import BusServer
+from compute_agent.daemon.bus_server import BusServer, check_broker
+from compute_agent.daemon.bus_state import fault_of
 from compute_agent.drift.instances.source import Answers
 from compute_agent.programs.exit_status import Exit
 
@@ -203,18 +204,14 @@ class AgentsOnBus:
 
     def _check_bus(self) -> None:
         """Find out in bounded time whether there is a broker: a server would wait for ever."""
-        client = self._messaging.get_rpc_client(
-            self._transport,
-            self._messaging.Target(topic=TOPIC, version=VERSION, fanout=True),
-            retry=SEND_RETRIES,
-        )
         try:
-            client.cast({}, "ping")
+            check_broker(self._transport, TOPIC)
         except Exception as error:
             # a broker that refuses is an error of the driver's own library
             self._transport.cleanup()
+            state, why = fault_of(error)
             raise BusUnavailable(
-                f"The message bus cannot be used ({error}), so the agents cannot be asked. Check "
+                f"The message bus is {state}, so the agents cannot be asked: {why}. Check "
                 "[DEFAULT]transport_url, and that its broker runs."
             ) from error
 

@@ -232,6 +232,10 @@ class SchedulerService:
         for server in self._servers:
             server.start()
 
+    def reaches_itself(self) -> bool:
+        """Return whether the broker takes messages at the moment."""
+        return self._servers[0].reaches_itself()
+
     def stop(self) -> bool:
         """Finish what is being answered, and end; return False when the broker is gone."""
         return stop_together(self._servers)

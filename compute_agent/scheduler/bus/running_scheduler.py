@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
+from compute_agent.daemon.bus_state import fault_of
 from compute_agent.scheduler.errors import NoSchedulerAnswers
 from compute_agent.scheduler.fleet.announcements import Announcements, AskedAnnouncements
 
@@ -54,8 +55,9 @@ def _ask_scheduler(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
     except Exception as error:
         # a broker that refuses is an error of the driver's own library
         bus.cleanup()
+        state, why = fault_of(error)
         raise NoSchedulerAnswers(
-            f"No scheduler can be asked: the message bus cannot be used ({error}). Check "
+            f"No scheduler can be asked: the message bus is {state}: {why}. Check "
             "[DEFAULT]transport_url, and that its broker runs."
         ) from error
     try:

@@ -44,7 +44,7 @@ class Calls(Observer):
         with self._lock:
             self._has_moved = True
 
-    def on_upkeep(self, *, placement_up: bool, oldest_announcement: float) -> None:
+    def on_upkeep(self, *, placement_up: bool, bus_up: bool, oldest_announcement: float) -> None:
         """Hear, from time to time, of what calls depend on; ages in seconds."""
 
     def move_on(self) -> bool:

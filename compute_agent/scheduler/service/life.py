@@ -67,6 +67,7 @@ class SchedulerLife:
         self._serving = threading.Event()
         self._failure: Exception | None = None
         self._placement_state = PLACEMENT_ANSWERS
+        self._bus_up = False
 
     def run(self) -> int:
         """Answer on the bus until SIGTERM or SIGINT; return the exit status.
@@ -131,6 +132,7 @@ class SchedulerLife:
             self._failure.__cause__ = error
             self.stop()
             return
+        self._bus_up = True
         self._serving.set()
         LOG.info("Serving topic %s as %s", TOPIC, self._conf.DEFAULT.host)
         self._manager.status(self._status())
@@ -151,16 +153,19 @@ class SchedulerLife:
                 return
 
     def _keep_up(self) -> None:
-        state = self._placement_now()
-        if state != self._placement_state:
-            self._placement_state = state
-            LOG.info("State of the scheduler: %s", state)
-            self._manager.status(self._status())
+        state, shown_status = self._placement_now(), self._status()
+        self._placement_state = state
+        self._bus_up = self._serving.is_set() and self._service.reaches_itself()
+        if (status := self._status()) != shown_status:
+            LOG.info("State of the scheduler: %s", status)
+            self._manager.status(status)
         answers = state == PLACEMENT_ANSWERS
         if answers:
             self._service.parts.recover()
         ages = self._announcement_ages(only_existing=answers)
-        self._calls.on_upkeep(placement_up=answers, oldest_announcement=max(ages, default=0.0))
+        self._calls.on_upkeep(
+            placement_up=answers, bus_up=self._bus_up, oldest_announcement=max(ages, default=0.0)
+        )
 
     def _announcement_ages(self, *, only_existing: bool) -> list[float]:
         """Return the seconds since each host was last heard.
@@ -213,6 +218,7 @@ class SchedulerLife:
         return {
             "host": self._conf.DEFAULT.host,
             "serving": self._serving.is_set(),
+            "bus_up": self._bus_up,
             "placement": self._placement_state,
             "calls": self._calls.in_progress(),
             "announcements": {"hosts": len(ages), "oldest_seconds": round(max(ages, default=0.0))},
@@ -249,7 +255,12 @@ class SchedulerLife:
         signals.exit_at_once(0)
 
     def _status(self) -> str:
-        bus = f"serving topic {TOPIC}" if self._serving.is_set() else "waiting for the message bus"
+        if not self._serving.is_set():
+            bus = "waiting for the message bus"
+        elif not self._bus_up:
+            bus = "the message bus cannot be reached"
+        else:
+            bus = f"serving topic {TOPIC}"
         return f"{bus}; {self._placement_state}"
 
 

@@ -122,6 +122,12 @@ class CountedCalls(Calls):
             registry=registry,
             multiprocess_mode="livemin",
         )
+        self._bus_up = Gauge(
+            f"{PREFIX}_bus_up",
+            "1 if the message bus takes messages, else 0.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
 
     @contextmanager
     def answering(self, method: str) -> Iterator[None]:
@@ -158,9 +164,10 @@ class CountedCalls(Calls):
         """See `Observer`."""
         self._moves.labels(kind, str(state)).inc()
 
-    def on_upkeep(self, *, placement_up: bool, oldest_announcement: float) -> None:
+    def on_upkeep(self, *, placement_up: bool, bus_up: bool, oldest_announcement: float) -> None:
         """See `Calls`."""
         self._placement_up.set(int(placement_up))
+        self._bus_up.set(int(bus_up))
         self._oldest.set(oldest_announcement)
 
 

@@ -203,7 +203,16 @@ def test_an_agent_started_before_its_hypervisor_reports_as_soon_as_it_is_there(
     daemon.kill()
     agent.start()
     eventually(lambda: "cannot connect to libvirt" in agent.logged(), "a search that failed")
-    assert eventually(agent.status, "an answer on the status socket")["nodes"] == []
+    status = eventually(agent.status, "an answer on the status socket")
+    assert status["nodes"] == []
+    assert status["trouble"]["what"] == "the driver is not ready"
+    assert "cannot connect to libvirt" in status["trouble"]["message"]
+    assert status["trouble"]["since"]
+    asked = agent.run("report")
+    assert asked.returncode == 4
+    assert "the driver is not ready" in asked.stdout
     daemon.start()
     agent.started()
+    assert agent.run("report").returncode == 0
+    assert eventually(agent.status, "an answer")["trouble"] is None
     assert not is_disabled(placement, agent)

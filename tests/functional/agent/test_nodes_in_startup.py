@@ -97,3 +97,40 @@ def test_orders_find_their_node_beside_one_that_waits_and_are_told_of_it(
             agent.ask(order, **arguments)
         assert unknown in str(told.value)
     assert agent.stop() == 0
+
+
+def test_a_start_that_finds_no_node_says_why_until_it_finds_one(
+    placement: PlacementProcess, agent: AgentProcess, nodes: dict[str, str]
+) -> None:
+    agent.script(**{"raise": {"get_available_nodes": "VirtDriverNotReady"}})
+    agent.start()
+    status = eventually(lambda: (agent.status() or {}).get("trouble") and agent.status(), "why")
+    assert status["nodes"] == []
+    assert (status["trouble"]["what"], status["bus"]["state"]) == (
+        "the driver is not ready",
+        "waiting",
+    )
+    asked = agent.run("report")
+    assert asked.returncode == 4
+    assert "nodes      not known yet\n  trouble since 20" in asked.stdout
+    assert "the script says so for get_available_nodes. It is asked again" in asked.stdout
+    agent.script(nodes=nodes)
+    asked = agent.run("report")
+    assert asked.returncode == 0, asked.stdout
+    assert "trouble" not in asked.stdout
+    assert all(vcpus(placement, node) == 8 for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("raised", "exit_status"), [("VirtDriverNotReady", 4), ("PlacementUnavailable", 3)]
+)
+def test_a_report_of_a_node_that_stays_in_its_first_pass_fails(
+    agent: AgentProcess, nodes: dict[str, str], raised: str, exit_status: int
+) -> None:
+    waiting, ready = nodes
+    agent.script(nodes=nodes, **{"raise": {f"update_provider_tree {waiting}": raised}})
+    agent.start()
+    eventually(lambda: seen(agent, waiting) >= 1, "its trouble")
+    assert agent.run("report", "--node", waiting).returncode == exit_status
+    assert agent.run("report", "--node", waiting, "--no-wait").returncode == 0
+    assert agent.run("report", "--node", ready).returncode == 0

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from compute_agent.agent import metrics as agent_metrics
+from compute_agent.daemon.bus_state import BusState
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector
 from compute_agent.tracker.status import FeedState, StatusBoard
@@ -193,6 +194,7 @@ def test_the_queries_of_the_dashboard_are_sound(tmp_path: Path) -> None:
 def test_rules_and_dashboard_name_metrics_that_there_are(api: Client, tmp_path: Path) -> None:
     board = StatusBoard("h")
     board.feed_is(FeedState.FOLLOWING)
+    board.bus_is(BusState.UP)
     calls = CollectorRegistry()
     CountedCalls(calls)
     calls.register(JournalCollector(Journal(tmp_path / "journal")))

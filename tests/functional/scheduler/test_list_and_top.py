@@ -78,7 +78,7 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
         terminal = Terminal(PROGRAM, *arguments, "--url", url, "--interval", "0.2")
         try:
             eventually(lambda: "claims/s" in terminal.shown, "a picture")
-            calls.on_upkeep(placement_up=True, oldest_announcement=7.0)
+            calls.on_upkeep(placement_up=True, bus_up=True, oldest_announcement=7.0)
             with calls.answering("select_destinations"):
                 for _ in range(50):
                     calls.on_claim("won", again=False)

@@ -187,9 +187,18 @@ def test_reporting_goes_on_without_a_broker_and_calls_are_answered_when_it_is_ba
     )
     assert agent.report()["trouble"] is None
     eventually(lambda: "cannot announce itself" in agent.logged(), "a warning")
+    bus = eventually(agent.status, "a status")["bus"]
+    assert (bus["state"], bool(bus["since"])) == ("unreachable", True)
+    assert "bus        unreachable since " in agent.run("status").stdout
+    examined = agent.run("doctor")
+    assert examined.returncode == 2
+    assert "error    bus: rabbit at 127.0.0.1" in examined.stdout
+    assert "is unreachable: nothing listens there" in examined.stdout
     rabbitmq.start()
     eventually(call.answers, "an answer after the broker is back")
     eventually(lambda: "announces itself again" in agent.logged(), "announcements")
+    assert eventually(agent.status, "a status")["bus"]["state"] == "up"
+    assert "takes messages" in agent.run("doctor").stdout
     assert "Traceback" not in agent.logged()
     # who watches the fleet is told of the outage once, and takes nobody for silent
     eventually(lambda: "agents 1 up" in watched.read_text().rpartition("unknown")[2], "its end")
@@ -217,6 +226,13 @@ def test_a_wrong_password_is_one_line_of_the_agent_and_the_end_of_the_scheduler(
         assert made.logged().count("refuses the agent") == 1
         assert "Traceback" not in made.logged()
         assert "mistaken" not in made.logged()
+        bus = eventually(made.status, "a status")["bus"]
+        assert (bus["state"], bool(bus["since"])) == ("refused", True)
+        assert "password" in bus["why"]
+        examined = made.run("doctor")
+        assert examined.returncode == 2
+        assert "is refused: the user or the password" in examined.stdout
+        assert "mistaken" not in examined.stdout + examined.stderr
     # no candidate of the tests that follow
     assert placement.request("DELETE", f"/resource_providers/{root['uuid']}").ok
     ended = programs.run(

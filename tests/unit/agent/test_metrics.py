@@ -6,9 +6,16 @@ import pytest
 from prometheus_client import generate_latest
 
 from compute_agent.agent import metrics
+from compute_agent.daemon.bus_state import BusState
 from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker.status import FeedState, StatusBoard, faulty_in, inventories_of
+from compute_agent.tracker.status import (
+    FeedState,
+    StatusBoard,
+    Trouble,
+    faulty_in,
+    inventories_of,
+)
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.fixtures.promtool import needs_promtool, promtool
 
@@ -74,6 +81,23 @@ def test_stages_of_passes_are_counted_and_timed_also_where_they_fail(board: Stat
     assert value(board, "pass_stage_seconds_count", stage="read") == 2
     assert (value(board, "pass_stage_seconds_sum", stage="read") or 0) > 0
     assert value(board, "pass_stage_seconds_count", stage="flush") is None
+
+
+def test_the_bus_shows_whether_it_takes_announcements(board: StatusBoard) -> None:
+    assert value(board, "bus_up") is None
+    for state, is_up in ((BusState.WAITING, 0), (BusState.UP, 1), (BusState.REFUSED, 0)):
+        board.bus_is(state, "the password")
+        assert value(board, "bus_up") == is_up
+    assert board.document()["bus"]["why"] == "the password"
+    assert "message bus refused since" in board.summary()
+
+
+def test_a_host_whose_nodes_are_not_found_is_in_trouble() -> None:
+    board = StatusBoard("agent1")
+    assert value(board, "node_in_trouble", node="agent1") is None
+    board.search_trouble_is(Trouble("the driver is not ready", "It is away.", 1.0, 1))
+    assert value(board, "node_in_trouble", node="agent1") == 1
+    assert "the driver is not ready" in board.summary()
 
 
 def test_hung_calls_and_the_feed_show_since_when_and_how(board: StatusBoard) -> None:

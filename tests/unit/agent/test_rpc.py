@@ -77,11 +77,14 @@ def served(tmp_path):
     )
     listener.start()
     commands = Commands()
-    server = RpcServer(conf, commands)
+    states: list[str] = []
+    server = RpcServer(conf, commands, lambda state, _why: states.append(state))
     server.start()
     target = oslo_messaging.Target(topic=TOPIC, server="agent1", version=VERSION)
     client = oslo_messaging.get_rpc_client(transport, target, timeout=30)
-    yield SimpleNamespace(client=client, commands=commands, announced=announced, heard=heard)
+    yield SimpleNamespace(
+        client=client, commands=commands, announced=announced, heard=heard, states=states
+    )
     server.stop()
     listener.stop()
     listener.wait()
@@ -92,6 +95,7 @@ def test_calls_are_answered_and_the_agent_announces_itself(served):
     assert served.heard.wait(30)
     assert served.announced[0]["host"] == "agent1"
     assert served.announced[0]["seq"] == 1
+    assert served.states[:2] == ["waiting", "up"]
     assert served.client.call({}, "ping") == "pong"
     assert served.client.call({}, "status", node="n") == {"nodes": ["n"], "enabled": []}
     assert served.client.call({}, "report_now", node="n") == {"node": "n", "wait": False}
@@ -116,6 +120,8 @@ def test_an_announcement_that_cannot_be_made_does_not_end_the_announcements(serv
         assert served.heard.wait(30)
     served.heard.clear()
     assert served.heard.wait(30)
+    # it is not the bus that failed
+    assert set(served.states) == {"waiting", "up"}
 
 
 def test_an_announcement_that_nobody_listens_to_is_no_outage(served, caplog):
