@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from compute_agent.fitting.guest import Wish
 from compute_agent.fitting.host import Cell, Device
-from compute_agent.fitting.plan import Part, Plan
+from compute_agent.fitting.plan import Plan
 from compute_agent.placement.allocations.amounts import (
     MutableAmounts,
     add,
@@ -49,8 +49,6 @@ class CandidateTree:
         base: Candidate,
         request: CandidateRequest,
         policy_of: Mapping[str, str],
-        *,
-        only_cells: bool = False,
     ) -> None:
         self._providers = providers
         self._base = base
@@ -65,7 +63,7 @@ class CandidateTree:
             related = [names for names in relations if suffix in names]
             if GUEST_CELL_SUFFIX.fullmatch(suffix) or suffix.startswith("_PAGES"):
                 self.moved_groups.add(suffix)
-            elif not only_cells and self._is_movable(suffix, related):
+            elif self._is_movable(suffix, related):
                 nodes = {name for names in related for name in names} - {suffix}
                 node = int(min(nodes).removeprefix("_NUMA")) if nodes else None
                 self.wishes.append(self._wish(suffix, node, policy_of))
@@ -248,7 +246,7 @@ class CandidateTree:
             self._base, allocations=without_zeros(add(self._others, *moved)), mappings=mappings
         )
 
-    def lay_over(self, parts: Sequence[Part]) -> Candidate:
+    def lay_over(self, spread: Plan) -> Candidate:
         """Return the candidate with the whole guest over several cells."""
         provider_of = {number: uuid for uuid, number in self._cell_of.items()}
         shares = {
@@ -259,12 +257,18 @@ class CandidateTree:
                 )
                 if amount
             }
-            for part in parts
+            for part in spread.parts
+        }
+        devices = [{given.device: {given.resource_class: given.amount}} for given in spread.given]
+        mappings = {
+            **self._base.mappings,
+            **{given.wish: (given.device,) for given in spread.given},
+            CELL_GROUP: tuple(shares),
         }
         return Candidate(
             self._base.root,
-            add(self._others, shares),
-            {**self._base.mappings, CELL_GROUP: tuple(shares)},
+            add(self._others, shares, *devices),
+            mappings,
             "split",
         )
 

@@ -134,16 +134,17 @@ class HostPlans:
         :param probe: the question with one CPU and one MiB in the place of what the guest needs.
         """
         whole = self.numa.nodes[0]
-        guest = Guest((Node(whole.vcpu, whole.pcpu, whole.memory_mb),), names_nodes=False)
+        node = Node(whole.vcpu, whole.pcpu, whole.memory_mb)
         composed: dict[str, Candidate] = {}
         for candidate in answer.candidates:
             if candidate.root in composed:
                 continue
             providers = {provider.uuid: provider for provider in answer.tree(candidate.root)}
-            tree = CandidateTree(providers, candidate, probe, {}, only_cells=True)
+            tree = CandidateTree(providers, candidate, probe, self.policy_of)
+            guest = Guest((node,), names_nodes=False, wishes=tuple(tree.wishes))
             spread = plan(Host(tree.cells(), tree.devices()), guest, self.options)
             if isinstance(spread, Plan):
-                composed[candidate.root] = tree.lay_over(spread.parts)
+                composed[candidate.root] = tree.lay_over(spread)
         return tuple(composed.values())
 
 
