@@ -12,7 +12,7 @@ from placement_server.api.routes import Dispatcher
 from placement_server.api.services import Services
 from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
@@ -60,7 +60,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
             deadline=own.search_deadline,
             memory=SearchMemory(own.search_memory * MIB, own.worker_search_memory * MIB),
             heavy=HeavySearches(own.heavy_searches, own.heavy_search_seconds),
-            feed=Feed(store, saved_file=_saved_file(own.saved_index_path)),
+            follower=IndexFollower(store, saved_file=_saved_file(own.saved_index_path)),
         ),
         changes=ChangeFeed(store, max_watchers=own.max_watchers),
         enforcer=Enforcer(conf),
@@ -104,7 +104,7 @@ def _stack(
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
         application = Pages(application, web_path, [fleet.NAME], auth_strategy)
-    application = operations.wrap(application, conf, store, services.candidates.feed)
+    application = operations.wrap(application, conf, store, services.candidates.follower)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)
     return application

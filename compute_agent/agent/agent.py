@@ -91,7 +91,7 @@ class Agent:
             clock=time.monotonic,
             before_each=self._before_each,
             on_fatal=self._fatal,
-            feed=self._manager.watchdog,
+            notify_watchdog=self._manager.watchdog,
             watchdog_seconds=self._manager.watchdog_seconds,
             workers=conf.compute.update_resources_max_workers,
         )

@@ -1,8 +1,8 @@
 """The thread that sees to it that passes happen: by period, by trigger, at once after a signal.
 
 It starts passes in a small pool and waits for whatever comes first: a due time, a trigger, the end
-of a pass, a stop. systemd's watchdog is fed when a pass made progress or when none is running, so
-a pass that hangs is noticed.
+of a pass, a stop. systemd's watchdog is notified when a pass made progress or when none is running,
+so a pass that hangs is noticed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PassLoop:
     :param on_fatal: called with the result of a pass after which the process must end.
     :param workers: how many passes `run_pass` works on at once. It is called for some more, which
         wait in it: for their turn, or for another try.
-    :param watchdog_seconds: how often `feed` must be called at least, None if nobody watches.
+    :param watchdog_seconds: how often `notify_watchdog` must be called; None if nobody watches.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class PassLoop:
         clock: Callable[[], float],
         before_each: Callable[[], None] = lambda: None,
         on_fatal: Callable[[PassResult], None],
-        feed: Callable[[], None] = lambda: None,
+        notify_watchdog: Callable[[], None] = lambda: None,
         watchdog_seconds: float | None = None,
         workers: int = 1,
     ) -> None:
@@ -50,7 +50,7 @@ class PassLoop:
         self._clock = clock
         self._before_each = before_each
         self._on_fatal = on_fatal
-        self._feed = feed
+        self._notify_watchdog = notify_watchdog
         self._longest_wait = NEVER if watchdog_seconds is None else watchdog_seconds / 3.0
         self._workers = workers
         self._wake = threading.Event()
@@ -89,7 +89,7 @@ class PassLoop:
                     LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
                     pool.submit(self._run_node, node, reasons)
                 if not self._schedule.running_nodes():
-                    self._feed()
+                    self._notify_watchdog()
                 wait = min(self._schedule.seconds_to_next(), self._longest_wait)
                 self._wake.wait(None if wait == NEVER else wait)
 

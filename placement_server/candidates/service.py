@@ -14,7 +14,7 @@ from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
 from placement_server.candidates.evaluator import Fragmentation, QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
@@ -60,7 +60,7 @@ class CandidateService:
     :param deadline: seconds after which a search gives up.
     :param memory: what searches may hold; by default there is no bound.
     :param heavy: the places for heavy searches; by default no search is heavy.
-    :param feed: a feed of the store; a new one when absent.
+    :param follower: a follower of the store; a new one when absent.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class CandidateService:
         deadline: float = 30.0,
         memory: SearchMemory | None = None,
         heavy: HeavySearches | None = None,
-        feed: Feed | None = None,
+        follower: IndexFollower | None = None,
     ) -> None:
-        self.feed = feed or Feed(store)
-        self.trees = StoredTreeReader(store, self.feed)
+        self.follower = follower or IndexFollower(store)
+        self.trees = StoredTreeReader(store, self.follower)
         self._store = store
         self._options = SearchOptions(
             random.SystemRandom() if randomize else None,
@@ -103,7 +103,7 @@ class CandidateService:
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
         # Loading the index does not count as effort of the search.
-        index = self.feed.index()
+        index = self.follower.index()
         account = Account(self._memory)
         chunks = self._run(
             index, account, on_heavy, lambda evaluator: evaluator.candidates(query, microversion)
@@ -120,9 +120,9 @@ class CandidateService:
 
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        if not self.feed.is_loaded or not filters:
+        if not self.follower.is_loaded or not filters:
             return None
-        ids = matching_ids(filters, self.feed.index())
+        ids = matching_ids(filters, self.follower.index())
         return ids if ids is not None and len(ids) <= FEW_PROVIDERS else None
 
     def explain(
@@ -184,14 +184,14 @@ class CandidateService:
 
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        return overview(self.feed.index(), uuids)
+        return overview(self.follower.index(), uuids)
 
     def _small(
         self, on_heavy: Callable[[], None], ask: Callable[[QueryEvaluator], _Result]
     ) -> _Result:
         """Return an answer that holds little."""
         account = Account(self._memory)
-        answer = self._run(self.feed.index(), account, on_heavy, ask)
+        answer = self._run(self.follower.index(), account, on_heavy, ask)
         account.close()
         return answer
 
@@ -211,11 +211,11 @@ class CandidateService:
         """
         released_consumers = [change.consumer for change in changes if isinstance(change, Release)]
         if released_consumers:
-            index, held_allocations = self.feed.index_with(
+            index, held_allocations = self.follower.index_with(
                 partial(_holdings_of, released_consumers)
             )
         else:
-            index, held_allocations = self.feed.index(), {}
+            index, held_allocations = self.follower.index(), {}
         is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
         account = Account(self._memory)
         fleet = SupposedFleet(index, self._options, account, SearchEffort(self._heavy, on_heavy))

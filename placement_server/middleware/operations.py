@@ -18,7 +18,7 @@ from oslo_middleware.healthcheck import pluginbase
 from prometheus_client.registry import Collector
 
 from placement_server import metrics
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.inventory_metrics import InventoryCollector
 from placement_server.pool_metrics import observe_pools
 from placement_server.store.errors import StoreError
@@ -57,10 +57,14 @@ class Health:
     """
 
     def __init__(
-        self, application: WSGIApplication, conf: cfg.ConfigOpts, probe: DatabaseProbe, feed: Feed
+        self,
+        application: WSGIApplication,
+        conf: cfg.ConfigOpts,
+        probe: DatabaseProbe,
+        follower: IndexFollower,
     ) -> None:
         self._probe = probe
-        self._index = _IndexLoading(feed)
+        self._index = _IndexLoading(follower)
         self._checks = _checks(application, conf)
         self._database_failed = _checks(
             application, conf, "DATABASE UNAVAILABLE", "The log has the reason."
@@ -87,14 +91,14 @@ class _IndexLoading:
     the index meanwhile waits for the same loading.
     """
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, follower: IndexFollower) -> None:
+        self._follower = follower
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def is_done(self) -> bool:
         """Return whether the index is loaded, after a moment in which a small one will be."""
-        if self._feed.is_loaded:
+        if self._follower.is_loaded:
             return True
         with self._starting:
             if self._thread is None or not self._thread.is_alive():
@@ -102,11 +106,11 @@ class _IndexLoading:
                 self._thread.start()
             thread = self._thread
         thread.join(LOADING_SECONDS)
-        return self._feed.is_loaded
+        return self._follower.is_loaded
 
     def _load(self) -> None:
         try:
-            self._feed.index()
+            self._follower.index()
         except StoreError as error:
             LOG.warning("The health check reports 503, because the index is not loaded: %s", error)
 
@@ -157,11 +161,11 @@ class Metrics:
 
 
 def wrap(
-    application: WSGIApplication, conf: cfg.ConfigOpts, store: Store, feed: Feed
+    application: WSGIApplication, conf: cfg.ConfigOpts, store: Store, follower: IndexFollower
 ) -> WSGIApplication:
     """Put the paths that ``[placement_server]`` names in front of the application.
 
-    :param feed: what loads the index.
+    :param follower: what loads the index.
     """
     options = conf.placement_server
     if options.metrics_path:
@@ -173,6 +177,6 @@ def wrap(
         observe_pools(store)
         application = AtPath(application, options.metrics_path, Metrics(inventories))
     if options.healthcheck_path:
-        health = Health(application, conf, DatabaseProbe.of_store(store), feed)
+        health = Health(application, conf, DatabaseProbe.of_store(store), follower)
         application = AtPath(application, options.healthcheck_path, health)
     return application

@@ -1,8 +1,8 @@
 """Life of a scheduler that serves: ready, reloaded, watched, dumped, stopped.
 
 It is ready once placement and the message bus have answered or are known to be away; the line of
-``systemctl status`` has which. The watchdog is fed while calls move on or there is none: a call
-that ended, or placement that answered, is progress, and the passing of time is not.
+``systemctl status`` has which. The watchdog is notified while calls move on or there is none: a
+call that ended, or placement that answered, is progress, and the passing of time is not.
 """
 
 from __future__ import annotations

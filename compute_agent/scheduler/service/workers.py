@@ -3,7 +3,7 @@
 Each worker is a process of its own, not a fork: this one has threads. A worker reads from a pipe
 that only this process can write to; when it ends, however it does, so do its workers. They notify
 this process as if it were their service manager: the service is ready when all of them are, and
-its watchdog is fed when all of them have fed theirs.
+its watchdog is notified when all of them have notified theirs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The columnar copy of the store that searches read, and the feed that keeps it equal."""
+"""The columnar copy of the store that searches read, and the follower that keeps it equal."""

@@ -1,7 +1,7 @@
 """The entity tags of trees, kept until the feed of changes names their tree.
 
 A tag is made from a tree that was read from the store. Between that read and the moment in which
-the tag is kept, the feed may have passed a later change of the tree; so whoever reads announces it
+the tag is kept, the follower may have passed a later change of the tree; so a reader announces it
 first, and what is announced counts as much as what is kept::
 
     begin(7) -> token     read tree 7     finish(7, token, tag)     kept

@@ -7,10 +7,10 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store.store import Store
 from placement_server.store.tables import allocations, changes, inventories
-from tests.integration.candidates.feed_worker import content
+from tests.integration.candidates.follower_worker import content
 from tests.integration.candidates.writes import claim, create
 
 END_SESSIONS = {
@@ -58,8 +58,8 @@ class Site:
         self.store = Store.open(url)
         self.engine = sa.create_engine(url, poolclass=sa.NullPool)
         self.hosts = [create(self.store, {"VCPU": 8}) for _ in range(2)]
-        self.feed = Feed(self.store)
-        self.feed.index()
+        self.follower = IndexFollower(self.store)
+        self.follower.index()
 
     def __enter__(self) -> Site:
         return self
@@ -75,7 +75,7 @@ class Site:
         """Claim from each host, one after the other, and let the index follow."""
         for host in self.hosts:
             claim(self.store, str(uuid.uuid4()), {host: {"VCPU": 1}})
-        self.feed.index()
+        self.follower.index()
 
 
 @pytest.mark.parametrize("migrated_database_url", ["postgresql", "mariadb"], indirect=True)
@@ -85,7 +85,7 @@ def test_a_claim_that_a_promoted_standby_lacks_is_forgotten(migrated_database_ur
         site.claim_all()
         lose_first_claim_since(site.engine, last)
         end_sessions(site.engine)
-        assert content(site.feed.index()) == content(Feed(site.store).index())
+        assert content(site.follower.index()) == content(IndexFollower(site.store).index())
 
 
 @ON_EACH_DATABASE
@@ -98,7 +98,7 @@ def test_a_lost_claim_is_forgotten_when_connections_are_made_again(
         lose_first_claim_since(site.engine, last)
         # As a pool does with old connections, before anybody finds them broken.
         site.store.close()
-        assert content(site.feed.index()) == content(Feed(site.store).index())
+        assert content(site.follower.index()) == content(IndexFollower(site.store).index())
 
 
 @ON_EACH_DATABASE
@@ -112,7 +112,7 @@ def test_a_write_that_another_one_replaced_is_forgotten_though_no_connection_bro
             another = sa.update(changes).where(changes.c.id == last)
             connection.execute(another.values(write_id=changes.c.write_id - 1))
             connection.execute(sa.update(inventories).values(used=5))
-        assert content(site.feed.index()) == content(Feed(site.store).index())
+        assert content(site.follower.index()) == content(IndexFollower(site.store).index())
 
 
 @pytest.mark.parametrize("migrated_database_url", ["postgresql", "mariadb"], indirect=True)
@@ -125,6 +125,6 @@ def test_a_connection_that_broke_costs_no_reading_of_all_trees(
         for _ in range(2):
             end_sessions(site.engine)
             site.claim_all()
-            site.feed.index()
+            site.follower.index()
         assert "Read all" not in caplog.text
-        assert content(site.feed.index()) == content(Feed(site.store).index())
+        assert content(site.follower.index()) == content(IndexFollower(site.store).index())

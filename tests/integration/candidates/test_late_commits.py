@@ -10,14 +10,14 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.index.feed import GAP_SECONDS, Feed
+from placement_server.candidates.index.follower import GAP_SECONDS, IndexFollower
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.providers import providers, traits
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
 from placement_server.store.transactions.transaction import WriteTransaction
-from tests.integration.candidates.fed_index import total, trait_count
+from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 
 pytestmark = pytest.mark.waiting
@@ -55,21 +55,21 @@ def notes(store: Store) -> int:
 def test_a_commit_that_comes_after_its_id_was_given_up_is_seen(store: Store) -> None:
     slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
     clock = Clock()
-    feed = Feed(store, clock=clock)
-    feed.index()
+    follower = IndexFollower(store, clock=clock)
+    follower.index()
     paused = Store.open(store.url, clock=clock)
 
     def write(tx: WriteTransaction) -> None:
         give_trait(tx, slow)
         tx.append_changes()
         restock(store, quick, {"VCPU": 4})
-        assert total(feed, quick) == 4
+        assert total(follower, quick) == 4
         clock.now += GAP_SECONDS + 1
-        assert trait_count(feed, slow) == 0
+        assert trait_count(follower, slow) == 0
 
     paused.write(write)
     paused.close()
-    assert trait_count(feed, slow) == 1
+    assert trait_count(follower, slow) == 1
 
 
 def test_a_late_commit_that_cannot_be_noted_again_is_told(store: Store) -> None:
@@ -89,7 +89,7 @@ def test_a_late_commit_that_cannot_be_noted_again_is_told(store: Store) -> None:
     with pytest.raises(StoreUnavailable, match=r"The change was made"):
         paused.write(lose_the_notes)
     paused.close()
-    assert trait_count(Feed(store), name) == 1
+    assert trait_count(IndexFollower(store), name) == 1
 
 
 def test_a_write_that_takes_no_time_is_noted_once(store: Store) -> None:
@@ -141,4 +141,4 @@ def test_the_database_ends_a_write_that_idles_and_it_is_begun_anew(store: Store,
     idler.write(write)
     idler.close()
     assert len(set(sessions)) == 2
-    assert trait_count(Feed(store), name) == 1
+    assert trait_count(IndexFollower(store), name) == 1

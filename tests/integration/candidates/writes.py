@@ -1,4 +1,4 @@
-"""Writes that the tests of the feed begin with."""
+"""Writes that the tests of the follower begin with."""
 
 from __future__ import annotations
 

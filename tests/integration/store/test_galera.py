@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, usages
 from placement_server.store.connection.options import StoreOptions
@@ -22,7 +22,7 @@ from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from tests.fixtures.databases import Server, migrate
 from tests.fixtures.galera import galera_cluster, galera_missing
-from tests.integration.candidates.feed_worker import content
+from tests.integration.candidates.follower_worker import content
 from tests.integration.store.conftest import new_provider, new_uuid, set_of
 
 CAPACITY = 60
@@ -90,15 +90,15 @@ def test_claims_at_both_nodes_hand_out_what_there_is(cluster: Cluster) -> None:
 
 
 def test_an_index_at_one_node_has_what_was_written_at_both(cluster: Cluster) -> None:
-    feeds = [Feed(store) for store in cluster.stores]
-    for feed in feeds:
-        feed.index()
+    followers = [IndexFollower(store) for store in cluster.stores]
+    for follower in followers:
+        follower.index()
     hosts = [new_provider(store, {"VCPU": 8}) for store in cluster.stores for _ in range(3)]
     for number, host in enumerate(hosts * 2):
         store = cluster.stores[number % 2]
         store.write(allocations.write, [set_of(new_uuid(), {host: {"VCPU": 1}})])
-        fresh = content(Feed(store).index())
-        assert [content(feed.index()) for feed in feeds] == [fresh, fresh]
+        fresh = content(IndexFollower(store).index())
+        assert [content(follower.index()) for follower in followers] == [fresh, fresh]
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import audit
 from placement_server.store.store import Store
-from tests.integration.candidates.feed_worker import content
+from tests.integration.candidates.follower_worker import content
 from tests.integration.store.conftest import OPTIONS
 from tests.integration.store.host_scene import (
     add_child,
@@ -111,12 +111,12 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 
 
 @pytest.fixture(scope="module")
-def feed(store: Store, module_database_url: str) -> Iterator[Feed]:
+def follower(store: Store, module_database_url: str) -> Iterator[IndexFollower]:
     """Follows all the time, even while one of the two is stopped, and has it all at the end."""
     with closing(Store.open(module_database_url, options=OPTIONS)) as opened:
-        followed = Feed(opened)
+        followed = IndexFollower(opened)
         yield followed
-        assert content(followed.index()) == content(Feed(opened).index())
+        assert content(followed.index()) == content(IndexFollower(opened).index())
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +129,13 @@ def deadlocks(sessions: Sessions) -> Iterator[list[str]]:
 @pytest.mark.usefixtures("deadlocks")
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_two_at_once_leave_what_two_in_a_row_leave(
-    sessions: Sessions, feed: Feed, pair: tuple[Action, Action]
+    sessions: Sessions, follower: IndexFollower, pair: tuple[Action, Action]
 ) -> None:
     first, second = pair
-    check_serializable(sessions, scene, first, second, look, lambda _: feed.index())
+    check_serializable(sessions, scene, first, second, look, lambda _: follower.index())
     if sessions.family != "sqlite":
         # SQLite runs one write transaction after the other by itself: once is enough there
-        check_serializable(sessions, scene, second, first, look, lambda _: feed.index())
+        check_serializable(sessions, scene, second, first, look, lambda _: follower.index())
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.tree_reader import StoredTreeReader
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers import tree_rows
@@ -42,9 +42,9 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 def reader(store: Store, module_database_url: str) -> Iterator[StoredTreeReader]:
     """Follows all the time, even while one of the two is stopped."""
     opened = Store.open(module_database_url, options=OPTIONS)
-    feed = Feed(opened)
-    feed.index()
-    yield StoredTreeReader(opened, feed)
+    follower = IndexFollower(opened)
+    follower.index()
+    yield StoredTreeReader(opened, follower)
     opened.close()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import providers
@@ -53,17 +53,17 @@ def test_the_index_finds_the_providers_that_the_store_finds(
     writes: list[tuple[str, str, Any]], queries: list[ProviderFilters]
 ) -> None:
     store = memory_store()
-    feed = Feed(store)
-    feed.index()
+    follower = IndexFollower(store)
+    follower.index()
     for kind, target, value in [*FIRST, *writes]:
         try:
             write(store, kind, target, value)
         except StoreError:
             continue
         # Followed one by one, so that the index holds states that are no more.
-        feed.index()
+        follower.index()
     for filters in queries:
-        ids = matching_ids(filters, feed.index())
+        ids = matching_ids(filters, follower.index())
         found = store.read(
             providers.find,
             resources=filters.resources,

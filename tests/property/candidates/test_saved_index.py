@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.saved.saved_file import SavedFile
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -45,7 +45,7 @@ def test_a_saved_index_and_the_feed_give_what_the_database_gives(
 ) -> None:
     store = memory_store()
     do(store, BEGINNING)
-    follower = Feed(store)
+    follower = IndexFollower(store)
     follower.index()
     do(store, before)
     with tempfile.TemporaryDirectory() as name:
@@ -58,7 +58,10 @@ def test_a_saved_index_and_the_feed_give_what_the_database_gives(
         for writes in after:
             do(store, writes)
             again = AcceptedFile(Path(name))
-            index, fresh = Feed(store, saved_file=again).index(), Feed(store).index()
+            index, fresh = (
+                IndexFollower(store, saved_file=again).index(),
+                IndexFollower(store).index(),
+            )
             again.wait()
             assert list(index.trees()) == list(fresh.trees())
             assert index.names == fresh.names

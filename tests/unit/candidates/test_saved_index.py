@@ -18,7 +18,7 @@ import pytest
 
 from placement_server.candidates.index.class_columns import GrowableArray
 from placement_server.candidates.index.columns import Columns
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_columns import _shapes
 from placement_server.candidates.index.saved.saved_file import SavedFile
@@ -372,7 +372,7 @@ class Site:
         self.host = "00000000-0000-4000-8000-000000000001"
         self.store.write(providers.create, uuid=self.host, name="host", parent_uuid=None)
         self.directory = directory
-        self.feed = Feed(self.store, saved_file=SavedFile(directory))
+        self.follower = IndexFollower(self.store, saved_file=SavedFile(directory))
 
     def stock(self, total: int) -> None:
         """Change the host."""
@@ -387,13 +387,13 @@ class Site:
     def saved(self) -> None:
         """Let a first worker read everything and write the file."""
         file = SavedFile(self.directory)
-        Feed(self.store, saved_file=file).index()
+        IndexFollower(self.store, saved_file=file).index()
         file.wait()
 
     def started(self) -> tuple[list[object], list[object]]:
         """Return the trees of a worker that starts, and those of the database."""
-        feed = Feed(self.store, saved_file=SavedFile(self.directory))
-        return list(feed.index().trees()), list(Feed(self.store).index().trees())
+        follower = IndexFollower(self.store, saved_file=SavedFile(self.directory))
+        return list(follower.index().trees()), list(IndexFollower(self.store).index().trees())
 
 
 @pytest.fixture
@@ -418,13 +418,13 @@ def test_a_worker_that_starts_reads_only_what_has_changed(
 def test_a_file_is_written_by_one_worker_every_five_minutes(site: Site) -> None:
     now = [1_000_000.0]
     files = [SavedFile(site.directory, clock=lambda: now[0]) for _ in range(2)]
-    feeds = [Feed(site.store, saved_file=file) for file in files]
+    followers = [IndexFollower(site.store, saved_file=file) for file in files]
 
     def is_written_by(number: int, after: float) -> bool:
         now[0] += after
         site.stock(int(now[0]) % 1000 + 1)
         before = files[0].path.stat().st_mtime if files[0].path.exists() else None
-        feeds[number].index()
+        followers[number].index()
         files[number].wait()
         if before == files[0].path.stat().st_mtime:
             return False
@@ -444,7 +444,7 @@ def test_a_search_needs_no_thread_that_saves(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
-    site.feed.index()
+    site.follower.index()
     assert "could not be saved" in caplog.text
 
 

@@ -15,7 +15,7 @@ import pytest
 from placement_server.candidates import response
 from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
 from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, WorkerOutOfMemory
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import parse
@@ -245,7 +245,9 @@ def test_memory_is_returned_to_the_system_after_a_search_that_held_much() -> Non
 def test_a_search_that_gave_up_leaves_nothing_to_the_garbage_collector(name: str) -> None:
     make, query = WORLDS[name]
     service = CandidateService(
-        NO_STORE, memory=SearchMemory(MIB // 4, 256 * MIB), feed=FixedFeed(writer_of(make()).index)
+        NO_STORE,
+        memory=SearchMemory(MIB // 4, 256 * MIB),
+        follower=FixedFollower(writer_of(make()).index),
     )
     gc.collect()
     gc.disable()
@@ -291,7 +293,7 @@ def test_an_answer_in_chunks_has_the_same_bytes(name: str, monkeypatch: pytest.M
     assert b"".join(chunks) == whole
 
 
-class FixedFeed(Feed):
+class FixedFollower(IndexFollower):
     """An index that follows nothing."""
 
     def __init__(self, index: Index) -> None:

@@ -251,14 +251,14 @@ class Loop:
         self.go = threading.Semaphore(0)
         self.passes: list[str] = []
         self.fatal: list[PassResult] = []
-        self.fed = threading.Event()
+        self.notified = threading.Event()
         self.result = PassResult(True, NEVER)
         self.loop = PassLoop(
             self.schedule,
             self._pass,
             clock=lambda: 0.0,
             on_fatal=self.fatal.append,
-            feed=self.fed.set,
+            notify_watchdog=self.notified.set,
             watchdog_seconds=watchdog_seconds,
             workers=workers,
         )
@@ -347,10 +347,10 @@ def test_several_nodes_are_worked_on_at_once_and_a_hung_pass_does_not_feed_the_w
     bench.loop.start()
     assert bench.begun.acquire(timeout=30)
     assert bench.begun.acquire(timeout=30)
-    assert not bench.fed.wait(0.1)
+    assert not bench.notified.wait(0.1)
     for _ in range(3):
         bench.go.release()
-    assert bench.fed.wait(30)
+    assert bench.notified.wait(30)
     bench.loop.stop()
     assert bench.loop.join(30)
     assert sorted(bench.passes) == ["a", "b", "c"]

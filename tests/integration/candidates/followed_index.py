@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 
 
-def total(feed: Feed, name: str) -> int:
-    index = feed.index()
+def total(follower: IndexFollower, name: str) -> int:
+    index = follower.index()
     slot = index.slot_of(name)
     assert slot is not None
     return sum(inventory.capacity for inventory in index.inventories(slot))
 
 
-def trait_count(feed: Feed, name: str) -> int:
-    index = feed.index()
+def trait_count(follower: IndexFollower, name: str) -> int:
+    index = follower.index()
     slot = index.slot_of(name)
     assert slot is not None
     tree = index.tree(int(index.root[slot]))

@@ -1,11 +1,11 @@
-"""A worker process of the feed tests: follows a store and tells what its index holds."""
+"""A worker process for the tests of followers: follows a store and returns what its index holds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.store.changes.snapshot import NameRows, ProviderRow, TreeRows
 from placement_server.store.store import Store
@@ -48,9 +48,9 @@ def content(index: Index) -> Content:
 def run(url: str, requests: Connection) -> None:
     """Answer requests until None comes: a provider's uuid, or "" for everything."""
     store = Store.open(url)
-    feed = Feed(store)
+    follower = IndexFollower(store)
     while (uuid := requests.recv()) is not None:
-        index = feed.index()
+        index = follower.index()
         if not uuid:
             requests.send(content(index))
             continue

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index import index as indexes
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.service import CandidateService
@@ -101,7 +101,7 @@ def test_an_id_that_is_given_out_again_is_shown_by_its_new_name(exchange: Any) -
     )
 
 
-class FollowedOnce(Feed):
+class FollowedOnce(IndexFollower):
     """A feed that follows the changes when it is told to, and not for each of many questions."""
 
     def follow(self) -> Index:
@@ -114,23 +114,23 @@ class FollowedOnce(Feed):
 
 def follow(writes: list[Write]) -> None:
     store = memory_store()
-    feed = FollowedOnce(store)
-    followed = CandidateService(store, feed=feed)
-    feed.follow()
+    follower = FollowedOnce(store)
+    followed = CandidateService(store, follower=follower)
+    follower.follow()
     for kind, target, value in writes:
         try:
             write(store, kind, target, value)
         except StoreError:
             continue
-        index = feed.follow()
-        fresh_feed = FollowedOnce(store)
-        fresh = fresh_feed.follow()
+        index = follower.follow()
+        fresh_follower = FollowedOnce(store)
+        fresh = fresh_follower.follow()
         assert list(index.trees()) == list(fresh.trees())
         assert index.root_ids.tolist() == fresh.root_ids.tolist()
         assert links(index) == links(fresh)
         assert index.has_nested == fresh.has_nested
         assert index.names == fresh.names
-        fresh_answers = CandidateService(store, feed=fresh_feed)
+        fresh_answers = CandidateService(store, follower=fresh_follower)
         for query, version in QUERIES:
             assert answer(followed, query, version) == answer(fresh_answers, query, version)
     store.close()

@@ -1,4 +1,4 @@
-"""The feed on real databases, with several processes that follow and several writers."""
+"""The follower of the feed on real databases, with several processes that follow and that write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.sharing import SHARING_TRAIT
 from placement_server.store import resource_classes
 from placement_server.store.allocations import allocations, reshape
@@ -22,7 +22,7 @@ from placement_server.store.providers import aggregates, providers, traits
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord, Provider
 from placement_server.store.store import Store
 from tests.fixtures import programs
-from tests.integration.candidates import feed_worker
+from tests.integration.candidates import follower_worker
 from tests.integration.candidates.writes import claim, create
 
 AGGREGATE = str(uuid.uuid4())
@@ -40,7 +40,7 @@ def workers(url: str, count: int) -> Iterator[list[Connection]]:
     context = programs.forks()
     pipes = [context.Pipe() for _ in range(count)]
     processes = [
-        context.Process(target=feed_worker.run, args=(url, theirs), daemon=True)
+        context.Process(target=follower_worker.run, args=(url, theirs), daemon=True)
         for _ours, theirs in pipes
     ]
     for process in processes:
@@ -217,7 +217,7 @@ def test_writers_on_one_tree_see_their_own_writes_on_every_worker(store: Store) 
             begun.append(pool.submit(mover.run, top, above, 12))
             for writer in begun:
                 writer.result()
-        fresh = feed_worker.content(Feed(store).index())
+        fresh = follower_worker.content(IndexFollower(store).index())
         assert {len(tree.providers) for tree in fresh.trees} == {1, 7}
         for pipe in pipes:
             pipe.send("")
@@ -231,7 +231,7 @@ def test_every_acknowledged_write_is_seen_on_whichever_worker_is_asked(store: St
         with ThreadPoolExecutor(len(writers)) as pool:
             for done in [pool.submit(writer.run, 6) for writer in writers]:
                 done.result()
-        fresh = feed_worker.content(Feed(store).index())
+        fresh = follower_worker.content(IndexFollower(store).index())
         assert fresh.links
         for pipe in pipes:
             pipe.send("")

@@ -1,4 +1,4 @@
-"""The feed on real databases, in one process."""
+"""The follower of the feed on real databases, in one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.follower import IndexFollower
 from placement_server.store import resource_classes
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ChangeRow
@@ -26,7 +26,7 @@ from placement_server.store.transactions.transaction import (
     ReadTransaction,
     WriteTransaction,
 )
-from tests.integration.candidates.fed_index import total, trait_count
+from tests.integration.candidates.followed_index import total, trait_count
 from tests.integration.candidates.writes import claim, create, restock
 
 CONSUMER = str(uuid.uuid4())
@@ -39,12 +39,12 @@ def store(migrated_database_url: str) -> Iterator[Store]:
     store.close()
 
 
-def uuids(feed: Feed) -> list[str]:
-    return [row.uuid for tree in feed.index().trees() for row in tree.providers]
+def uuids(follower: IndexFollower) -> list[str]:
+    return [row.uuid for tree in follower.index().trees() for row in tree.providers]
 
 
-def used(feed: Feed, name: str) -> list[int]:
-    index = feed.index()
+def used(follower: IndexFollower, name: str) -> list[int]:
+    index = follower.index()
     slot = index.slot_of(name)
     assert slot is not None
     return [inventory.used for inventory in index.inventories(slot)]
@@ -54,8 +54,8 @@ def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
     if store.engine.dialect.name == "sqlite":
         pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
     slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
-    feed = Feed(store)
-    feed.index()
+    follower = IndexFollower(store)
+    follower.index()
     with store.engine.connect() as connection, connection.begin():
         transaction = WriteTransaction(connection, KnownOwners())
         traits.replace_of_provider(
@@ -66,9 +66,9 @@ def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
         )
         transaction.append_changes()
         restock(store, quick, {"VCPU": 4})
-        assert total(feed, quick) == 4
-        assert trait_count(feed, slow) == 0
-    assert trait_count(feed, slow) == 1
+        assert total(follower, quick) == 4
+        assert trait_count(follower, slow) == 0
+    assert trait_count(follower, slow) == 1
 
 
 def test_a_feed_that_starts_amid_writes_sees_them_when_they_commit(store: Store) -> None:
@@ -80,43 +80,43 @@ def test_a_feed_that_starts_amid_writes_sees_them_when_they_commit(store: Store)
         inventories.delete_all(transaction, slow)
         transaction.append_changes()
         restock(store, quick, {"VCPU": 4})
-        feed = Feed(store)
-        assert (total(feed, slow), total(feed, quick)) == (8, 4)
-    assert total(feed, slow) == 0
+        follower = IndexFollower(store)
+        assert (total(follower, slow), total(follower, quick)) == (8, 4)
+    assert total(follower, slow) == 0
 
 
 def test_a_feed_that_was_pruned_past_reads_everything_again(store: Store) -> None:
     first = create(store)
-    feed = Feed(store)
-    assert uuids(feed) == [first]
+    follower = IndexFollower(store)
+    assert uuids(follower) == [first]
     second = create(store)
     third = create(store)
     with store.engine.connect() as connection, connection.begin():
         newest = connection.execute(sa.select(sa.func.max(changes.c.id))).scalar_one()
         connection.execute(sa.delete(changes).where(changes.c.id < newest))
-    assert uuids(feed) == [first, second, third]
+    assert uuids(follower) == [first, second, third]
 
 
 def test_deleting_a_class_and_creating_one_of_the_same_name_is_followed(store: Store) -> None:
-    feed = Feed(store)
-    assert "CUSTOM_X" not in feed.index().names.class_ids
+    follower = IndexFollower(store)
+    assert "CUSTOM_X" not in follower.index().names.class_ids
     store.write(resource_classes.create, "CUSTOM_X")
-    assert "CUSTOM_X" in feed.index().names.class_ids
+    assert "CUSTOM_X" in follower.index().names.class_ids
     store.write(resource_classes.delete, "CUSTOM_X")
-    assert "CUSTOM_X" not in feed.index().names.class_ids
+    assert "CUSTOM_X" not in follower.index().names.class_ids
 
 
 def test_a_transaction_is_never_seen_by_half(store: Store) -> None:
     one, other = create(store, {"VCPU": 1}), create(store, {"VCPU": 1})
     consumer = str(uuid.uuid4())
     claim(store, consumer, {one: {"VCPU": 1}})
-    feed = Feed(store)
+    follower = IndexFollower(store)
     done = threading.Event()
     halves: list[Any] = []
 
     def read() -> None:
         while not done.is_set():
-            index = feed.index()
+            index = follower.index()
             slots = [index.slot_of(name) for name in (one, other)]
             sums = [
                 inventory.used
@@ -142,20 +142,20 @@ def test_only_the_trees_that_changed_are_read(store: Store) -> None:
     for _ in range(3):
         create(store, {"VCPU": 1})
     touched = create(store, {"VCPU": 1})
-    feed = Feed(store)
-    before = feed.index()
+    follower = IndexFollower(store)
+    before = follower.index()
     restock(store, touched, {"VCPU": 2})
-    after = feed.index()
+    after = follower.index()
     moved = set(after.roots.tolist()) - set(before.roots.tolist())
     assert [after.columns.uuid[slot] for slot in moved] == [touched]
     assert after.columns is before.columns
 
 
 def test_a_root_that_was_noted_but_never_existed_is_harmless(store: Store) -> None:
-    feed = Feed(store)
-    feed.index()
+    follower = IndexFollower(store)
+    follower.index()
     store.write(lambda tx: tx.touch([987654], STRUCTURE))
-    assert uuids(feed) == []
+    assert uuids(follower) == []
 
 
 def test_on_postgresql_a_search_that_finds_nothing_new_or_claims_begins_no_transaction(
@@ -164,38 +164,38 @@ def test_on_postgresql_a_search_that_finds_nothing_new_or_claims_begins_no_trans
     if store.engine.dialect.name != "postgresql":
         pytest.skip("on this database a transaction costs no more than its statement")
     name = create(store, {"VCPU": 8})
-    feed = Feed(store)
-    feed.index()
+    follower = IndexFollower(store)
+    follower.index()
     with mock.patch.object(store, "read", side_effect=AssertionError("a transaction")):
-        feed.index()
+        follower.index()
         for in_use in (3, 5):
             claim(store, CONSUMER, {name: {"VCPU": in_use}})
-            assert used(feed, name) == [in_use]
+            assert used(follower, name) == [in_use]
     restock(store, name, {"VCPU": 9})
-    assert total(feed, name) == 9
+    assert total(follower, name) == 9
 
 
 def test_more_claims_than_one_statement_reads_are_seen_all(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement_server.candidates.index.feed._READ_AT_ONCE", 3)
+    monkeypatch.setattr("placement_server.candidates.index.follower._READ_AT_ONCE", 3)
     names = [create(store, {"VCPU": 8}) for _ in range(5)]
-    feed = Feed(store)
-    feed.index()
+    follower = IndexFollower(store)
+    follower.index()
     for number, name in enumerate(names, start=1):
         claim(store, str(uuid.uuid4()), {name: {"VCPU": number}})
-    assert [used(feed, name) for name in names] == [[1], [2], [3], [4], [5]]
+    assert [used(follower, name) for name in names] == [[1], [2], [3], [4], [5]]
 
 
 def test_a_claim_and_a_new_inventory_in_one_tree_are_seen_together(store: Store) -> None:
     name = create(store, {"VCPU": 8})
-    feed = Feed(store)
-    feed.index()
+    follower = IndexFollower(store)
+    follower.index()
     claim(store, CONSUMER, {name: {"VCPU": 3}})
     restock(store, name, {"VCPU": 8, "DISK_GB": 5})
-    assert used(feed, name) == [3, 0]
+    assert used(follower, name) == [3, 0]
     claim(store, CONSUMER, {name: {"VCPU": 4, "DISK_GB": 1}})
-    assert used(feed, name) == [4, 1]
+    assert used(follower, name) == [4, 1]
 
 
 def test_news_are_the_notes_with_the_use_of_the_trees_where_only_that_changed(

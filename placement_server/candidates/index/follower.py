@@ -1,15 +1,14 @@
-"""The feed that keeps the index equal to the store.
+"""The follower of the feed of changes, which keeps the index equal to the store.
 
 Every write transaction records in the table ``changes`` which trees it touched. Before a search the
-feed reads, in one consistent view of the database, the records after the last one that it knows,
-and the trees that they name, as they are in that same view. So a search sees everything that was
-committed before it was asked for, on whichever worker, and never half a transaction.
+follower reads, in one consistent view of the database, the records after the last one that it
+knows, and the trees that they name, as they are in that same view. So a search sees everything that
+was committed before it was asked for, on whichever worker, and never half a transaction.
 
 Ids of records are assigned before transactions commit, so a lower one may appear after a higher one
-(`placement_server.store.changes.cursor`). Missing ids are asked for again each time
-until they appear, or have been missing for
-`AWAITED_FOR`; writers ensure that nothing they
-acknowledged is overlooked then. Old records are pruned from the low end, so when the record
+(`placement_server.store.changes.cursor`). Missing ids are asked for again each time until they
+appear, or have been missing for `AWAITED_FOR`; writers ensure that nothing they acknowledged is
+overlooked then. Old records are pruned from the low end, so when the record
 ``last`` is gone, others after it may be gone as well, and everything is read again. So it is where
 a database lacks a write that was seen: a standby that took over without the last writes, or a
 restored backup. The record ``last`` shows it each time, those seen before it are looked up when a
@@ -60,7 +59,7 @@ PRUNE_SECONDS = 900.0
 _LISTED_GAPS = 300
 # Where one statement stops reading records and a transaction takes over.
 _READ_AT_ONCE = 500
-# How far back a new feed looks for ids that are still to appear.
+# How far back a new follower looks for ids that are still to appear.
 _FIRST_LOOK = 10_000
 # More changed trees than this share of all are not worth reading one by one.
 _RELOAD_SHARE = 0.5
@@ -74,7 +73,7 @@ _READ_SECONDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
+class AllTrees:
     """All trees, as of one moment.
 
     :ivar marks: the newest change records.
@@ -103,7 +102,7 @@ class News:
     restructured_roots: Collection[int] = ()
 
 
-class Feed:
+class IndexFollower:
     """The index of one process. Thread safe.
 
     :ivar tree_tags: tags of trees, as of the newest index.
@@ -162,7 +161,7 @@ class Feed:
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
 
-        def both(tx: ReadTransaction, now: float) -> tuple[Everything | News, _Read]:
+        def both(tx: ReadTransaction, now: float) -> tuple[AllTrees | News, _Read]:
             return self._read(tx, now), also(tx)
 
         with self._lock:
@@ -185,11 +184,11 @@ class Feed:
         self._take(news, now)
         self._observe(news, began)
 
-    def _observe(self, reading: Everything | News, began: float) -> None:
+    def _observe(self, reading: AllTrees | News, began: float) -> None:
         assert self._writer is not None
         gaps = self._position.gaps
         metrics.INDEX_LAG.set(self._followed_at - gaps[0].since if gaps else 0.0)
-        if isinstance(reading, Everything):
+        if isinstance(reading, AllTrees):
             what = "everything"
         else:
             what = (
@@ -202,8 +201,8 @@ class Feed:
             metrics.INDEX_TREES.set(len(self._writer.index.roots))
             metrics.INDEX_PROVIDERS.set(self._writer.index.size)
 
-    def _take(self, reading: Everything | News, now: float) -> None:
-        if isinstance(reading, Everything):
+    def _take(self, reading: AllTrees | News, now: float) -> None:
+        if isinstance(reading, AllTrees):
             self.tree_tags.clear()
             tables = reading.tables
             writer = self._writer or IndexWriter(reading.names)
@@ -273,7 +272,7 @@ class Feed:
         writer = IndexWriter(names)
         writer.replace(names, saved_index.columns, saved_index.roots)
         news = self._read_after_position(tx, writer, saved_index.position, now)
-        if isinstance(news, Everything):
+        if isinstance(news, AllTrees):
             raise UnusableCopy("too much has changed since it was written")
         saved_index.check_generations(tx, news.trees.keys() | news.used.keys())
         return writer, news, lineage.totals(tx)
@@ -327,7 +326,7 @@ class Feed:
             position.last,
         )
 
-    def _read(self, tx: ReadTransaction, now: float) -> Everything | News:
+    def _read(self, tx: ReadTransaction, now: float) -> AllTrees | News:
         """Read the news. Changes nothing: the store may run it again."""
         if self._writer is None or self._overslept(now):
             return self._read_everything(tx, now)
@@ -338,7 +337,7 @@ class Feed:
 
     def _read_after_position(
         self, tx: ReadTransaction, writer: IndexWriter, position: Position, now: float
-    ) -> Everything | News:
+    ) -> AllTrees | News:
         gaps = position.missing_ids(_LISTED_GAPS)
         start = position.last if gaps is not None else position.gaps[0].start
         rows = snapshot.changes_since(tx, start, gaps or [])
@@ -353,12 +352,12 @@ class Feed:
             else News(reached_position)
         )
 
-    def _read_everything(self, tx: ReadTransaction, now: float) -> Everything:
+    def _read_everything(self, tx: ReadTransaction, now: float) -> AllTrees:
         # The first statement fixes the moment as of which all is read.
         ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
         position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
         marks = lineage.newest_marks(tx, position.last, MOST_SEEN)
-        return Everything(position, snapshot.names(tx), whole_tables.read(tx), marks)
+        return AllTrees(position, snapshot.names(tx), whole_tables.read(tx), marks)
 
     def _read_news(
         self,
@@ -367,7 +366,7 @@ class Feed:
         rows: list[ChangeRow],
         reached_position: Position,
         now: float,
-    ) -> Everything | News:
+    ) -> AllTrees | News:
         kinds: dict[int, int] = {}
         for row in rows:
             if row.root_id != NO_ROOT:
