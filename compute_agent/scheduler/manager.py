@@ -180,6 +180,10 @@ class Scheduler:
                 )
                 raise NoValidHost(reason, causes) from error
 
+    def may_leave_claims_to_agents(self) -> bool:
+        """Whether an agent may be so old that it claims itself, so that nothing is claimed here."""
+        return not self._claims.can_be_undone()
+
     def _select(
         self,
         spec: RequestSpec,

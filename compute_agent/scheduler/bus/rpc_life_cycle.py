@@ -11,8 +11,8 @@
     detach_resources(instance_uuid, allocations, before)
     explain(spec_obj) -> {"fits", "hosts", "causes"}
 
-A Claim is {"instance", "host", "root", "allocations", "mappings", "alternates"}. Every call may be
-repeated.
+A Claim is {"instance", "claimed", "host", "root", "allocations", "mappings", "alternates"};
+"claimed" is false while claims are left to agents that are too old. Every call may be repeated.
 """
 
 from __future__ import annotations

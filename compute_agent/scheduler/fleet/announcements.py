@@ -38,6 +38,8 @@ class Announcements:
         self._clock = clock
         self._by_root: dict[str, Announcement] = {}
         self._lock = threading.Lock()
+        self.versions_revision = 0
+        """How often a service version was heard that was not known."""
 
     def receive(self, state: Mapping[str, Any]) -> None:
         """Take in one announcement: ``{"host", "nodes": [{"uuid", "enabled", ...}], ...}``.
@@ -63,7 +65,12 @@ class Announcements:
             # errors of numbers quote what was sent, however long it is
             raise ValueError(f"{type(error).__name__}: {str(error)[:200]}") from error
         with self._lock:
+            before = [self._by_root.get(root) for root in states]
             self._by_root |= states
+            self.versions_revision += any(
+                old is None or old.service_version != new.service_version
+                for old, new in zip(before, states.values(), strict=True)
+            )
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return every announcement as plain values, with its age in seconds, for `restore`."""

@@ -35,6 +35,9 @@ BEHAVIOURS = (CLAIMS, OWNERS)
 class Fleet:
     """The lowest service version of all agents; kept for a minute, or until `forget`.
 
+    Every process hears each announcement, and looks again when one has another version: so all
+    processes of a scheduler agree.
+
     :param announcements: None without a bus, when nothing is known of any agent.
     :param existing_roots_of: returns which of some roots placement still has; an agent whose host
         is gone counts no more.
@@ -52,7 +55,7 @@ class Fleet:
         self._behaviours = behaviours
         self._announcements = announcements
         self._existing_roots_of = existing_roots_of
-        self._minimum: KeptValues[None, int] = KeptValues(KEPT_SECONDS, clock)
+        self._minimum: KeptValues[int, int] = KeptValues(KEPT_SECONDS, clock, most=1)
 
     def minimum(self) -> int | None:
         """Return the lowest version, 0 when no agent was heard of, None without a bus.
@@ -61,10 +64,11 @@ class Fleet:
         """
         if self._announcements is None:
             return None
-        lowest = self._minimum.get(None)
+        revision = self._announcements.versions_revision
+        lowest = self._minimum.get(revision)
         if lowest is not None:
             return lowest
-        return self._minimum.keep(None, min((v for _, v in self._versions()), default=0))
+        return self._minimum.keep(revision, min((v for _, v in self._versions()), default=0))
 
     def supports(self, behaviour: Behaviour) -> bool:
         """Whether every agent is known to be new enough."""

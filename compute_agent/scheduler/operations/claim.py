@@ -19,6 +19,8 @@ class Claim:
     :param root: uuid of the host's root provider.
     :param mappings: group to the providers that serve it.
     :param alternates: hosts to try later; not claimed.
+    :param is_claimed: False while the agents of the fleet claim themselves: then `allocations` is
+        what the agent of the host is to claim.
     """
 
     instance: str
@@ -27,11 +29,13 @@ class Claim:
     allocations: Amounts
     mappings: Mapping[str, tuple[str, ...]]
     alternates: tuple[Selection, ...] = ()
+    is_claimed: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
             "instance": self.instance,
+            "claimed": self.is_claimed,
             "host": self.host,
             "root": self.root,
             "allocations": copy_of(self.allocations),

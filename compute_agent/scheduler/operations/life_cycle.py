@@ -62,10 +62,15 @@ class LifeCycle:
         holding = self._placement.holding(instance)
         if holding.allocations:
             return self._claimed_before(spec, instance, holding)
-        [selections] = self._parts.scheduler.select_destinations(
-            spec, [instance], alternates=alternates
-        )
-        return claim_of(instance, selections)
+        scheduler = self._parts.scheduler
+        is_held_back = scheduler.may_leave_claims_to_agents()
+        [selections] = scheduler.select_destinations(spec, [instance], alternates=alternates)
+        claim = claim_of(instance, selections)
+        if is_held_back or scheduler.may_leave_claims_to_agents():
+            # the last old agent may have gone meanwhile
+            is_claimed = bool(self._placement.holding(instance).allocations)
+            return replace(claim, is_claimed=is_claimed)
+        return claim
 
     def reschedule(self, spec: RequestSpec, instance: str, failed_hosts: Sequence[str]) -> Claim:
         """Give an instance another host than those that failed to build it.

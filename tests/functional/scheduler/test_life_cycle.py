@@ -34,11 +34,17 @@ def placement(
         yield made
 
 
-def operations_on(world: World, heard: Announcements | None = None) -> LifeCycle:
-    """The operations of a scheduler of its own on a placement."""
+def operations_on(
+    world: World, heard: Announcements | None = None, *, self_claim: str = "never"
+) -> LifeCycle:
+    """The operations of a scheduler of its own on a placement.
+
+    :param self_claim: "auto": one that serves, while agents may claim themselves.
+    """
     conf = new_config([])
     conf.set_override("journal_path", str(world.journal), "compute_scheduler")
-    return LifeCycle(parts_of(conf, world.transport, heard, serving=False))
+    conf.set_override("legacy_self_claim", self_claim, "compute_agent")
+    return LifeCycle(parts_of(conf, world.transport, heard, serving=self_claim == "auto"))
 
 
 class Instance:
@@ -227,3 +233,24 @@ def test_several_instances_are_claimed_together_or_not_at_all_and_what_would_fit
     if flat.explanation is not None:
         # without its trait it would fit on the hosts of other tests as well
         assert [lowered] in [closest["changes"] for closest in flat.explanation["closest"]]
+
+
+def test_a_claim_says_that_nothing_is_claimed_while_agents_claim_themselves(
+    instance: Instance,
+) -> None:
+    heard = Announcements()
+    operations = operations_on(instance.world, heard, self_claim="auto")
+
+    def announce(version: int) -> None:
+        nodes = [{"uuid": new} for new, name in instance.world.names.items() if name in "abc"]
+        heard.receive({"host": "h", "nodes": nodes, "service_version": version})
+
+    announce(0)
+    claim = operations.claim(instance.spec(), instance.uuid)
+    assert claim.as_dict()["claimed"] is False
+    assert claim.allocations
+    assert instance.held == {}
+    announce(1)
+    claim = operations.claim(instance.spec(), instance.uuid)
+    assert claim.as_dict()["claimed"] is True
+    assert instance.held

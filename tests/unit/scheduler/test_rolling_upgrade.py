@@ -73,17 +73,28 @@ def test_an_agent_whose_host_placement_has_no_more_does_not_count() -> None:
 
 
 def test_the_lowest_version_is_kept_for_a_minute_or_until_it_is_forgotten() -> None:
-    announcements, clock = announced(a=0), Clock()
-    observed_fleet = fleet(announcements, clock)
+    announcements, clock = announced(a=0, b=1), Clock()
+    roots = {"a", "b"}
+    observed_fleet = Fleet(announcements, lambda _roots: roots, clock=clock)
     assert observed_fleet.minimum() == 0
-    announce(announcements, "a", 1)
+    roots.remove("a")
     clock.now = KEPT_SECONDS - 1
     assert observed_fleet.minimum() == 0
     clock.now = KEPT_SECONDS
     assert observed_fleet.minimum() == 1
-    announce(announcements, "a", 0)
+    roots.add("a")
     observed_fleet.forget()
     assert observed_fleet.minimum() == 0
+
+
+def test_an_announcement_of_another_version_counts_at_once_for_all_who_hear_it() -> None:
+    announcements, clock = announced(a=0), Clock()
+    workers = [fleet(announcements, clock) for _ in range(2)]
+    assert workers[0].minimum() == 0
+    announce(announcements, "a", 1)
+    assert [worker.minimum() for worker in workers] == [1, 1]
+    announce(announcements, "b", 0)
+    assert [worker.minimum() for worker in workers] == [0, 0]
 
 
 @pytest.mark.parametrize(
