@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any, Final
 
-from compute_agent.bounded_http.bounds import ANSWER_BYTES, OutOfBounds
+from compute_agent.bounded_http.limits import ANSWER_BYTES, LimitExceeded
 
 BUFFER: Final = 64 * 1024
 
@@ -16,7 +16,7 @@ BUFFER: Final = 64 * 1024
 class AnswerReader(io.RawIOBase):
     """The bytes of one answer, headers included, all of which must come within a time.
 
-    The timeout of a socket bounds one wait for bytes, and a peer that sends a byte before each ends
+    The timeout of a socket limits one wait for bytes, and a peer that sends a byte before each ends
     never lets go. So each wait gets the time that remains. Unlike a watchdog this needs no second
     thread, and cannot hit a socket that serves another request by now.
 
@@ -38,7 +38,7 @@ class AnswerReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         """Read what is there, waiting for the first byte.
 
-        :raises OutOfBounds: the time is over, or too much came.
+        :raises LimitExceeded: the time is over, or too much came.
         """
         if self._deadline is not None:
             remaining_seconds = self._deadline - time.monotonic()
@@ -51,7 +51,7 @@ class AnswerReader(io.RawIOBase):
             raise self._too_slow() from error
         self._bytes_left -= count or 0
         if self._bytes_left < 0:
-            raise OutOfBounds(
+            raise LimitExceeded(
                 f"is more than {ANSWER_BYTES // 2**20} MiB as it comes, and was not read further"
             )
         return count
@@ -61,8 +61,8 @@ class AnswerReader(io.RawIOBase):
         self._arriving.close()
         super().close()
 
-    def _too_slow(self) -> OutOfBounds:
-        return OutOfBounds(
+    def _too_slow(self) -> LimitExceeded:
+        return LimitExceeded(
             f"timed out: not all of it came within {self._seconds:.3g} s (option timeout)"
         )
 

@@ -6,11 +6,11 @@ import json
 import math
 from typing import Any, NoReturn
 
-from compute_agent.bounded_http.bounds import (
+from compute_agent.bounded_http.limits import (
     INTEGER_DIGITS,
     JSON_CONTAINERS,
     JSON_DEPTH,
-    OutOfBounds,
+    LimitExceeded,
 )
 
 
@@ -18,11 +18,11 @@ def parse(text: str) -> Any:
     """Parse a text.
 
     :raises ValueError: the text is not JSON.
-    :raises OutOfBounds: the document would cost too much, or has a number that fails in arithmetic.
+    :raises LimitExceeded: it would cost too much, or has a number that fails in arithmetic.
     """
     containers = text.count("[") + text.count("{")
     if containers > JSON_CONTAINERS:
-        raise OutOfBounds(f"has more than {JSON_CONTAINERS:,} lists and objects in its JSON")
+        raise LimitExceeded(f"has more than {JSON_CONTAINERS:,} lists and objects in its JSON")
     try:
         document = json.loads(
             text, parse_int=_integer, parse_float=_finite, parse_constant=_not_a_number
@@ -48,13 +48,13 @@ def _is_deep(document: Any) -> bool:
     return True
 
 
-def _too_deep() -> OutOfBounds:
-    return OutOfBounds(f"is JSON nested deeper than {JSON_DEPTH} levels")
+def _too_deep() -> LimitExceeded:
+    return LimitExceeded(f"is JSON nested deeper than {JSON_DEPTH} levels")
 
 
 def _integer(digits: str) -> int:
     if len(digits) > INTEGER_DIGITS and len(digits.lstrip("-")) > INTEGER_DIGITS:
-        raise OutOfBounds(
+        raise LimitExceeded(
             f"has an integer of {len(digits)} digits in its JSON, more than {INTEGER_DIGITS}"
         )
     return int(digits)
@@ -63,9 +63,9 @@ def _integer(digits: str) -> int:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise OutOfBounds(f"has the number {digits[:30]} in its JSON, which is too large")
+        raise LimitExceeded(f"has the number {digits[:30]} in its JSON, which is too large")
     return number
 
 
 def _not_a_number(name: str) -> NoReturn:
-    raise OutOfBounds(f"has {name} in its JSON, which is not a number")
+    raise LimitExceeded(f"has {name} in its JSON, which is not a number")

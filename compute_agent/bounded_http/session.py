@@ -1,6 +1,6 @@
-"""The requests session for placement, keystone and others, which bounds their answers.
+"""The requests session for placement, keystone and others, which limits their answers.
 
-Nothing of an answer reaches the caller before all of it was read and found within the ``bounds``,
+Nothing of an answer reaches the caller before all of it was read and found within the ``limits``,
 so its users (keystoneauth1, this project) can rely on them.
 """
 
@@ -20,7 +20,7 @@ from keystoneauth1 import session as ka_session
 
 from compute_agent.bounded_http import json_document
 from compute_agent.bounded_http.answer_reader import BoundedAnswer
-from compute_agent.bounded_http.bounds import ANSWER_BYTES, REDIRECTS, OutOfBounds
+from compute_agent.bounded_http.limits import ANSWER_BYTES, REDIRECTS, LimitExceeded
 from compute_agent.bounded_http.retry_after import seconds_of
 from compute_agent.programs.lasting_conditions import LastingConditions
 
@@ -35,7 +35,7 @@ SHOWN: Final = 200
 
 
 class AnswerRefused(requests.RequestException):
-    """An answer breaks a bound and was not taken; the message has request, bound and remedy."""
+    """An answer breaks a limit and was not taken; the message has request, limit and remedy."""
 
 
 class BoundedResponse(requests.Response):
@@ -60,14 +60,14 @@ class BoundedAdapter(ka_session.TCPKeepAliveAdapter):  # type: ignore[misc]
     def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
         """Create the pools for direct connections."""
         super().init_poolmanager(*arguments, **keywords)
-        _bound_pools(self.poolmanager)
+        _limit_pools(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **keywords: Any) -> Any:
         """Return the pools for connections through a proxy."""
         has_manager = proxy in self.proxy_manager
         manager = super().proxy_manager_for(proxy, **keywords)
         if not has_manager:
-            _bound_pools(manager)
+            _limit_pools(manager)
         return manager
 
     def build_response(self, request: Any, answer: Any) -> BoundedResponse:
@@ -77,7 +77,7 @@ class BoundedAdapter(ka_session.TCPKeepAliveAdapter):  # type: ignore[misc]
         return bounded_response
 
 
-def _bound_pools(manager: Any) -> None:
+def _limit_pools(manager: Any) -> None:
     manager.pool_classes_by_scheme = {
         scheme: type(
             pool.__name__,
@@ -95,7 +95,7 @@ def _bound_pools(manager: Any) -> None:
 
 
 class BoundedSession(requests.Session):
-    """An HTTP session that takes no answer beyond the bounds, and no redirect to another server.
+    """An HTTP session that takes no answer beyond the limits, and no redirect to another server.
 
     :param longest_pause: returns the seconds beyond which a Retry-After is not obeyed.
     """
@@ -126,7 +126,7 @@ class BoundedSession(requests.Session):
         A redirect repeats method and body, as keystoneauth1 would. One that leads elsewhere is an
         error and not an answer, because a caller would follow it and take the token along.
 
-        :raises AnswerRefused: the answer breaks a bound.
+        :raises AnswerRefused: the answer breaks a limit.
         :raises requests.RequestException: no answer came.
         """
         connect, total = _limits(arguments.pop("timeout", None))
@@ -140,7 +140,7 @@ class BoundedSession(requests.Session):
             try:
                 answer = super().send(request, timeout=(connect, remaining_seconds), **arguments)
                 _judge(answer)
-            except OutOfBounds as violation:
+            except LimitExceeded as violation:
                 raise AnswerRefused(
                     f"The answer to {request.method} {request.url} {violation}. Check what answers "
                     "at this address.",
@@ -197,9 +197,9 @@ def _limits(timeout: Any) -> tuple[float | None, float | None]:
 
 
 def _judge(answer: requests.Response) -> None:
-    """Read the body, and check the bounds.
+    """Read the body, and check the limits.
 
-    :raises OutOfBounds: one is broken.
+    :raises LimitExceeded: one is broken.
     :raises requests.ConnectionError: it ended too early.
     """
     answer.raw = _body_of(answer)
@@ -219,17 +219,17 @@ def _body_of(answer: requests.Response) -> io.BytesIO:
     try:
         for piece in answer.raw.stream(PIECE, decode_content=True):
             if body.tell() + len(piece) > ANSWER_BYTES:
-                raise OutOfBounds(
+                raise LimitExceeded(
                     f"is more than {ANSWER_BYTES // 2**20} MiB when decompressed, and was not read "
                     "further"
                 )
             body.write(piece)
     except urllib3.exceptions.DecodeError as error:
         encoding = answer.headers.get("content-encoding", "")[:SHOWN]
-        raise OutOfBounds(f"does not match its Content-Encoding {encoding!r}") from error
+        raise LimitExceeded(f"does not match its Content-Encoding {encoding!r}") from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(error, request=answer.request) from error
-    except OutOfBounds:
+    except LimitExceeded:
         # the rest must not be taken for the answer to the next request, and what was read
         # must not live as long as the traceback of the error
         answer.raw.close()

@@ -81,7 +81,7 @@ def plan_claim(
         guest = guest_of(request.instance, request.spec, allocation, sizes, policy.aliases)
     if situation.cell_of and not given:
         guest = Guest((), wishes=guest.wishes, floats=True)
-    guest = replace(guest, nodes=tuple(_on_bound_cells(guest, request, situation)))
+    guest = replace(guest, nodes=tuple(_on_fixed_cells(guest, request, situation)))
     return _gift(request, situation, guest, plan(host, guest, policy.options))
 
 
@@ -121,7 +121,7 @@ def _other_devices(
     return tuple(sorted((*cpus, *units))), claim.cells
 
 
-def _on_bound_cells(
+def _on_fixed_cells(
     guest: Guest, request: ClaimRequest, situation: NodeSituation
 ) -> tuple[Node, ...]:
     """Return the nodes of a guest on the cells that their groups are mapped to."""

@@ -134,11 +134,11 @@ class CandidateRequest:
         The aggregates bind the unsuffixed group, or every group when that has no resources: the
         clause would be lost otherwise.
         """
-        bound_suffixes = [UNSUFFIXED]
+        tied_suffixes = [UNSUFFIXED]
         if not self.group(UNSUFFIXED).resources:
-            bound_suffixes = sorted(name for name, group in self.groups.items() if group.resources)
+            tied_suffixes = sorted(name for name, group in self.groups.items() if group.resources)
         request = self
-        for suffix in bound_suffixes:
+        for suffix in tied_suffixes:
             group = self.group(suffix)
             group = replace(
                 group,

@@ -1,12 +1,10 @@
-"""Evaluation of queries on one state of the index, within the bounds of one request."""
+"""Evaluation of queries on one state of the index, within the limits of one request."""
 
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from placement_server.candidates.bounds.heavy import SearchEffort
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import Capacity, capacity
 from placement_server.candidates.capacity.fragmentation import (
     Amounts,
@@ -17,6 +15,8 @@ from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.limits.heavy import SearchEffort
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from placement_server.candidates.bounds.heavy import HeavySearches, SearchEffort
-from placement_server.candidates.bounds.memory import Account, SearchMemory
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import Amounts
 from placement_server.candidates.closest.closest import SETS
@@ -18,6 +16,8 @@ from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.limits.heavy import HeavySearches, SearchEffort
+from placement_server.candidates.limits.memory import Account, SearchMemory
 from placement_server.candidates.overview import Overview, overview
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from placement_server.candidates.bounds.heavy import SearchEffort
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.closest.closest import SETS
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp
@@ -15,6 +13,8 @@ from placement_server.candidates.evaluator import QueryEvaluator, SearchOptions
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.limits.heavy import SearchEffort
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.what_if.supposed_trees import SupposedTrees

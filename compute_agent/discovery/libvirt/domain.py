@@ -81,7 +81,7 @@ def _guest(domain: Element, uuid: str, default_huge_page_kib: int) -> Guest:
                 0,
             )
         ),
-        numa_cells=tuple(_bound_cells(parts)),
+        numa_cells=tuple(_fixed_cells(parts)),
         page_size_kib=_page_size_kib(parts),
         memory=tuple(_memory(parts)),
         pci_addresses=tuple(sorted(set(_pci_addresses(domain)))),
@@ -151,8 +151,8 @@ def _guest_cells(
     A module is bound as the cell of the guest that it is plugged into, and is in its pages, unless
     it names others. Modules in files take no memory of the host.
     """
-    common = _bound_to(domain.find("numatune/memory"))
-    own = {node.get("cellid"): _bound_to(node) for node in domain.iterfind("numatune/memnode")}
+    common = _fixed_to(domain.find("numatune/memory"))
+    own = {node.get("cellid"): _fixed_to(node) for node in domain.iterfind("numatune/memnode")}
     pages = _PagesOfCells(domain, default_huge_page_kib)
     cells = domain.findall("cpu/numa/cell")
     for cell in cells:
@@ -220,7 +220,7 @@ def _huge(size_kib: int) -> int | None:
     return size_kib if size_kib > _ORDINARY_PAGE_KIB else None
 
 
-def _bound_cells(parts: Sequence[_GuestCell]) -> Iterator[tuple[CellId, int, int]]:
+def _fixed_cells(parts: Sequence[_GuestCell]) -> Iterator[tuple[CellId, int, int]]:
     """Yield (host cell, vCPUs, memory) of a guest of which every part is bound to one host cell.
 
     The vCPUs of a guest's cell are counted where its memory is. A part that may be on one of
@@ -247,7 +247,7 @@ def _memory(parts: Sequence[_GuestCell]) -> Iterator[GuestMemory]:
         yield GuestMemory(cell, size, memory_kib)
 
 
-def _bound_to(element: Element | None) -> tuple[CellId, ...]:
+def _fixed_to(element: Element | None) -> tuple[CellId, ...]:
     """Return the host cells that memory cannot leave; empty = it may be anywhere."""
     if element is None or element.get("mode", "strict") not in _BINDING_MODES:
         return ()

@@ -161,7 +161,7 @@ class Healer:
         held_amounts = of_record(record)
         here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
         fixed_providers = {
-            suffix: uuid for port in ports for suffix, uuid in port.bound_providers.items()
+            suffix: uuid for port in ports for suffix, uuid in port.port_providers.items()
         }
         coverage = cover(
             need, here, fixed_providers=fixed_providers, may_serve=self._placing.may_serve

@@ -153,9 +153,9 @@ class Placing:
             return f"{begin}: {'; '.join(rooms.obstacles)}"
         if candidates and facts is not None:
             return f"{begin} where the guest is ({facts.describe()}): there is no room on those"
-        if bound_suffixes := sorted(set(fixed_providers) & set(missing_request.groups)):
+        if tied_suffixes := sorted(set(fixed_providers) & set(missing_request.groups)):
             port_texts = ", ".join(
-                f"{suffix} on {fixed_providers[suffix]}" for suffix in bound_suffixes
+                f"{suffix} on {fixed_providers[suffix]}" for suffix in tied_suffixes
             )
             return f"{begin} where its ports are bound ({port_texts})"
         return (

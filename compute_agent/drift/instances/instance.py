@@ -31,7 +31,7 @@ class Port:
     profile: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def bound_providers(self) -> dict[str, str]:
+    def port_providers(self) -> dict[str, str]:
         """Group to the provider that the binding profile names for it; empty where it names none.
 
         The profile holds one uuid where the port asks in the old form, and uuids by group id

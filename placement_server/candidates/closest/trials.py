@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 
-from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.heavy import SearchEffort
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import OutOfTime
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.heavy import SearchEffort
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.search.reporter import SILENT, Reporter
 from placement_server.candidates.search.search import Search, SearchLimits

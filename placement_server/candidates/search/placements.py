@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
-from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.problem import Positions, Problem, permutations
 from placement_server.candidates.search.solver import Solver

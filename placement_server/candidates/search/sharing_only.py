@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.search.eligible import EligibleProviders
 
 Bytes = npt.NDArray[np.uint8]

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb
 
-from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.look_ahead import LookAhead, narrow_to_subtrees
 from placement_server.candidates.search.problem import (
@@ -132,13 +132,13 @@ class Solver:
         while self.is_symmetric[first]:
             first -= 1
         item = self.sequence[first]
-        is_bound = (
+        is_tied = (
             self.problem.linked_sets
             or self.problem.needed_mask
             or self.plan.one_per_tree
             or self.look_ahead.subtrees_of[item]
         )
-        return last if is_bound or not self._are_apart(item) else first
+        return last if is_tied or not self._are_apart(item) else first
 
     def _are_apart(self, item: int) -> bool:
         """Check whether no position holds two items that are symmetric to this one."""

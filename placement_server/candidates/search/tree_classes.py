@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.tree_shape import TreeShape
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.compiled import ContestedClass, Plan
 from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.problem import Problem

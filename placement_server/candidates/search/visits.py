@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.eligible import EligibleProviders
 from placement_server.candidates.search.look_ahead import find_contradiction

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from placement_server.candidates.bounds import sizes
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.what_if.suppositions import (
     MOST_ADDED,
     AddTree,

@@ -10,7 +10,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.bounded_http import json_document
 from compute_agent.bounded_http.answer_reader import AnswerReader
-from compute_agent.bounded_http.bounds import ANSWER_BYTES, OutOfBounds
+from compute_agent.bounded_http.limits import ANSWER_BYTES, LimitExceeded
 from compute_agent.bounded_http.retry_after import seconds_of
 from compute_agent.placement.connection import Retries
 
@@ -21,7 +21,7 @@ def nested(levels: int) -> str:
 
 def test_a_document_of_a_hundred_levels_is_read_and_one_more_is_not():
     assert json_document.parse(nested(100))
-    with pytest.raises(OutOfBounds, match="deeper than 100 levels"):
+    with pytest.raises(LimitExceeded, match="deeper than 100 levels"):
         json_document.parse(nested(101))
 
 
@@ -33,7 +33,7 @@ def test_brackets_in_texts_and_beside_one_another_are_no_depth():
 
 def test_levels_of_objects_and_lists_count_together():
     text = '{"a": [' * 60 + "]}" * 60
-    with pytest.raises(OutOfBounds):
+    with pytest.raises(LimitExceeded):
         json_document.parse(text)
 
 
@@ -41,7 +41,7 @@ def test_levels_of_objects_and_lists_count_together():
     "text", ["NaN", "[-Infinity]", "1e400", '{"total": 12345678901234567890}', "-" + "9" * 5000]
 )
 def test_numbers_nobody_can_reckon_with_are_out_of_bounds(text):
-    with pytest.raises(OutOfBounds):
+    with pytest.raises(LimitExceeded):
         json_document.parse(text)
 
 
@@ -85,7 +85,7 @@ def test_an_answer_whose_time_is_over_is_not_read_though_bytes_are_there():
     with ours, theirs:
         theirs.sendall(b"HTTP/1.1 200 OK\r\n")
         reader = AnswerReader(ours.makefile("rb", 0), ours, 0.0)
-        with pytest.raises(OutOfBounds, match="timed out"):
+        with pytest.raises(LimitExceeded, match="timed out"):
             reader.readinto(bytearray(10))
         reader.close()
 
@@ -95,7 +95,7 @@ def test_an_answer_is_not_read_beyond_its_bytes():
     with ours, theirs:
         reader = AnswerReader(io.BytesIO(b"a" * (ANSWER_BYTES + 1)), ours, None)
         assert reader.readinto(bytearray(ANSWER_BYTES)) == ANSWER_BYTES
-        with pytest.raises(OutOfBounds, match="64 MiB"):
+        with pytest.raises(LimitExceeded, match="64 MiB"):
             reader.readinto(bytearray(10))
 
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from placement_server.candidates.bounds.heavy import HeavySearches, SearchEffort
 from placement_server.candidates.errors import TooManyHeavySearches
+from placement_server.candidates.limits.heavy import HeavySearches, SearchEffort
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.search.search import Search, SearchLimits
 

@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates import response
-from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
 from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, WorkerOutOfMemory
 from placement_server.candidates.index.follower import IndexFollower
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.limits.memory import MIB, Account, SearchMemory
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.placements import Series

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.what_if.supposed_trees import SupposedTrees
 from placement_server.candidates.what_if.suppositions import (
     AddTree,

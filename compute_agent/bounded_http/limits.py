@@ -1,4 +1,4 @@
-"""Bounds of one answer, and the error that names the one that was broken.
+"""Limits of one answer, and the error that names the one that was broken.
 
 No honest service comes near them. What does is another sender: a proxy, another service at the
 address, or an attacker on the memory or the time of the caller.
@@ -24,8 +24,8 @@ REDIRECTS: Final = 3
 """Redirects that are followed for one request, all within the same scheme, host and port."""
 
 
-class OutOfBounds(Exception):
-    """An answer breaks a bound; the message continues a sentence that begins with the answer.
+class LimitExceeded(Exception):
+    """An answer breaks a limit; the message continues a sentence that begins with the answer.
 
     Not an OSError and not a ValueError: the libraries between here and the caller take these for
     broken connections and for bodies that are not JSON.

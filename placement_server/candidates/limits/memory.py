@@ -82,7 +82,7 @@ class SearchMemory:
 class Account:
     """Memory that one search holds, in bytes. It belongs to one thread at a time.
 
-    :param memory: grants the memory; without it there is no bound.
+    :param memory: grants the memory; without it there is no limit.
     :ivar heavy: whether this is a heavy search, which leaves some memory to others.
     """
 

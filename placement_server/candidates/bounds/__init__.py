@@ -1,1 +1,0 @@
-"""Bounds of what the searches of one worker process may take: memory, and processor time."""
