@@ -42,11 +42,8 @@ class Certificate:
             try:
                 self.copy(directory)
             except OSError as error:
-                LOG.error(
-                    "The certificate %s and its key %s have changed and cannot be used: %s. The "
-                    "pair read before stays in force until they are corrected.",
-                    *(self.path, self.key, error),
-                )
+                text = "Certificate %s and key %s cannot be used: %s. The old pair stays in force."
+                LOG.error(text, self.path, self.key, error)
             else:
                 on_renewal()
 

@@ -69,6 +69,7 @@ class HttpServer:
     client_timeout: float
     tls: Certificate | None = None
     when_ready: Callable[[], None] = lambda: None
+    _is_ending = False
 
     def run(self, copies: Path) -> None:
         """Serve until a signal, the certificate from a directory of copies that fit together."""
@@ -82,9 +83,23 @@ class HttpServer:
         self._first = multiprocessing.Lock()
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         tls = self.tls.copy(copies) if self.tls else None
-        host, port = self.listener.getsockname()[:2]
-        server = Granian(
-            *("placement-server", host, port),
+        if self.tls is not None:
+            work = (copies, partial(os.kill, os.getpid(), signal.SIGHUP))
+            threading.Thread(target=self.tls.watch, args=work, daemon=True).start()
+        _end_forks_with_this_process()
+        while not self._is_ending:
+            try:
+                self._granian(tls).serve(target_loader=self._load, wrap_loader=False)
+            except SystemExit:
+                # granian gives up where a worker ends twice within seconds
+                if self._is_ending or self._first.acquire(block=False):
+                    raise
+                LOG.error("Workers have ended one after the other; all are started again.")
+
+    def _granian(self, tls: Certificate | None) -> Any:
+        server = Granian(  # type: ignore[misc]
+            "placement-server",
+            *self.listener.getsockname()[:2],
             interface=Interfaces.WSGI,
             http=HTTPModes.http1,
             # It also bounds the idle time of a connection that is kept.
@@ -101,11 +116,8 @@ class HttpServer:
             ssl_key=tls.key if tls else None,
             ssl_protocol_min=SSLProtocols.tls12,
         )
-        server.on_startup(_on_startup)
-        if self.tls is not None:
-            _begin(self.tls.watch, copies, lambda: os.kill(os.getpid(), signal.SIGHUP))
-        _end_forks_with_this_process()
-        server.serve(target_loader=self._load, wrap_loader=False)
+        server.on_startup(self._on_startup)
+        return server
 
     def _load(self) -> Turns:
         """Make the application of a worker."""
@@ -118,7 +130,7 @@ class HttpServer:
                 time.sleep(_PAUSE)
         gc.collect()
         gc.freeze()
-        _begin(self._announce)
+        threading.Thread(target=self._announce, daemon=True).start()
         return application
 
     def _announce(self) -> None:
@@ -129,30 +141,25 @@ class HttpServer:
         if self._first.acquire(block=False):
             self.when_ready()
 
+    def _on_startup(self) -> None:
+        """Change what granian has set up in the parent: its log level, and how it ends."""
+        logging.getLogger("_granian").setLevel(logging.INFO)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, partial(self._stop, signal.getsignal(number)))
 
-def _on_startup() -> None:
-    """Change what granian has set up in the parent: its log level, and how it ends."""
-    logging.getLogger("_granian").setLevel(logging.INFO)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, partial(_stop, signal.getsignal(number)))
-
-
-def _stop(stop: Any, number: int, frame: Any) -> None:
-    stop(number, frame)
-    if number == signal.SIGINT:
-        # a second Ctrl-C ends requests in progress too
-        signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
-    # granian loses a signal to a worker that just starts
-    threading.Timer(_SIGNAL_PAUSE, _end_workers, (BaseProcess.terminate,)).start()
+    def _stop(self, stop: Any, number: int, frame: Any) -> None:
+        self._is_ending = True
+        stop(number, frame)
+        if number == signal.SIGINT:
+            # a second Ctrl-C ends requests in progress too
+            signal.signal(number, lambda *_: _end_workers(BaseProcess.kill))
+        # granian loses a signal to a worker that just starts
+        threading.Timer(_SIGNAL_PAUSE, _end_workers, (BaseProcess.terminate,)).start()
 
 
 def _end_workers(end: Callable[[BaseProcess], None]) -> None:
     for worker in multiprocessing.active_children():
         end(worker)
-
-
-def _begin(work: Callable[..., None], *arguments: object) -> None:
-    threading.Thread(target=work, args=arguments, daemon=True).start()
 
 
 def _end_forks_with_this_process() -> None:
