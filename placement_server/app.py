@@ -16,7 +16,7 @@ from placement_server.candidates.limits.heavy import HeavySearches
 from placement_server.candidates.limits.memory import MIB, SearchMemory
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
-from placement_server.middleware import authentication, operations, telemetry
+from placement_server.middleware import authentication, monitoring, telemetry
 from placement_server.middleware.observation import Observation, RequestId
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.store import Store
@@ -104,7 +104,7 @@ def _stack(
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
         application = Pages(application, web_path, [fleet.NAME], auth_strategy)
-    application = operations.wrap(application, conf, store, services.candidates.follower)
+    application = monitoring.wrap(application, conf, store, services.candidates.follower)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)
     return application

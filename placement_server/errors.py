@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import webob.exc
 
-from placement_server import microversion
+from placement_server.negotiation import microversion
 
 UNDEFINED: Final = "placement.undefined_code"
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"

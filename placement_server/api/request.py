@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote
 import webob.acceptparse
 
 from placement_server import errors
-from placement_server.microversion import Microversion
+from placement_server.negotiation.microversion import Microversion
 from placement_server.policies.enforcer import Caller
 from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
 from placement_server.store.store import Store

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from placement_server.microversion import Microversion
+from placement_server.negotiation.microversion import Microversion
 
 Headers = list[tuple[str, str]]
 

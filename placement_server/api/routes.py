@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from placement_server import errors, extensions, microversion
+from placement_server import errors
 from placement_server.api import routes
 from placement_server.api.extensions import (
     candidate_explanation,
@@ -45,7 +45,8 @@ from placement_server.api.resources import (
 )
 from placement_server.api.response import STATUS_LINES, Headers, Response
 from placement_server.api.services import Services
-from placement_server.microversion import Microversion
+from placement_server.negotiation import extensions, microversion
+from placement_server.negotiation.microversion import Microversion
 from placement_server.store.errors import StoreUnavailable
 
 if TYPE_CHECKING:

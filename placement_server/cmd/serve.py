@@ -30,13 +30,14 @@ from oslo_log import log
 from compute_agent.programs import configuration_files, log_lines, whole_numbers
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.systemd import ServiceManager
-from placement_server import __version__, allocator
+from placement_server import __version__
 from placement_server.conf import (
     InvalidConfiguration,
     parse,
     register_opts,
     warn_of_useless,
 )
+from placement_server.http_server import allocator
 from placement_server.http_server.certificates import Certificate
 from placement_server.http_server.server import HttpServer
 from placement_server.http_server.turns import Turns

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from placement_server import metrics
+from placement_server.metrics import metrics
 from placement_server.store.changes import changes, history, snapshot
 from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.errors import StoreError

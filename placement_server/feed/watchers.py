@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from placement_server import metrics
 from placement_server.feed.horizon import Horizon
+from placement_server.metrics import metrics
 from placement_server.store.changes import history
 from placement_server.store.changes.history import FeedRecord
 from placement_server.store.errors import StoreUnavailable

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from oslo_context import context
 from prometheus_client import Counter, Histogram
 
-from placement_server import errors, metrics
+from placement_server import errors
 from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY, shown_uri
+from placement_server.metrics import metrics
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication

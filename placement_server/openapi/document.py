@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from placement_server import __version__, extensions, limits
+from placement_server import __version__, limits
 from placement_server.api import routes
-from placement_server.microversion import MAX, SERVICE_TYPE
+from placement_server.negotiation import extensions
+from placement_server.negotiation.microversion import MAX, SERVICE_TYPE
 from placement_server.openapi.operations import OPERATIONS, Document, Operation
 from placement_server.schemas.validation import SchemaByVersion
 

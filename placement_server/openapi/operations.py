@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from placement_server.candidates.query import schema as candidates
-from placement_server.microversion import Microversion
+from placement_server.negotiation.microversion import Microversion
 from placement_server.schemas import (
     aggregate,
     allocation,

@@ -14,7 +14,7 @@ from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.closest.closest import ClosestRelaxations
 from placement_server.candidates.closest.shortage import Shortage
 from placement_server.candidates.explain import Explanation
-from placement_server.microversion import Microversion
+from placement_server.negotiation.microversion import Microversion
 from placement_server.store.allocations.room import Room
 
 CLOSEST: Final = Microversion(1, 1)

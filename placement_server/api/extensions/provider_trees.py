@@ -15,7 +15,7 @@ from placement_server.api.request import Request, check_query
 from placement_server.api.resources.allocations import holder_body
 from placement_server.api.resources.resource_providers import no_such_provider
 from placement_server.api.response import Headers, Response, empty_response, json_response
-from placement_server.microversion import MAX
+from placement_server.negotiation.microversion import MAX
 from placement_server.policies import operations
 from placement_server.schemas import provider_tree as schemas
 from placement_server.store import errors as store_errors

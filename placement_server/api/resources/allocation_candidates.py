@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from placement_server import errors, metrics
+from placement_server import errors
 from placement_server.api.request import Request, check_query, read_query
 from placement_server.api.response import Chunks, Response, cache_headers, encoded_response
 from placement_server.candidates.errors import (
@@ -22,7 +22,8 @@ from placement_server.candidates.errors import (
 )
 from placement_server.candidates.query import query
 from placement_server.candidates.query.schema import SCHEMAS, schema_for
-from placement_server.microversion import Microversion
+from placement_server.metrics import metrics
+from placement_server.negotiation.microversion import Microversion
 from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from oslo_utils import uuidutils
 
-from placement_server import errors, limits, metrics
+from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
-from placement_server.microversion import Microversion
+from placement_server.metrics import metrics
+from placement_server.negotiation.microversion import Microversion
 from placement_server.policies import operations
 from placement_server.schemas import allocation as schemas
 from placement_server.store import errors as store_errors

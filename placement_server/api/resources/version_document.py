@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from placement_server import extensions, microversion
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.negotiation import extensions, microversion
 
 
 def show(request: Request) -> Response:

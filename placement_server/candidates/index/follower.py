@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from placement_server import metrics
 from placement_server.candidates.index import whole_tables
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.candidates.index.saved.saved_file import SavedFile
@@ -34,6 +33,7 @@ from placement_server.candidates.index.saved.saved_index import (
 )
 from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.candidates.index.whole_tables import WholeTables
+from placement_server.metrics import metrics
 from placement_server.store.changes import changes, lineage, snapshot
 from placement_server.store.changes.cursor import MOST_SEEN, Position, SeenRecords
 from placement_server.store.changes.lineage import Mark, Totals

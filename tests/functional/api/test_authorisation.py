@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from placement_server import extensions
 from placement_server.api import routes
 from placement_server.api.request import TAKE_TURN_KEY, TURN_KEY
 from placement_server.conf import InvalidConfiguration
+from placement_server.negotiation import extensions
 from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
 from tests.fixtures.stub_server import StubHandler, StubServer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placement_server import extensions
+from placement_server.negotiation import extensions
 
 from .conftest import MakeApi
 from .wsgi_client import Answer, Client, claim_body

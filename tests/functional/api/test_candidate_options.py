@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from placement_server import metrics
+from placement_server.metrics import metrics
 
 from .candidate_world import PATH, ask
 from .conftest import MakeApi

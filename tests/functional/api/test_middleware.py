@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement_server.middleware import operations
+from placement_server.middleware import monitoring
 from placement_server.store.changes import snapshot
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -176,7 +176,7 @@ def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_
     make_api: MakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = make_api(placement_server__healthcheck_path="/-/healthy")
-    monkeypatch.setattr(operations, "LOADING_SECONDS", 0.05)
+    monkeypatch.setattr(monitoring, "LOADING_SECONDS", 0.05)
     go_on, loadings = threading.Event(), []
 
     def slow(tx: ReadTransaction) -> Sequence[Any]:

@@ -14,7 +14,7 @@ from schemathesis.generation.case import Case
 from placement_server.api import routes
 from placement_server.app import build_app
 from placement_server.conf import new_config
-from placement_server.microversion import MAX
+from placement_server.negotiation.microversion import MAX
 from placement_server.openapi.document import build, version_header
 from placement_server.openapi.operations import OPERATIONS, Operation
 from placement_server.store.store import Store

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement_server import extensions
 from placement_server.api.routes import ALL_ROUTES
+from placement_server.negotiation import extensions
 from placement_server.policies.enforcer import list_rules
 from placement_server.web import fleet
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from placement_server import extensions
+from placement_server.negotiation import extensions
 from tests.fixtures.plain_trees import make_tree
 from tests.fixtures.sample_fleet import hosts
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import requests
 
-from placement_server import extensions
 from placement_server.app import build_app
 from placement_server.conf import new_config
+from placement_server.negotiation import extensions
 from tests.fixtures.placement import free_port, wait_for_placement
 from tests.fixtures.plain_trees import make_tree
 from tests.fixtures.sample_fleet import consumer, hosts

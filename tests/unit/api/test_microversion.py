@@ -2,8 +2,8 @@
 
 import pytest
 
-from placement_server import microversion
-from placement_server.microversion import InvalidVersionString, UnacceptableVersion
+from placement_server.negotiation import microversion
+from placement_server.negotiation.microversion import InvalidVersionString, UnacceptableVersion
 
 
 @pytest.mark.parametrize(

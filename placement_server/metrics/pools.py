@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.pool import Pool, QueuePool
 
-from placement_server import metrics
+from placement_server.metrics import metrics
 from placement_server.store.store import Store
 
 

@@ -17,10 +17,10 @@ from oslo_middleware import healthcheck
 from oslo_middleware.healthcheck import pluginbase
 from prometheus_client.registry import Collector
 
-from placement_server import metrics
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.inventory_metrics import InventoryCollector
-from placement_server.pool_metrics import observe_pools
+from placement_server.metrics import metrics
+from placement_server.metrics.inventories import InventoryCollector
+from placement_server.metrics.pools import observe_pools
 from placement_server.store.errors import StoreError
 from placement_server.store.probe import DatabaseProbe
 from placement_server.store.store import Store

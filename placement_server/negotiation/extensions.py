@@ -12,7 +12,7 @@ document lists it.
 import functools
 from typing import Final
 
-from placement_server.microversion import (
+from placement_server.negotiation.microversion import (
     InvalidVersionString,
     Microversion,
     UnacceptableVersion,

@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: of requests and searches, of what the fleet has, of connections."""

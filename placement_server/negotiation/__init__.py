@@ -1,0 +1,1 @@
+"""Versions of OpenStack's API and of its extensions here, and their negotiation with a client."""
