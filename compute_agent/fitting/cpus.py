@@ -205,10 +205,15 @@ def _best_groups(room: CoreRoom, need: CpuNeed) -> Sequence[GroupRoom]:
 
 
 def _choices(groups: Sequence[GroupRoom], number: int) -> Iterator[tuple[GroupRoom, ...]]:
-    if number > 1:
-        # the largest first, so that a set that has enough is among the first
-        groups = sorted(groups, key=lambda group: -group.cpus)
-    return combinations(groups, number)
+    if number == 1:
+        before = None
+        for group in groups:
+            if group[1:] != before:  # of equal neighbours the first will do
+                before = group[1:]
+                yield (group,)
+        return
+    # the largest first, so that a set that has enough is among the first
+    yield from combinations(sorted(groups, key=lambda group: -group.cpus), number)
 
 
 def _in_order(groups: Iterable[GroupRoom]) -> list[GroupRoom]:

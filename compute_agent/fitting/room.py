@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of, without
 from compute_agent.fitting.devices import DeviceCost
-from compute_agent.fitting.guest import Guest, Node
+from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node
 from compute_agent.fitting.host import ORDINARY, Cell, Host
 from compute_agent.fitting.plan import CPUS, MEMORY, PAGES, PINNED, THREADS, Cost, Part
 
@@ -93,9 +93,9 @@ class Rooms:
         cell, room = self.cells[position], self._rooms[position]
         if room is None:
             return cell.pinnable
-        if self._threads == "require":
+        if self._threads == REQUIRE:
             most = sum(size * number for size, number in room.whole.items() if size > 1)
-        elif self._threads == "isolate":
+        elif self._threads == ISOLATE:
             most = room.whole.get(1, 0)
         else:
             most = room.cpus
@@ -120,7 +120,10 @@ class Rooms:
             if room is not None:
                 if node.pinned + node.emulator_cpus > room.cpus:
                     return PINNED
-                if need_of(room, node.pinned, self._threads) is None:
+                if (
+                    self._threads in (REQUIRE, ISOLATE)
+                    and need_of(room, node.pinned, self._threads) is None
+                ):
                     return THREADS
         if node.memory_mib and self.page_size(position, node) is None:
             return MEMORY if ORDINARY in node.page_sizes else PAGES
