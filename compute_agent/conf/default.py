@@ -158,6 +158,9 @@ reserve_opts = [
         help="""
 Memory in MiB that is reserved for the host: the reserved amount of MEMORY_MB.
 
+Reserve what the host itself needs, plus the number of guests times what each takes beyond its
+memory, for example 2048 + 20 * 200 = 6048. compute-agent doctor shows what guests take.
+
 If NUMA cells are reported, each cell reserves a part in proportion to its memory, unless
 [compute]reserved_host_memory_mb_per_numa is set.
 """,
@@ -169,6 +172,9 @@ If NUMA cells are reported, each cell reserves a part in proportion to its memor
         help="""
 Disk in MiB that is reserved for the host, rounded up to whole GiB: the reserved amount of
 DISK_GB.
+
+Reserve what the host itself writes to the disk of the guests, plus the number of guests times what
+each takes beyond its disk (logs, firmware variables, configuration drives).
 """,
     ),
     cfg.IntOpt(
@@ -177,6 +183,9 @@ DISK_GB.
         min=0,
         help="""
 Number of CPUs that are reserved for the host: the reserved amount of VCPU.
+
+Reserve what the host itself needs, plus the number of guests times what each takes beyond its
+vCPUs (emulator and I/O threads), divided by the overcommit ratio of VCPU.
 
 Cannot be combined with [compute]cpu_shared_set or [compute]cpu_dedicated_set: with these, the
 CPUs in neither set are left to the host.

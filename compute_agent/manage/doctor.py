@@ -27,6 +27,7 @@ from compute_agent.placement.transports.transport import Request, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
+from compute_agent.virt.layout.unreported import unreported
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.topology_driver import TopologyDriver
 
@@ -190,6 +191,8 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
     for text in layout.warnings:
         yield Diagnosis(Level.WARNING, "layout", text)
     yield from _numa_nodes(topology, options)
+    for text in unreported(topology, layout, options):
+        yield Diagnosis(Level.FINE, "not reported", text)
     if not isinstance(driver, LibvirtDriver) or driver.settings.is_local:
         yield from _unmanaged_devices(Machine(parts.conf.host.sysfs_root), layout)
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from compute_agent import errors
 from compute_agent.discovery.errors import CallFailed, DiscoveryError
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
+from compute_agent.manage.overhead import examine_overhead
 from compute_agent.virt.libvirt.guest_cpu import cpu_caveats
 from compute_agent.virt.libvirt.versions import version
 
@@ -219,8 +220,18 @@ def _guests(driver: LibvirtDriver) -> Iterator[Diagnosis]:
     for uuid, reason in sorted(reading.unread_guests.items()):
         text = f"guest {uuid} cannot be understood ({reason}): look at it with virsh dumpxml {uuid}"
         yield Diagnosis(Level.WARNING, "guests", text)
-    running_count = sum(guest.is_running for guest in reading.guests.values())
-    yield Diagnosis(Level.FINE, "guests", f"{len(reading.guests)} known, {running_count} running")
+    running_guests = {uuid: guest for uuid, guest in reading.guests.items() if guest.is_running}
+    if driver.settings.is_local:
+        memory_kib = {uuid: guest.memory_kib for uuid, guest in running_guests.items()}
+        reserved_mib = driver.options.reserved_memory_mib_per_cell.values()
+        yield from examine_overhead(
+            Path(driver.conf.host.procfs_root),
+            memory_kib,
+            sum(reserved_mib) or driver.options.reserved_memory_mib,
+        )
+    yield Diagnosis(
+        Level.FINE, "guests", f"{len(reading.guests)} known, {len(running_guests)} running"
+    )
 
 
 def _user(uid: int | None = None) -> str:

@@ -24,6 +24,7 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.devices.pci import has_remote_managed
+from compute_agent.virt.layout.unreported import unreported
 from compute_agent.virt.readings import NodeReading, ReadingsOfPass
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
@@ -289,6 +290,7 @@ class TopologyDriver(ComputeDriver):
             nodename,
             warnings=frozenset((*layout.warnings, *caveats)) - frozenset(layout.errors),
             errors=frozenset(layout.errors),
+            unreported=frozenset(unreported(topology, layout, options)),
         )
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
@@ -369,6 +371,7 @@ class TopologyDriver(ComputeDriver):
         """Log sentences that were not true in the pass before."""
         for topic, sentences in topics.items():
             log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
+            log_it = LOG.info if topic == "unreported" else log_it
             for sentence in self._conditions.new_among((nodename, topic), sentences):
                 log_it("%s", sentence)
 

@@ -15,6 +15,8 @@ from tests.functional.manage.diagnoses import examine, told
 
 pytestmark = pytest.mark.waiting
 
+ROOTS = {"sysfs": "sys", "procfs": "proc"}
+
 
 @pytest.fixture
 def proxy(placement_url: str) -> Iterator[LyingProxy]:
@@ -37,6 +39,14 @@ def test_a_host_without_fault_is_fine_and_nothing_is_written(
     assert told(result, "fine")["identity"].endswith("has no uuid yet; its first start makes one")
     assert online.placement.providers(online.name) == {}
     assert not online.state.exists()
+
+
+def test_what_the_layout_leaves_out_is_named_with_its_option(online: Operator) -> None:
+    captured = {f"{name}_root": f"tests/data/two-cells/{part}" for name, part in ROOTS.items()}
+    online.configure(DEFAULT={"compute_driver": "host.HostDriver"}, host=captured)
+    result = examine(online)
+    assert "[compute]enable_numa_reporting_to_placement = True" in result.out
+    assert "[nic]report_vfs = always" in result.out
 
 
 def test_a_misspelt_option_is_a_warning(online: Operator) -> None:

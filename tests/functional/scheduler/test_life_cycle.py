@@ -54,7 +54,7 @@ class Instance:
         self.world = World(transport, path / "journal")
         self.trait = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
         for name in "abc":
-            self.world.provider(name, {"VCPU": 4}, self.trait, "COMPUTE_NODE")
+            self.world.provider(name, {"VCPU": 4}, self.trait, "COMPUTE_NODE", "OWNER_NOVA")
             self.world.provider(f"{name}-gpu", {"VGPU": 2}, parent=name)
         self.uuid = str(uuid.uuid4())
 
