@@ -1,4 +1,4 @@
-"""What guests take beyond their memory, by the files of their processes."""
+"""Memory of guests beyond their own, by the files of their processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a machine its layout leaves out is said once, with the option that would report it."""
+"""Parts of a machine that its layout leaves out, each named once with its option."""
 
 from __future__ import annotations
 
