@@ -1,1 +1,1 @@
-"""Operations by hand, offline or online: the work behind `compute-manage`."""
+"""Work by hand, offline or online: the work behind `compute-manage`."""

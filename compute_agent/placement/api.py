@@ -1,4 +1,4 @@
-"""The operations of placement, by what they are about, over one connection."""
+"""The calls of placement, by what they are about, over one connection."""
 
 from __future__ import annotations
 

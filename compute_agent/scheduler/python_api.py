@@ -1,4 +1,4 @@
-"""Python API of the scheduler: the operations of `LifeCycle`, made from configuration files.
+"""Python API of the scheduler: a `LifeCycle`, made from configuration files.
 
 from compute_agent.scheduler.python_api import LifeCycle, connect, read_spec
 
@@ -14,11 +14,11 @@ from compute_agent.request.spec_reader import read_spec
 from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.life_cycle.claim import Claim
+from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import MoveStart
-from compute_agent.scheduler.operations.claim import Claim
-from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
 __all__ = [
     "Attachment",
@@ -35,12 +35,12 @@ __all__ = [
 
 
 def connect(*config_files: str) -> LifeCycle:
-    """Return the operations of a scheduler with the configuration of these files.
+    """Return the life cycle of instances by a scheduler with the configuration of these files.
 
     Where they name a message bus, a running scheduler is asked which hosts are alive.
 
     :raises InvalidConfiguration: the configuration cannot be used.
-    :raises NoSchedulerAnswers: there is a bus, and no scheduler on it. Operations raise it too.
+    :raises NoSchedulerAnswers: there is a bus, and no scheduler on it. Its methods raise it too.
     """
     conf = new_config([f"--config-file={file}" for file in config_files])
     announcements = running_scheduler.announcements(conf) if conf.transport_url else None

@@ -9,19 +9,19 @@ import fixtures
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.scheduler.assembly import parts_of
-from compute_agent.scheduler.operations.life_cycle import LifeCycle
+from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.testing.configuration import Options, configuration
 from compute_agent.testing.transports import RecordingTransport
 
 
 class SchedulerFixture(fixtures.Fixture):
-    """All operations on instances, from claim to delete.
+    """All that is done with instances, from claim to delete.
 
     :param endpoint: the URL of a placement without Keystone, as fixtures of placement_server have
         it; or a transport of the test.
     :param options: values of options, by group and name.
 
-    :ivar life_cycle: the operations.
+    :ivar life_cycle: the steps.
     :ivar transport: the requests that were made, and failures instead of them.
     """
 

@@ -1,4 +1,4 @@
-"""The command `compute-manage`: operations by hand.
+"""The command `compute-manage`: work by hand.
 
     placement migrate_compute_inventory   the reshape of this host while no service runs
     placement heal_allocations            give instances the allocations that they should have

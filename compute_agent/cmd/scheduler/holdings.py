@@ -12,7 +12,7 @@ from compute_agent.cmd import program
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
-    from compute_agent.scheduler.operations.held import ConsumerHoldings
+    from compute_agent.scheduler.life_cycle.held import ConsumerHoldings
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,7 +30,7 @@ def _list(namespace: argparse.Namespace) -> int:
     from compute_agent.placement.consumers import Consumers
     from compute_agent.request.errors import InvalidRequest
     from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.scheduler.operations.held import HoldingsReader
+    from compute_agent.scheduler.life_cycle.held import HoldingsReader
 
     given_options = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
     if sum(given_options) != 1:

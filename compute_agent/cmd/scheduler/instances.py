@@ -11,8 +11,8 @@ from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import MutableAmounts
-    from compute_agent.scheduler.operations.claim import Claim
-    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+    from compute_agent.scheduler.life_cycle.claim import Claim
+    from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
     from compute_agent.scheduler.placement_client import PlacementClient
 
 _JSON = "JSON; default: standard input"
@@ -97,7 +97,7 @@ def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:
 
 def _life_cycle(namespace: argparse.Namespace, *, chooses: bool = False) -> LifeCycle:
     from compute_agent.cmd.scheduler.configured import assemble_parts
-    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+    from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 
     return LifeCycle(assemble_parts(namespace, chooses=chooses))
 
@@ -111,7 +111,7 @@ def _instance(namespace: argparse.Namespace) -> str:
 def _reschedule(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
     from compute_agent.request import spec_reader
-    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+    from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 
     spec, instance = spec_reader.read_spec(read_json(namespace.file)), _instance(namespace)
     parts = assemble_parts(namespace, chooses=True)

@@ -137,7 +137,7 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _claim(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.instances import claim_document
     from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+    from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 
     spec = claim_options.spec_of(namespace)
     consumer = (

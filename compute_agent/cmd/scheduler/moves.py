@@ -72,8 +72,8 @@ def _begin(namespace: argparse.Namespace) -> int:
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.spec_reader import Fields
+    from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
     from compute_agent.scheduler.moves.move import move_kind
-    from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
     body = read_json(namespace.file)
     instance = uuid_text("INSTANCE", namespace.instance)

@@ -91,7 +91,7 @@ class ConsumerNature(NamedTuple):
 
 
 class Allocations:
-    """The operations on consumers' allocations over one connection."""
+    """The calls about consumers' allocations over one connection."""
 
     def __init__(self, connection: Connection, providers: Providers) -> None:
         self._connection = connection

@@ -7,7 +7,7 @@
     update_aggregates, delete_aggregate                         the aggregates are read again
     update_instance_info, delete_instance_info, sync_instance_info   logged, no answer
 
-The operations of the life cycle of instances are in `rpc_life_cycle`. Arguments are plain
+The calls about the life cycle of instances are in `rpc_life_cycle`. Arguments are plain
 dictionaries, or versioned objects as their serialiser writes them; the answer comes in the form of
 the question. Agents announce themselves on topic ``compute-state``.
 """

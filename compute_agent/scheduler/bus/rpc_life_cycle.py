@@ -1,4 +1,4 @@
-"""Life cycle of instances on the message bus: the operations of `LifeCycle` as calls.
+"""Life cycle of instances on the message bus: the methods of `LifeCycle` as calls.
 
     claim(spec_obj, instance_uuid, return_alternates) -> Claim
     reschedule(spec_obj, instance_uuid, failed_hosts) -> Claim
@@ -31,9 +31,9 @@ from compute_agent.scheduler.bus.rpc_calls import (
     spec_of,
     target_of,
 )
+from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.scheduler.moves.move import move_kind, move_of
 from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
 
 class LifeCycleEndpoint:

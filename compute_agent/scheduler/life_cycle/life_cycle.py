@@ -1,10 +1,10 @@
-"""Life cycle of instances as operations: all that a caller without OpenStack needs.
+"""Life cycle of instances, step by step: all that a caller without OpenStack needs.
 
-Every operation may be repeated, on any scheduler: what is done already is not done again, and the
+Every step may be repeated, on any scheduler: what is done already is not done again, and the
 answer is that of the first time. So a caller that got no answer asks again.
 
 Each writes to placement in one atomic request. Whatever dies in between, an instance holds what it
-held before the operation or what it holds after it.
+held before the step or what it holds after it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.explanation import ExplainedRequest
 from compute_agent.scheduler.holdings import Holding, WantedHolding
+from compute_agent.scheduler.life_cycle.claim import Claim, claim_of
+from compute_agent.scheduler.life_cycle.replacement import ReplacingClaims
 from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import MoveStart
 from compute_agent.scheduler.moves.repeated import begun_before
-from compute_agent.scheduler.operations.claim import Claim, claim_of
-from compute_agent.scheduler.operations.replacement import ReplacingClaims
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 
@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 
 
 class LifeCycle:
-    """Operations on instances, from claim to delete.  Safe in several threads and processes.
+    """Steps in the life of instances, from claim to delete.  Safe in several threads and processes.
 
     All of them raise `PlacementUnavailable` when placement does not answer: repeat them then.
     """
