@@ -156,6 +156,7 @@ class Agent:
                 "status": self.commands.status,
                 "report": self.commands.report_now,
                 "claims": self.commands.claims,
+                "history": self._parts.board.history_document,
                 "fit": self.commands.fit,
             }
             changes: dict[str, Command] = {

@@ -125,6 +125,8 @@ class BoardCollector:
             "node_in_trouble": "1 if the last pass of the node did not complete, else 0.",
             "node_enabled": "1 if new instances are allowed on the node, else 0.",
             "node_faulty_providers": "Number of providers of devices that are marked as broken.",
+            "node_losses": "Providers and amounts that the node had and has not any more, since "
+            "the start of the agent.",
         }
         families = {
             name: GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=["node"])
@@ -158,6 +160,7 @@ class BoardCollector:
                 "node_in_trouble": int(node.trouble is not None),
                 "node_enabled": int(node.enabled),
                 "node_faulty_providers": len(node.faulty),
+                "node_losses": len(self._board.history.losses(node.name)),
             }
             for name, value in values.items():
                 families[name].add_metric([node.name], value)

@@ -11,26 +11,49 @@ from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, eq
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.operations import Operation, SetInventory
+    from compute_agent.tracker.change_history import ChangeHistory
 
 LOG = logging.getLogger(__name__)
 
+LINES_OF_A_PASS: Final = 20
+"""A larger plan, such as that of a new host, is not logged line by line."""
 _NOTHING: Final[Inventory] = {}
 
 
-def log_changes(node: str, operations: Sequence[Operation], tree_left: ProviderTree | None) -> None:
-    """Log what was written for a node.
+def log_changes(
+    node: str,
+    operations: Sequence[Operation],
+    tree_left: ProviderTree | None,
+    history: ChangeHistory,
+) -> None:
+    """Log what was written for a node, each change of a few and the losses of many.
 
+    :param history: gets the changes.
     :param tree_left: the tree as the pass before left it, None when there was none. Where placement
         had something else in the meantime, another client changed it: that is logged as a
         warning, once for each time, because it is undone.
     """
     if not operations:
         return
-    from compute_agent.report.operations import describe
+    from compute_agent.report.written_changes import written_changes
 
-    LOG.info("Node %s: %d change(s) written to placement.", node, len(operations))
-    for operation in operations:
-        LOG.debug("Node %s: %s", node, describe(operation))
+    changes = written_changes(operations)
+    history.record(node, changes)
+    loss_count = sum(written.is_loss for written in changes)
+    is_small = len(changes) <= LINES_OF_A_PASS
+    LOG.info(
+        "Node %s: %d change(s) written to placement%s.",
+        node,
+        len(operations),
+        "" if is_small else "; `compute-agent history` lists them",
+    )
+    for written in changes:
+        level = logging.INFO if is_small else logging.DEBUG
+        if written.is_loss and loss_count <= LINES_OF_A_PASS:
+            level = logging.WARNING
+        LOG.log(level, "Node %s: %s", node, written.text)
+    if loss_count > LINES_OF_A_PASS:
+        LOG.warning("Node %s: %d provider(s) or amounts were lost.", node, loss_count)
     for change in _inventory_changes(operations):
         was_known = tree_left is not None and tree_left.exists(change.uuid)
         before = (

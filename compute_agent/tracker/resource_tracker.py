@@ -344,7 +344,8 @@ class ResourceTracker:
         }
         operations = self._pass.flush(proposal)
         attempt.changes = len(operations)
-        log_changes(node.name, operations, node.last.wanted_tree if node.last else None)
+        last_tree = node.last.wanted_tree if node.last else None
+        log_changes(node.name, operations, last_tree, self._board.history)
         node.last = proposal
 
     def _decide(self, node: Node, attempt: PassAttempt) -> Decision:

@@ -17,6 +17,7 @@ from compute_agent import __version__
 from compute_agent.daemon import tracing
 from compute_agent.daemon.bus_state import BusState, BusStatus
 from compute_agent.provider_tree.inventory import capacity
+from compute_agent.tracker.change_history import ChangeHistory, PastChange
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class StatusBoard:
     def __init__(self, host: str) -> None:
         self.host = host
         self.started_at = time.time()
+        self.history = ChangeHistory()
         self._mutex = threading.Lock()
         self._nodes: dict[str, NodeStatus] = {}
         self._search_trouble: Trouble | None = None
@@ -294,7 +296,11 @@ class StatusBoard:
                 {**call._asdict(), "since": _text(call.since)} for call in self.hung_calls()
             ],
             "trouble": _trouble_document(self.search_trouble()),
-            "nodes": [_node_document(node) for node in self.nodes()],
+            "nodes": [
+                _node_document(node)
+                | {"losses": [_change_document(loss) for loss in self.history.losses(node.name)]}
+                for node in self.nodes()
+            ],
             "totals": {
                 "passes": dict(counters.passes),
                 "requests": {
@@ -309,6 +315,10 @@ class StatusBoard:
                 },
             },
         }
+
+    def history_document(self) -> list[dict[str, Any]]:
+        """Return the last changes as plain JSON types, the oldest first."""
+        return [_change_document(past) for past in self.history.changes()]
 
     def summary(self) -> str:
         """Return one line for the service manager."""
@@ -373,6 +383,10 @@ def _node_document(node: NodeStatus) -> dict[str, Any]:
         "trouble": _trouble_document(node.trouble),
         "inventories": {name: sums._asdict() for name, sums in node.inventories.items()},
     }
+
+
+def _change_document(past: PastChange) -> dict[str, Any]:
+    return {**past._asdict(), "at": _text(past.at)}
 
 
 def _trouble_document(trouble: Trouble | None) -> dict[str, Any] | None:

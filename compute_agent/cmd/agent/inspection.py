@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -129,6 +129,18 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
         print(_trouble_text(trouble))
     for node in document["nodes"]:
         _print_node_status(node)
+    return Exit.FINE
+
+
+def print_history(changes: Sequence[Mapping[str, Any]], *, as_json: bool) -> int:
+    """Print the last changes that the agent wrote."""
+    if as_json:
+        print(json.dumps(list(changes), indent=2))
+        return Exit.FINE
+    for change in changes:
+        print(f"{change['at']}  {'lost ' if change['is_loss'] else ''}{change['text']}")
+    if not changes:
+        print("Nothing was changed in placement since the agent started.")
     return Exit.FINE
 
 
@@ -290,6 +302,8 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
         print(f"  warning: {caveat}")
     if faulty := node.get("faulty"):
         print(f"  marked as broken: {', '.join(faulty)}; see compute-agent clear-fault")
+    for loss in node.get("losses", ()):
+        print(f"  lost {loss['at']}: {loss['text']}")
     for gpu in node.get("gpus", ()):
         _print_slices(gpu)
     for kind, consumers in sorted(node["drift"].items()):

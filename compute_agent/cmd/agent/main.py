@@ -6,6 +6,7 @@
     diff     print the differences between two hosts in placement
     status   print the status of the running agent
     report   ask the running agent for a pass now
+    history  print the last changes that the running agent wrote to placement
     claims   print which instance holds which CPUs and devices of this host
     fit      draw what a request would get of this host now, or why it gets nothing
     drop-claim  forget what an instance holds here, with or without a running agent
@@ -113,6 +114,10 @@ def _parser() -> argparse.ArgumentParser:
         "--no-wait", action="store_true", help="do not wait for the end of the pass"
     )
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    history = _command(
+        commands, "history", _history, "print the last changes that the running agent wrote"
+    )
+    history.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claims = _command(commands, "claims", _claims, "print what each instance holds of this host")
     claims.add_argument("--json", action="store_true", help="one JSON document on stdout")
     fit = _command(commands, "fit", _fit, "draw what a request would get of this host now")
@@ -296,6 +301,13 @@ def _report(namespace: argparse.Namespace) -> int:
     document = _ask(namespace, "report", REPORT_TIMEOUT, **arguments)
     inspection.print_status(document, as_json=namespace.json)
     return Exit.FINE if namespace.no_wait else inspection.exit_status_of_passes(document)
+
+
+def _history(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.agent import inspection
+
+    changes = _ask(namespace, "history", STATUS_TIMEOUT)
+    return inspection.print_history(changes, as_json=namespace.json)
 
 
 def _claims(namespace: argparse.Namespace) -> int:

@@ -24,9 +24,25 @@ def test_a_quiet_pass_is_one_request_and_logs_nothing(placement, proxy, new_agen
 
 def test_a_change_of_the_machine_is_reported_by_the_next_periodic_pass(placement, new_agent, node):
     with running(new_agent(placement.url)) as agent:
-        agent.script(nodes=[node], inventory={"VCPU": {"total": 12}})
+        memory = {"MEMORY_MB": {"total": 1024}}
+        agent.script(nodes=[node], inventory={**memory, "VCPU": {"total": 12}})
         eventually(lambda: vcpus(placement, node) == 12, "the change in placement")
         assert "change(s) written" in agent.logged()
+        line = (
+            f"INFO compute_agent.tracker.change_log [-] Node {node}: VCPU of {node}: total 8 to 12"
+        )
+        eventually(lambda: line in agent.logged(), "the change in words")
+        agent.script(nodes=[node], inventory={**memory, "VCPU": {"total": 0}})
+        eventually(lambda: agent.node()["losses"], "a loss in the status")
+        (loss,) = (entry["text"] for entry in agent.node()["losses"])
+        assert loss.startswith(f"VCPU of {node}: total 12")
+        warning = f"WARNING compute_agent.tracker.change_log [-] Node {node}: {loss}"
+        eventually(lambda: warning in agent.logged(), "a warning")
+        assert loss in agent.run("status").stdout
+        last = agent.run("history").stdout.splitlines()[-1]
+        assert last.endswith(f"lost {loss}")
+        agent.script(nodes=[node], inventory={**memory, "VCPU": {"total": 12}})
+        eventually(lambda: not agent.node()["losses"], "no loss in the status")
 
 
 def test_a_reshape_at_start_takes_the_allocations_along(placement, new_agent, node):

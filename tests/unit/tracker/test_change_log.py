@@ -9,7 +9,8 @@ import pytest
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, complete_inventory
 from compute_agent.report.operations import Operation, SetInventories, SetInventory
-from compute_agent.tracker.change_log import log_changes
+from compute_agent.tracker.change_history import LENGTH, ChangeHistory
+from compute_agent.tracker.change_log import LINES_OF_A_PASS, log_changes
 
 UUID = "5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
 OTHER = "aa1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
@@ -28,8 +29,12 @@ def warnings(
         tree.new_root("host1", UUID, 1)
         tree.update_inventory(UUID, left)
     with caplog.at_level(logging.INFO):
-        log_changes("host1", done, tree)
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        log_changes("host1", done, tree, ChangeHistory())
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and "another client" in record.getMessage()
+    ]
 
 
 def change(found: Inventory, after: Inventory, uuid: str = UUID) -> SetInventory:
@@ -78,3 +83,44 @@ def test_a_provider_that_was_not_there_before_is_no_warning(
 ) -> None:
     done: list[Operation] = [change(stock(VCPU=4), stock(VCPU=8), OTHER)]
     assert warnings(caplog, done, stock(VCPU=8)) == []
+
+
+def test_each_change_of_a_few_is_logged_and_a_loss_is_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        log_changes(
+            "host1",
+            [change(stock(VGPU=8, VCPU=1), stock(VGPU=0, VCPU=2))],
+            None,
+            ChangeHistory(),
+        )
+    lines = {record.getMessage(): record.levelno for record in caplog.records}
+    assert lines["Node host1: VGPU of host1: total 8 to 0"] == logging.WARNING
+    assert lines["Node host1: VCPU of host1: total 1 to 2"] == logging.INFO
+
+
+def test_a_large_plan_is_a_line_and_its_losses(caplog: pytest.LogCaptureFixture) -> None:
+    before = {f"CUSTOM_{number}": 1 for number in range(LINES_OF_A_PASS)}
+    after = {f"CUSTOM_{number}": 2 for number in range(LINES_OF_A_PASS)}
+    with caplog.at_level(logging.INFO):
+        done = [change(stock(**before, VGPU=1), stock(**after))]
+        log_changes("host1", done, None, ChangeHistory())
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert lines[1] == "Node host1: VGPU of host1: total 1, removed"
+
+
+def test_the_history_has_the_last_changes_and_what_is_lost_until_it_is_back() -> None:
+    history = ChangeHistory()
+    for after in (0, 8, 0):
+        log_changes("host1", [change(stock(VGPU=8 - after), stock(VGPU=after))], None, history)
+    assert [past.is_loss for past in history.changes()] == [True, False, True]
+    (loss,) = history.losses("host1")
+    assert loss.text == "VGPU of host1: total 8 to 0"
+    assert history.losses("host2") == []
+    log_changes("host1", [change(stock(), stock(VGPU=8))], None, history)
+    assert history.losses("host1") == []
+    for _ in range(LENGTH):
+        log_changes("host1", [change(stock(), stock(VGPU=8))], None, history)
+    assert len(history.changes()) == LENGTH

@@ -1,0 +1,106 @@
+"""Changes written to placement, in words for a log: one for each amount or provider.  Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory
+from compute_agent.report.operations import (
+    CreateProvider,
+    DeleteProvider,
+    EnsureResourceClass,
+    EnsureTraits,
+    KeepProvider,
+    Operation,
+    Reshape,
+    SetInventories,
+    SetInventory,
+    describe,
+)
+
+_WIDTH: Final = 400
+"""A line of the log is no longer: a new root has a hundred traits."""
+_MEASURED_CLASSES: Final = frozenset({"DISK_GB"})
+"""Their totals rise and fall with what a store has room for."""
+
+
+class WrittenChange(NamedTuple):
+    """One change.
+
+    :ivar provider: its name.
+    :ivar resource_class: None: it is not about an inventory.
+    :ivar gain: so much more of the class.
+    :ivar is_loss: the host has less than before.
+    """
+
+    text: str
+    provider: str = ""
+    resource_class: str | None = None
+    gain: int = 0
+    is_loss: bool = False
+
+
+def written_changes(operations: Iterable[Operation]) -> list[WrittenChange]:
+    """Return what operations changed; names that placement only got to know are left out.
+
+    What moved from one provider to another, as in a reshape, is no loss.
+    """
+    changes = list(_changes(operations))
+    gains: Counter[str | None] = Counter()
+    for change in changes:
+        gains[change.resource_class] += change.gain
+    return [
+        change._replace(
+            is_loss=change.is_loss
+            and (change.resource_class is None or gains[change.resource_class] < 0)
+        )
+        for change in changes
+    ]
+
+
+def _changes(operations: Iterable[Operation]) -> Iterator[WrittenChange]:
+    for operation in operations:
+        match operation:
+            case EnsureTraits() | EnsureResourceClass() | KeepProvider():
+                continue
+            case SetInventory(_, name, before, after):
+                yield from _inventory_changes(name, before, after)
+            case SetInventories(changes):
+                yield from _changes(changes)
+            case Reshape(changes, _):
+                yield WrittenChange(describe(operation).partition("\n")[0].rstrip(":"))
+                yield from _changes(changes)
+            case DeleteProvider(_, name, _):
+                yield WrittenChange(describe(operation), name, is_loss=True)
+            case CreateProvider(_, name, _):
+                yield WrittenChange(describe(operation), name)
+            case _:
+                yield WrittenChange(textwrap.shorten(describe(operation), _WIDTH), operation.name)
+
+
+def _inventory_changes(name: str, before: Inventory, after: Inventory) -> Iterator[WrittenChange]:
+    for resource_class in sorted({*before, *after}):
+        old, new = before.get(resource_class), after.get(resource_class)
+        old_total, new_total = int(old["total"]) if old else 0, int(new["total"]) if new else 0
+        if old is None:
+            text = f"total {new_total}, new"
+        elif new is None:
+            text = f"total {old_total}, removed"
+        else:
+            keys = [key for key in RECORD_KEYS if old[key] != new[key]]
+            if old["max_unit"] == old_total and new["max_unit"] == new_total:
+                keys = [key for key in keys if key != "max_unit"]
+            text = ", ".join(f"{key} {old[key]} to {new[key]}" for key in keys)
+        if not text:
+            continue
+        is_measured = resource_class in _MEASURED_CLASSES and new_total > 0
+        yield WrittenChange(
+            f"{resource_class} of {name}: {text}",
+            name,
+            resource_class,
+            gain=new_total - old_total,
+            is_loss=new_total < old_total and not is_measured,
+        )
