@@ -178,7 +178,12 @@ def _devices(
     for unit in situation.units:
         if unit.resource_class != PCPU or not situation.cells:
             units_of.setdefault((unit.provider_uuid, unit.resource_class), []).append(unit)
-    for (provider, resource_class), units in sorted(units_of.items()):
+
+    def by_name(kind: tuple[str, str]) -> tuple[str, str]:
+        return tree.data(kind[0]).name, kind[1]
+
+    for kind in sorted(units_of, key=by_name):
+        (provider, resource_class), units = kind, units_of[kind]
         data = tree.data(provider)
         free = sorted(
             (unit for unit in units if unit not in taken_units),
