@@ -29,16 +29,12 @@ from placement_server.http_server.turns import Turns
 
 LOG = logging.getLogger(__name__)
 
-_GRACE: Final = 30
-"""Seconds that requests get to finish after SIGTERM."""
-
 _THREADS: Final = 1000
 """Threads of one worker at most, started when they are needed: each has a request that is received,
 waits for its turn or for changes, or has its turn."""
 
+# Seconds until an application is tried again, workers are told again to end, a port is asked.
 _PAUSE: Final = 1.0
-"""Seconds until an application is tried again, workers are told again to end, a port is asked."""
-
 _SIGNAL_PAUSE: Final = 0.3
 _SHORT_PAUSE: Final = 0.02
 _PR_SET_PDEATHSIG: Final = 1
@@ -108,7 +104,8 @@ class HttpServer:
             blocking_threads=_THREADS,
             backpressure=_THREADS,
             respawn_failed_workers=True,
-            workers_kill_timeout=_GRACE,
+            # seconds that requests get to finish after SIGTERM
+            workers_kill_timeout=30,
             log_dictconfig=_LOGGING,
             # What is less is advice on the number of threads.
             log_level=LogLevels.error,

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 _LONGEST_BODY: Final = 64 * 1024 * 1024
-"""Bytes of a body that are read, if only to be dropped: the client gets to the end of sending one
-that is too long, and reads the answer."""
+"""Bytes of a body that are read at most: the client of one that is too long gets to the answer."""
 
 
 class Turns:
