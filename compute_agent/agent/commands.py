@@ -70,7 +70,7 @@ class AgentCommands:
         :raises ComputeHostNotFound: the node is not managed here.
         """
         document = self._parts.board.document()
-        document["running_claims"] = self._claims.running()
+        document["running_claims"] = self._claims.running.long()
         if node is not None:
             self._check_node(node)
             document["nodes"] = [entry for entry in document["nodes"] if entry["name"] == node]

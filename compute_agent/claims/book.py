@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.claims import comparison
@@ -38,6 +38,7 @@ from compute_agent.claims.host_view import CellPolicy, NodeSituation, cell_provi
 from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
 from compute_agent.claims.planning import occupied, plan_claim
 from compute_agent.claims.request import ClaimRequest
+from compute_agent.claims.running import RunningClaims
 from compute_agent.claims.units import units_of
 from compute_agent.fitting.announced import document
 from compute_agent.placement.allocations.amounts import Amounts, of_record
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
 LOG = logging.getLogger(__name__)
-
-_LONG: Final = 1.0
-"""Seconds after which a claim that is running is shown."""
 
 
 class ClaimBook:
@@ -84,16 +82,7 @@ class ClaimBook:
         self._driver = driver
         self._ledger = ledger
         self._clock = clock
-        self._stages: dict[str, tuple[str, float]] = {}
-
-    def running(self) -> list[dict[str, Any]]:
-        """Return the claims that have been running for longer than a second, with their stages."""
-        now = self._clock()
-        return [
-            {"instance": instance, "stage": stage, "since": since}
-            for instance, (stage, since) in sorted(self._stages.copy().items())
-            if now - since > _LONG
-        ]
+        self.running = RunningClaims(clock)
 
     def try_out(self, spec: Mapping[str, Any], node: str) -> tuple[Host, Plan | Refusal]:
         """Return what is free of a node, and what a request would get of it; nothing is given.
@@ -127,23 +116,19 @@ class ClaimBook:
         :raises PlacementError: placement could not be asked.
         """
         node = self._node_of(request)
-        began = self._clock()
-        self._stages[request.instance] = f"waits for the pass of node {node}", began
-        try:
-            return self._claim(request, node, began)
-        finally:
-            self._stages.pop(request.instance, None)
-
-    def _claim(self, request: ClaimRequest, node: str, began: float) -> Claim:
-        with self._tracker.hold(node), self._report.tracing():
-            self._stages[request.instance] = "asks placement what it holds", began
+        with (
+            self.running.one(request.instance, f"waits for the pass of node {node}") as stage,
+            self._tracker.hold(node),
+            self._report.tracing(),
+        ):
+            stage("asks placement what it holds")
             tree, root = self._tracker.reported_tree(node)
             allocation = self._ensure_allocated(request, tree, root)
             try:
                 amounts = on_node(request, allocation.amounts, tree, root)
                 check_groups(request, allocation.amounts, tree)
                 check_apart(request, self._staying(request, tree.get_provider_uuids(root)), node)
-                self._stages[request.instance] = "is planned", began
+                stage("is planned")
                 return self._assign(request, node, amounts, tree, root)
             except Exception:
                 if allocation.by_host and self._self_claim is not None:

@@ -228,15 +228,15 @@ def test_a_request_is_tried_out_on_the_host_and_nothing_is_given(tmp_path):
 def test_a_claim_that_runs_for_longer_than_a_second_is_shown_with_its_stage(flat):
     shown = []
     now = [1000.0]
-    flat.book._clock = lambda: now[0]
+    flat.book.running._clock = lambda: now[0]
     asked = flat.report.get_allocs_for_consumer
 
     def slow(consumer: str) -> dict[str, Any]:
         now[0] += 5
-        shown.extend(flat.book.running())
+        shown.extend(flat.book.running.long())
         return asked(consumer)
 
     flat.report.get_allocs_for_consumer = slow
     claimed(flat, ONE, {ROOT: {"VCPU": 1}})
     assert shown == [{"instance": ONE, "stage": "asks placement what it holds", "since": 1000.0}]
-    assert flat.book.running() == []
+    assert flat.book.running.long() == []
