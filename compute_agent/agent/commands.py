@@ -15,7 +15,7 @@ from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
 from compute_agent.daemon import state_dump
-from compute_agent.report.operations import describe
+from compute_agent.report.steps import describe
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ class AgentCommands:
                 self._schedule.wait_for_pass(request, REPORT_TIMEOUT)
 
     def plan(self, node: str) -> list[str]:
-        """Return what a pass would change now, one line for each operation.
+        """Return what a pass would change now, one line for each step.
 
         :raises ComputeAgentError: it cannot be found out.
         """
         self._check_node(node)
-        return [describe(operation) for operation in self._tracker.plan(node)]
+        return [describe(step) for step in self._tracker.plan(node)]
 
     def list_instances(self, node: str | None = None) -> list[str]:
         """Return the uuids of all instances that run here, or were claimed to be built here.

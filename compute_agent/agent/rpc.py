@@ -56,7 +56,7 @@ class AgentEndpoint:
         return self._with_expected_errors(lambda: self._commands.status(node))
 
     def plan(self, _ctxt: Mapping[str, Any], node: str) -> list[str]:
-        """Return what a pass would change now, one line for each operation."""
+        """Return what a pass would change now, one line for each step."""
         return self._with_expected_errors(lambda: self._commands.plan(node))
 
     def report_now(

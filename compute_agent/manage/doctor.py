@@ -24,7 +24,7 @@ from compute_agent.placement import provider_directory
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, version_text
-from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
+from compute_agent.report.steps import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
 from compute_agent.virt.layout.unreported import unreported
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.discovery.facts import HostTopology
-    from compute_agent.report.operations import Operation
+    from compute_agent.report.steps import Step
     from compute_agent.tracker.passes.proposal import Proposal
     from compute_agent.virt.layout import HostLayout, LayoutOptions
 
@@ -256,8 +256,8 @@ def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:
     tracker.add_node(node, uuid)
     try:
         proposal = tracker.propose(node)
-        operations = parts.node_pass.operations(proposal)
-        conflicts = list(_name_conflicts(parts, proposal, operations))
+        steps = parts.node_pass.steps(proposal)
+        conflicts = list(_name_conflicts(parts, proposal, steps))
     except errors.ComputeAgentError as error:
         yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
         return
@@ -269,25 +269,25 @@ def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:
     if proposal.allocations is not None:
         text = "the next start of the agent moves inventory and allocations (a reshape)"
         yield Diagnosis(Level.WARNING, "layout", text)
-    change_count = sum(not isinstance(operation, KeepProvider) for operation in operations)
+    change_count = sum(not isinstance(step, KeepProvider) for step in steps)
     yield Diagnosis(Level.FINE, "changes", f"{change_count} due; `compute-agent plan` lists them")
 
 
 def _name_conflicts(
-    parts: AgentParts, proposal: Proposal, operations: list[Operation]
+    parts: AgentParts, proposal: Proposal, steps: list[Step]
 ) -> Iterator[Diagnosis]:
-    for operation in operations:
-        if not isinstance(operation, CreateProvider | PutProvider):
+    for step in steps:
+        if not isinstance(step, CreateProvider | PutProvider):
             continue
-        holder = parts.report.placement.providers.by_name(operation.name)
+        holder = parts.report.placement.providers.by_name(step.name)
         if holder is None or proposal.base.exists(holder["uuid"]):
             continue
         text = (
-            f"the name {operation.name!r}, meant for {operation.uuid}, belongs to resource "
+            f"the name {step.name!r}, meant for {step.uuid}, belongs to resource "
             f"provider {holder['uuid']}; rename or delete that one, or adopt it if it is this host"
         )
         yield Diagnosis(Level.ERROR, "names", text)
-        if operation.parent_uuid is None:
+        if step.parent_uuid is None:
             # the host has another provider, which has all names of the tree
             return
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.placement.connection import Clock, Retries
-from compute_agent.report.operations import KeepProvider, describe
+from compute_agent.report.steps import KeepProvider, describe
 from compute_agent.tracker.pass_attempt import as_one
 from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
 
@@ -33,7 +33,7 @@ NOT_MIGRATED = (
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """The operations that were, or would be, done for one node.
+    """The steps that were, or would be, done for one node.
 
     :ivar operations: in words, in order; empty without a difference.
     :ivar consumers: how many consumers' allocations a reshape rewrote.
@@ -107,9 +107,9 @@ class _Migration:
         if proposal.problems:
             raise as_one(proposal.problems)
         planned_transfers = [
-            operation
-            for operation in self.parts.node_pass.operations(proposal)
-            if not isinstance(operation, KeepProvider)
+            step
+            for step in self.parts.node_pass.steps(proposal)
+            if not isinstance(step, KeepProvider)
         ]
         self.operations = (
             *map(describe, planned_transfers),

@@ -28,8 +28,8 @@ from compute_agent.report.flushing.flush import Flush, FlushReport
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
 from compute_agent.report.kept_providers import KeptProviders
-from compute_agent.report.operations import KeepProvider, Operation, SetAggregates, SetInventories
 from compute_agent.report.plan import plan
+from compute_agent.report.steps import KeepProvider, SetAggregates, SetInventories, Step
 from compute_agent.report.tree_reader import TreeReader
 from compute_agent.report.tree_removal import remove_tree
 
@@ -39,7 +39,7 @@ Consumers = dict[str, dict[str, Any]]
 class ReportClient:
     """A client that reads and writes trees, and writes allocations.
 
-    :ivar placement: the single operations of placement, over the same connection.
+    :ivar placement: the single steps of placement, over the same connection.
     :param cache_path: file of the cache that survives a restart, if any.
     :param connections: maximum of requests at the same time.
     :param association_refresh: seconds between re-readings of what may have changed unseen; 0:
@@ -176,8 +176,8 @@ class ReportClient:
         *,
         is_ours: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
-    ) -> list[Operation]:
-        """Return the operations of `update_from_provider_tree`; no request."""
+    ) -> list[Step]:
+        """Return the steps of `update_from_provider_tree`; no request."""
 
         def is_owned(provider: ProviderData) -> bool:
             if is_ours is not None:
@@ -215,10 +215,10 @@ class ReportClient:
             whose record differs.
         :raises errors.PlacementError: see `Flush.run`.
         """
-        operations = self.plan(
+        steps = self.plan(
             base, new_tree, allocations, is_ours=is_ours, original_allocations=original_allocations
         )
-        if not operations:
+        if not steps:
             return FlushReport()
         cache = self._caches.of(self._root_of(base, new_tree))
         with cache.lock:
@@ -226,19 +226,17 @@ class ReportClient:
                 cache.tree, cache.is_known = base.snapshot(), True
             report = FlushReport()
             try:
-                self._flush(cache, operations, report)
+                self._flush(cache, steps, report)
             finally:
                 self._created_uuids.update(report.created_uuids)
                 self._kept_providers.log(report)
                 self._caches.save_if_changed()
         return report
 
-    def _flush(
-        self, cache: TreeCache, operations: Sequence[Operation], report: FlushReport
-    ) -> None:
-        if any(isinstance(operation, SetAggregates) for operation in operations):
+    def _flush(self, cache: TreeCache, steps: Sequence[Step], report: FlushReport) -> None:
+        if any(isinstance(step, SetAggregates) for step in steps):
             cache.sharing_due = True
-        writes = [operation for operation in operations if not isinstance(operation, KeepProvider)]
+        writes = [step for step in steps if not isinstance(step, KeepProvider)]
         is_single = len(writes) == 1 and not isinstance(writes[0], SetInventories)
         if cache.generations_unseen and writes and not is_single:
             # a single write finds out by its conflict
@@ -257,7 +255,7 @@ class ReportClient:
             workers=self._workers,
             report=report,
         )
-        flush.run(operations)
+        flush.run(steps)
 
     def allocations_with_tree(self, root_uuid: str) -> Consumers | None:
         """Return the consumers of a tree where they were just read with it, else None; no request.

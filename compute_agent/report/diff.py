@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, equal_inventories
-from compute_agent.report.operations import (
+from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
     SetAggregates,

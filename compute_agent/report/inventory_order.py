@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, capacity
-from compute_agent.report.operations import SetInventory
+from compute_agent.report.steps import SetInventory
 
 
 def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:

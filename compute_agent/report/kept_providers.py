@@ -6,7 +6,7 @@ import logging
 
 from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.report.flushing.flush import FlushReport
-from compute_agent.report.operations import DeleteProvider
+from compute_agent.report.steps import DeleteProvider
 
 LOG = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class KeptProviders:
 
     def log(self, report: FlushReport) -> None:
         """Log the providers that this flush kept, and forget those that are deleted now."""
-        deleted_uuids = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
+        deleted_uuids = {o.uuid for o in report.steps if isinstance(o, DeleteProvider)}
         for uuid in deleted_uuids - {kept_provider.uuid for kept_provider in report.kept_providers}:
             self._conditions.is_over(uuid)
         for kept_provider in report.kept_providers:

@@ -1,4 +1,4 @@
-"""Plans: the ordered operations from the tree in placement to the wanted tree.  Pure.
+"""Plans: the ordered steps from the tree in placement to the wanted tree.  Pure.
 
 The order, in which every prefix is a legal state of placement:
 
@@ -25,19 +25,19 @@ from compute_agent.provider_tree.inventory import FrozenRecord
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.report.diff import Difference, diff
 from compute_agent.report.inventory_order import direction, gains, order_inventories
-from compute_agent.report.operations import (
+from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
     EnsureResourceClass,
     EnsureTraits,
     KeepProvider,
-    Operation,
     PutProvider,
     Reshape,
     SetAggregates,
     SetInventories,
     SetInventory,
     SetTraits,
+    Step,
     carry_out,
     describe,
 )
@@ -61,8 +61,8 @@ def plan(
     bulk: bool = False,
     known_traits: Collection[str] = (),
     known_classes: Collection[str] = (),
-) -> list[Operation]:
-    """Return the operations from ``base`` to ``wanted_tree``, in order; empty without a difference.
+) -> list[Step]:
+    """Return the steps from ``base`` to ``wanted_tree``, in order; empty without a difference.
 
     :param is_owned: whether a provider of ``base`` may be deleted by this agent.
     :param allocations: consumer uuid -> record, as they shall be; with them, inventories and
@@ -75,10 +75,10 @@ def plan(
     changes = diff(base, wanted_tree)
     owners = {d.uuid: is_owned(base.data(d.uuid)) for d in changes.delete}
     deletions = [d for d in changes.delete if owners[d.uuid]]
-    new_uuids = {operation.uuid for operation in changes.create}
+    new_uuids = {step.uuid for step in changes.create}
     emptied_inventories = _emptied_inventories(base, deletions)
     restricted_uuids = {t.uuid for t in changes.traits if _restricts(t)}
-    operations: list[Operation] = [
+    steps: list[Step] = [
         *_names(changes, known_traits, known_classes),
         *_freed_names(base, changes, owners),
         *changes.create,
@@ -92,42 +92,42 @@ def plan(
         involved_consumers = _involved_consumers(
             moving_inventories, allocations, original_allocations, base, wanted_tree
         )
-        operations.append(Reshape(moving_inventories, involved_consumers))
+        steps.append(Reshape(moving_inventories, involved_consumers))
     else:
-        operations += _inventories(changes.inventories, emptied_inventories, bulk=bulk)
-    operations += [
+        steps += _inventories(changes.inventories, emptied_inventories, bulk=bulk)
+    steps += [
         *(a for a in changes.aggregates if a.uuid not in new_uuids),
         *(t for t in changes.traits if t.uuid not in new_uuids | restricted_uuids),
     ]
-    operations += [d if owners[d.uuid] else KeepProvider(d.uuid, d.name) for d in changes.delete]
-    return operations
+    steps += [d if owners[d.uuid] else KeepProvider(d.uuid, d.name) for d in changes.delete]
+    return steps
 
 
-def apply(changes: Difference | Sequence[Operation], tree: ProviderTree) -> ProviderTree:
+def apply(changes: Difference | Sequence[Step], tree: ProviderTree) -> ProviderTree:
     """Return a new tree: ``tree`` after the changes, carried out one after the other.
 
     :raises ValueError: some step is not possible after those before it.
     """
     result = tree.snapshot()
-    operations = list(_of_difference(changes, tree)) if isinstance(changes, Difference) else changes
-    for operation in operations:
-        carry_out(operation, result)
+    steps = list(_of_difference(changes, tree)) if isinstance(changes, Difference) else changes
+    for step in steps:
+        carry_out(step, result)
     return result
 
 
-def stages(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
-    """Split a plan where order matters: the operations of one list may run at the same time."""
-    current: list[Operation] = []
-    for operation in operations:
-        if current and not _may_join(operation, current):
+def stages(steps: Iterable[Step]) -> Iterator[list[Step]]:
+    """Split a plan where order matters: the steps of one list may run at the same time."""
+    current: list[Step] = []
+    for step in steps:
+        if current and not _may_join(step, current):
             yield current
             current = []
-        current.append(operation)
+        current.append(step)
     if current:
         yield current
 
 
-def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Operation]:
+def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Step]:
     yield from _freed_names(tree, changes)
     yield from changes.create
     yield from _puts(tree, changes)
@@ -150,7 +150,7 @@ def _emptied_inventories(
 
 def _names(
     changes: Difference, known_traits: Collection[str], known_classes: Collection[str]
-) -> Iterator[Operation]:
+) -> Iterator[Step]:
     traits = sorted(
         {trait for t in changes.traits for trait in t.after - t.before}.difference(known_traits)
     )
@@ -168,7 +168,7 @@ def _freed_names(
     """Yield renames that free names: a device takes over the name of the one before in its slot."""
     giving_up = {rename.uuid for rename in changes.rename}
     giving_up |= {d.uuid for d in changes.delete if owners is None or owners[d.uuid]}
-    new_names = [operation.name for operation in changes.create]
+    new_names = [step.name for step in changes.create]
     new_names += [rename.after for rename in changes.rename]
     for name in new_names:
         if not base.exists(name):
@@ -187,7 +187,7 @@ def _interim_name(provider: ProviderData) -> str:
 def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
     names = {rename.uuid: rename.after for rename in changes.rename}
     parents = {reparent.uuid: reparent.after for reparent in changes.reparent}
-    interim = {operation.uuid: operation.name for operation in _freed_names(base, changes)}
+    interim = {step.uuid: step.name for step in _freed_names(base, changes)}
     # The new tree's order has parents first, so that no provider moves below its own descendant.
     for uuid in dict.fromkeys((*parents, *names)):
         was = base.data(uuid)
@@ -210,7 +210,7 @@ def _restricts(change: SetTraits) -> bool:
 
 def _inventories(
     changes: Sequence[SetInventory], emptied_inventories: Sequence[SetInventory], *, bulk: bool
-) -> list[Operation]:
+) -> list[Step]:
     growing = set().union(*(gains(change) for change in changes))
     # A provider to be deleted is emptied first only where its capacity appears elsewhere.
     all_changes = [*changes, *(e for e in emptied_inventories if growing.intersection(e.before))]
@@ -256,14 +256,12 @@ def _changed_classes(change: SetInventory) -> set[str]:
     }
 
 
-def _may_join(operation: Operation, stage: Sequence[Operation]) -> bool:
-    match operation, stage[0]:
+def _may_join(step: Step, stage: Sequence[Step]) -> bool:
+    match step, stage[0]:
         case CreateProvider(), CreateProvider():
-            return operation.parent_uuid not in _uuids(stage)
+            return step.parent_uuid not in _uuids(stage)
         case DeleteProvider(), DeleteProvider():
-            return operation.uuid not in {
-                o.parent_uuid for o in stage if isinstance(o, DeleteProvider)
-            }
+            return step.uuid not in {o.parent_uuid for o in stage if isinstance(o, DeleteProvider)}
         case SetInventory() as change, SetInventory() as first:
             return direction(change) == direction(first) and change.uuid not in _uuids(stage)
         case (SetAggregates(), SetAggregates()) | (SetTraits(), SetTraits()):
@@ -274,5 +272,5 @@ def _may_join(operation: Operation, stage: Sequence[Operation]) -> bool:
             return False
 
 
-def _uuids(stage: Sequence[Operation]) -> set[str]:
+def _uuids(stage: Sequence[Step]) -> set[str]:
     return {o.uuid for o in stage if isinstance(o, CreateProvider | SetInventory)}

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory
-from compute_agent.report.operations import (
+from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
     EnsureResourceClass,
     EnsureTraits,
     KeepProvider,
-    Operation,
     Reshape,
     SetInventories,
     SetInventory,
+    Step,
     describe,
 )
 
@@ -43,12 +43,12 @@ class WrittenChange(NamedTuple):
     is_loss: bool = False
 
 
-def written_changes(operations: Iterable[Operation]) -> list[WrittenChange]:
-    """Return what operations changed; names that placement only got to know are left out.
+def written_changes(steps: Iterable[Step]) -> list[WrittenChange]:
+    """Return what steps changed; names that placement only got to know are left out.
 
     What moved from one provider to another, as in a reshape, is no loss.
     """
-    changes = list(_changes(operations))
+    changes = list(_changes(steps))
     gains: Counter[str | None] = Counter()
     for change in changes:
         gains[change.resource_class] += change.gain
@@ -61,9 +61,9 @@ def written_changes(operations: Iterable[Operation]) -> list[WrittenChange]:
     ]
 
 
-def _changes(operations: Iterable[Operation]) -> Iterator[WrittenChange]:
-    for operation in operations:
-        match operation:
+def _changes(steps: Iterable[Step]) -> Iterator[WrittenChange]:
+    for step in steps:
+        match step:
             case EnsureTraits() | EnsureResourceClass() | KeepProvider():
                 continue
             case SetInventory(_, name, before, after):
@@ -71,14 +71,14 @@ def _changes(operations: Iterable[Operation]) -> Iterator[WrittenChange]:
             case SetInventories(changes):
                 yield from _changes(changes)
             case Reshape(changes, _):
-                yield WrittenChange(describe(operation).partition("\n")[0].rstrip(":"))
+                yield WrittenChange(describe(step).partition("\n")[0].rstrip(":"))
                 yield from _changes(changes)
             case DeleteProvider(_, name, _):
-                yield WrittenChange(describe(operation), name, is_loss=True)
+                yield WrittenChange(describe(step), name, is_loss=True)
             case CreateProvider(_, name, _):
-                yield WrittenChange(describe(operation), name)
+                yield WrittenChange(describe(step), name)
             case _:
-                yield WrittenChange(textwrap.shorten(describe(operation), _WIDTH), operation.name)
+                yield WrittenChange(textwrap.shorten(describe(step), _WIDTH), step.name)
 
 
 def _inventory_changes(name: str, before: Inventory, after: Inventory) -> Iterator[WrittenChange]:

@@ -10,7 +10,7 @@ from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, eq
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
-    from compute_agent.report.operations import Operation, SetInventory
+    from compute_agent.report.steps import SetInventory, Step
     from compute_agent.tracker.change_history import ChangeHistory
 
 LOG = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _NOTHING: Final[Inventory] = {}
 
 def log_changes(
     node: str,
-    operations: Sequence[Operation],
+    steps: Sequence[Step],
     tree_left: ProviderTree | None,
     history: ChangeHistory,
 ) -> None:
@@ -33,18 +33,18 @@ def log_changes(
         had something else in the meantime, another client changed it: that is logged as a
         warning, once for each time, because it is undone.
     """
-    if not operations:
+    if not steps:
         return
     from compute_agent.report.written_changes import written_changes
 
-    changes = written_changes(operations)
+    changes = written_changes(steps)
     history.record(node, changes)
     loss_count = sum(written.is_loss for written in changes)
     is_small = len(changes) <= LINES_OF_A_PASS
     LOG.info(
         "Node %s: %d change(s) written to placement%s.",
         node,
-        len(operations),
+        len(steps),
         "" if is_small else "; `compute-agent history` lists them",
     )
     for written in changes:
@@ -54,7 +54,7 @@ def log_changes(
         LOG.log(level, "Node %s: %s", node, written.text)
     if loss_count > LINES_OF_A_PASS:
         LOG.warning("Node %s: %d provider(s) or amounts were lost.", node, loss_count)
-    for change in _inventory_changes(operations):
+    for change in _inventory_changes(steps):
         was_known = tree_left is not None and tree_left.exists(change.uuid)
         before = (
             tree_left.data(change.uuid).inventory
@@ -73,14 +73,14 @@ def log_changes(
             )
 
 
-def _inventory_changes(operations: Sequence[Operation]) -> Iterator[SetInventory]:
-    from compute_agent.report.operations import SetInventories, SetInventory
+def _inventory_changes(steps: Sequence[Step]) -> Iterator[SetInventory]:
+    from compute_agent.report.steps import SetInventories, SetInventory
 
-    for operation in operations:
-        if isinstance(operation, SetInventory):
-            yield operation
-        elif isinstance(operation, SetInventories):
-            yield from operation.changes
+    for step in steps:
+        if isinstance(step, SetInventory):
+            yield step
+        elif isinstance(step, SetInventories):
+            yield from step.changes
 
 
 def _overwritten_classes(

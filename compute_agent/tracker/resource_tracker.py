@@ -35,7 +35,7 @@ from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.operations import Operation
+    from compute_agent.report.steps import Step
 
 LOG = logging.getLogger(__name__)
 
@@ -208,12 +208,12 @@ class ResourceTracker:
             except errors.ReshapeNeeded:
                 return self._pass.propose(target, reshape=True)
 
-    def plan(self, name: str) -> list[Operation]:
-        """Return the operations a pass would do now.
+    def plan(self, name: str) -> list[Step]:
+        """Return the steps a pass would do now.
 
         :raises Exception: as a pass; nothing is decided about it.
         """
-        return self._pass.operations(self.propose(name))
+        return self._pass.steps(self.propose(name))
 
     def run_pass(
         self,
@@ -342,10 +342,10 @@ class ResourceTracker:
             "inventories": inventories_of(proposal.wanted_tree, node.uuid),
             "faulty": faulty_in(proposal.wanted_tree, node.uuid),
         }
-        operations = self._pass.flush(proposal)
-        attempt.changes = len(operations)
+        steps = self._pass.flush(proposal)
+        attempt.changes = len(steps)
         last_tree = node.last.wanted_tree if node.last else None
-        log_changes(node.name, operations, last_tree, self._board.history)
+        log_changes(node.name, steps, last_tree, self._board.history)
         node.last = proposal
 
     def _decide(self, node: Node, attempt: PassAttempt) -> Decision:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.report.diff import diff
 from compute_agent.report.inventory_order import order_inventories
-from compute_agent.report.operations import PutProvider, SetInventory, carry_out, describe
 from compute_agent.report.plan import apply, plan, stages
+from compute_agent.report.steps import PutProvider, SetInventory, carry_out, describe
 from tests.property.tree_pairs import CLASSES, ROOT, content, full, inventories, pairs
 
 
@@ -40,13 +40,13 @@ def test_the_difference_is_empty_exactly_when_the_trees_say_the_same(pair):
 @given(pairs())
 def test_every_step_of_a_plan_is_possible_and_the_last_one_ends_at_the_wanted_tree(pair):
     old, new = pair
-    operations = plan(old, new)
+    steps = plan(old, new)
     tree = old.snapshot()
-    for operation in operations:
-        assert describe(operation)
-        carry_out(operation, tree)
+    for step in steps:
+        assert describe(step)
+        carry_out(step, tree)
     assert content(tree) == content(new)
-    assert [operation for stage in stages(operations) for operation in stage] == operations
+    assert [step for stage in stages(steps) for step in stage] == steps
 
 
 @given(pairs())
@@ -54,8 +54,8 @@ def test_the_operations_of_one_stage_may_be_carried_out_in_any_order(pair):
     old, new = pair
     tree = old.snapshot()
     for stage in stages(plan(old, new)):
-        for operation in reversed(stage):
-            carry_out(operation, tree)
+        for step in reversed(stage):
+            carry_out(step, tree)
     assert content(tree) == content(new)
 
 
@@ -64,8 +64,8 @@ def test_no_step_of_a_plan_shows_capacity_that_neither_tree_has(pair, bulk):
     old, new = pair
     most = {rc: max(capacity(old, rc), capacity(new, rc)) for rc in CLASSES}
     tree = old.snapshot()
-    for operation in plan(old, new, bulk=bulk):
-        carry_out(operation, tree)
+    for step in plan(old, new, bulk=bulk):
+        carry_out(step, tree)
         for resource_class in CLASSES:
             assert capacity(tree, resource_class) <= most[resource_class] + 1e-6
 
@@ -74,12 +74,12 @@ def test_no_step_of_a_plan_shows_capacity_that_neither_tree_has(pair, bulk):
 def test_a_plan_changes_nothing_it_does_not_have_to(pair):
     old, new = pair
     before, after = content(old), content(new)
-    operations = plan(old, new)
-    for operation in operations:
-        uuid = getattr(operation, "uuid", None)
-        if uuid in before and uuid in after and not isinstance(operation, PutProvider):
+    steps = plan(old, new)
+    for step in steps:
+        uuid = getattr(step, "uuid", None)
+        if uuid in before and uuid in after and not isinstance(step, PutProvider):
             assert before[uuid] != after[uuid]
-    written = [o.uuid for o in operations if isinstance(o, SetInventory)]
+    written = [o.uuid for o in steps if isinstance(o, SetInventory)]
     assert all(written.count(uuid) <= 2 for uuid in written)
 
 

@@ -13,7 +13,7 @@ from compute_agent.cmd.console import new_console
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.placement.allocations.amounts import Amounts, add, of_record
 from compute_agent.programs.exit_status import Exit
-from compute_agent.report.operations import KeepProvider, describe
+from compute_agent.report.steps import KeepProvider, describe
 from compute_agent.report.usage import holders_in_tree, usage_of
 from compute_agent.tracker.pass_attempt import as_one
 
@@ -31,11 +31,11 @@ Ages = Mapping[str, float | None]
 
 
 def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool = False) -> int:
-    """Print the operations of the next pass; return 6 if there are any.
+    """Print the steps of the next pass; return 6 if there are any.
 
     :param with_tree: print the tree that placement would have then, too.
-    :raises InvalidConfiguration: errors that would end a start, after the operations are printed.
-    :raises ComputeAgentError: the operations cannot be computed.
+    :raises InvalidConfiguration: errors that would end a start, after the steps are printed.
+    :raises ComputeAgentError: the steps cannot be computed.
     """
     tracker = parts.tracker(wait=lambda _seconds: False)
     documents, change_count = [], 0
@@ -44,9 +44,9 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool 
         tracker.add_node(name, uuid)
         proposal = tracker.propose(name)
         problems.extend(proposal.problems)
-        operations = parts.node_pass.operations(proposal)
-        lines = [describe(operation) for operation in operations]
-        change_count += sum(not isinstance(operation, KeepProvider) for operation in operations)
+        steps = parts.node_pass.steps(proposal)
+        lines = [describe(step) for step in steps]
+        change_count += sum(not isinstance(step, KeepProvider) for step in steps)
         documents.append(
             {
                 "node": name,
@@ -192,7 +192,7 @@ def providers(
 
 
 def _print_plan(name: str, proposal: Proposal, lines: list[str], *, is_new: bool) -> None:
-    print(f"{name}: {len(lines)} operation(s)" if lines else f"{name}: nothing to do")
+    print(f"{name}: {len(lines)} step(s)" if lines else f"{name}: nothing to do")
     if is_new:
         print("  a new host: its uuids are examples until its first start makes them")
     if proposal.allocations is not None:

@@ -187,7 +187,7 @@ def _report(namespace: argparse.Namespace) -> int:
 
 
 def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> PlacementApi:
-    """Return the operations of placement, which answers.
+    """Return the calls of placement, which answers.
 
     :raises PlacementError: it cannot be used.
     """

@@ -183,12 +183,12 @@ def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
         print(f"{result.node}: nothing to do")
         return
     done_text = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
-    what = f"{count_of(len(result.operations), 'operation')} {done_text}"
+    what = f"{count_of(len(result.operations), 'step')} {done_text}"
     if result.reshaped:
         what += f", a reshape with {count_of(result.consumers, 'consumer')} rewritten"
     print(f"{result.node}: {what}")
-    for operation in result.operations:
-        print(f"  {operation}")
+    for step in result.operations:
+        print(f"  {step}")
 
 
 def _rename(namespace: argparse.Namespace) -> int:

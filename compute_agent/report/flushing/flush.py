@@ -22,21 +22,21 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
 from compute_agent.report.inventory_order import order_inventories
-from compute_agent.report.operations import (
+from compute_agent.report.plan import stages
+from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
     EnsureResourceClass,
     EnsureTraits,
     KeepProvider,
-    Operation,
     PutProvider,
     Reshape,
     SetAggregates,
     SetInventories,
     SetInventory,
     SetTraits,
+    Step,
 )
-from compute_agent.report.plan import stages
 
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
 
@@ -68,10 +68,10 @@ class KeptProvider(NamedTuple):
 class FlushReport:
     """The result of a flush.
 
-    ``operations``: its plan.  ``created_uuids``: providers that this agent owns from now on.
+    ``steps``: its plan.  ``created_uuids``: providers that this agent owns from now on.
     """
 
-    operations: tuple[Operation, ...] = ()
+    steps: tuple[Step, ...] = ()
     created_uuids: list[str] = field(default_factory=list)
     kept_providers: list[KeptProvider] = field(default_factory=list)
 
@@ -111,8 +111,8 @@ class Flush:
         self._internal_errors = 0
         self.report = report or FlushReport()
 
-    def run(self, operations: Sequence[Operation]) -> FlushReport:
-        """Carry out ``operations``.
+    def run(self, steps: Sequence[Step]) -> FlushReport:
+        """Carry out ``steps``.
 
         :raises errors.PlacementUnavailable: placement cannot answer; earlier writes stay.
         :raises errors.PlacementUnauthorized: likewise.
@@ -122,9 +122,9 @@ class Flush:
         :raises errors.ReshapeFailed: the reshape was refused.
         :raises errors.ResourceProviderSyncFailed: everything else, collected.
         """
-        self.report.operations = tuple(operations)
-        self._doomed_uuids = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
-        for stage in stages(operations):
+        self.report.steps = tuple(steps)
+        self._doomed_uuids = {o.uuid for o in steps if isinstance(o, DeleteProvider)}
+        for stage in stages(steps):
             if isinstance(stage[0], Reshape):
                 if self._failures:
                     # Nothing has moved yet, and the reshape may need what failed.
@@ -137,17 +137,17 @@ class Flush:
 
     # -- stages ------------------------------------------------------------------------------
 
-    def _run_stage(self, stage: Sequence[Operation]) -> None:
-        ready_operations = [operation for operation in stage if not self._is_blocked(operation)]
-        tasks = [partial(self._execute, operation) for operation in ready_operations]
+    def _run_stage(self, stage: Sequence[Step]) -> None:
+        ready_steps = [step for step in stage if not self._is_blocked(step)]
+        tasks = [partial(self._execute, step) for step in ready_steps]
         outcomes = self._workers.outcomes(tasks, self._ends_flush)
-        for operation, outcome in zip(ready_operations, outcomes, strict=True):
+        for step, outcome in zip(ready_steps, outcomes, strict=True):
             if isinstance(outcome, errors.ComputeAgentError):
-                self._record_failure(operation, outcome)
+                self._record_failure(step, outcome)
 
-    def _is_blocked(self, operation: Operation) -> bool:
-        """Return whether an earlier operation that it needs failed, which is reported already."""
-        match operation:
+    def _is_blocked(self, step: Step) -> bool:
+        """Return whether an earlier step that it needs failed, which is reported already."""
+        match step:
             case CreateProvider(uuid, _, parent_uuid):
                 if parent_uuid in self._lost_uuids:
                     self._lost_uuids.add(uuid)
@@ -166,20 +166,18 @@ class Flush:
         """Return whether the provider was not created or is missing, alone or with a parent."""
         return uuid in self._lost_uuids or not self._live.exists(uuid)
 
-    def _record_failure(self, operation: Operation, error: errors.ComputeAgentError) -> None:
-        uuid = getattr(operation, "uuid", self._root_uuid)
-        name = getattr(operation, "name", None) or (
+    def _record_failure(self, step: Step, error: errors.ComputeAgentError) -> None:
+        uuid = getattr(step, "uuid", self._root_uuid)
+        name = getattr(step, "name", None) or (
             self._live.data(uuid).name if self._live.exists(uuid) else uuid
         )
-        aspect = ASPECT_OF[type(operation)]
-        if isinstance(operation, PutProvider) and operation.reparents:
+        aspect = ASPECT_OF[type(step)]
+        if isinstance(step, PutProvider) and step.reparents:
             aspect = "reparent"
         self._failures.append(errors.SyncFailure(uuid, name, aspect, error))
-        if isinstance(operation, CreateProvider) or isinstance(
-            error, errors.ResourceProviderNotFound
-        ):
+        if isinstance(step, CreateProvider) or isinstance(error, errors.ResourceProviderNotFound):
             self._lost_uuids.add(uuid)
-        elif uuid in self._new_uuids and isinstance(operation, SetTraits | SetAggregates):
+        elif uuid in self._new_uuids and isinstance(step, SetTraits | SetAggregates):
             # Its capacity must not be seen without them.
             self._unready.add(uuid)
 
@@ -198,7 +196,7 @@ class Flush:
         ) from not_found[0]
 
     def _ends_flush(self, error: errors.ComputeAgentError) -> bool:
-        """Return whether other operations would fail too; a 500 may concern one provider only."""
+        """Return whether other steps would fail too; a 500 may concern one provider only."""
         match error:
             case errors.PlacementUnauthorized():
                 return True
@@ -209,40 +207,38 @@ class Flush:
             case _:
                 return False
 
-    # -- operations --------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------
 
-    def _execute(self, operation: Operation) -> None:
-        match operation:
+    def _execute(self, step: Step) -> None:
+        match step:
             case EnsureTraits(traits):
                 self._names.ensure_traits(traits)
             case EnsureResourceClass(resource_class):
                 self._names.ensure_class(resource_class)
             case CreateProvider():
-                self._create(operation)
+                self._create(step)
             case PutProvider(uuid, _, name, _, parent_uuid):
-                self._providers.put(uuid, name, parent_uuid, reparents=operation.reparents)
+                self._providers.put(uuid, name, parent_uuid, reparents=step.reparents)
                 self._live.move(uuid, parent_uuid)
                 self._live.rename(uuid, name)
             case SetInventory():
-                self._set_inventory(operation)
+                self._set_inventory(step)
             case SetInventories(changes):
                 self._set_inventories(changes)
             case SetAggregates():
-                self._writes.set_aggregates(operation)
+                self._writes.set_aggregates(step)
             case SetTraits():
-                self._set_traits(operation)
+                self._set_traits(step)
             case DeleteProvider(uuid, name):
                 self._delete(uuid, name)
             case KeepProvider(uuid, name):
                 self._keep(uuid, name, "it is not this agent's to delete")
 
-    def _reshape(self, operation: Reshape) -> None:
+    def _reshape(self, step: Reshape) -> None:
         """Reshape; any failure ends the flush, since all that follows needs the new layout."""
 
         def attempt() -> None:
-            self._reshaper.reshape(
-                self._live, self._ready(operation.changes), operation.allocations
-            )
+            self._reshaper.reshape(self._live, self._ready(step.changes), step.allocations)
 
         try:
             try:
@@ -256,8 +252,8 @@ class Flush:
                 f"a provider is gone from placement, the reshape has to begin again: {exc}"
             ) from exc
 
-    def _create(self, operation: CreateProvider) -> None:
-        uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid
+    def _create(self, step: CreateProvider) -> None:
+        uuid, name, parent_uuid = step.uuid, step.name, step.parent_uuid
         new_provider = self._providers.create(uuid, name, parent_uuid)
         with self._lock:
             self._new_uuids.add(uuid)
@@ -269,17 +265,17 @@ class Flush:
         if not new_provider.content:
             self._live.mark_stale(uuid)
 
-    def _set_inventory(self, operation: SetInventory) -> None:
+    def _set_inventory(self, step: SetInventory) -> None:
         try:
-            self._writes.set_inventory(operation)
+            self._writes.set_inventory(step)
         except errors.InventoryInUse:
-            if operation.uuid not in self._doomed_uuids:
+            if step.uuid not in self._doomed_uuids:
                 raise
-            self._writes.retire(operation.uuid, operation.name)
+            self._writes.retire(step.uuid, step.name)
         except errors.InvalidInventory as exc:
             if not self._learns_classes(exc.detail):
                 raise
-            self._writes.set_inventory(operation)
+            self._writes.set_inventory(step)
 
     def _learns_classes(self, detail: str) -> bool:
         """Create classes that placement lacks, or leave them out from now on.
@@ -306,14 +302,14 @@ class Flush:
             if not self._is_blocked(c)
         ]
 
-    def _set_traits(self, operation: SetTraits) -> None:
+    def _set_traits(self, step: SetTraits) -> None:
         try:
-            self._writes.set_traits(operation)
+            self._writes.set_traits(step)
         except errors.TraitCreationFailed as exc:
             if exc.status != 400:
                 raise
-            self._names.ensure_traits(operation.after, again=True)
-            self._writes.set_traits(operation)
+            self._names.ensure_traits(step.after, again=True)
+            self._writes.set_traits(step)
 
     def _delete(self, uuid: str, name: str) -> None:
         try:

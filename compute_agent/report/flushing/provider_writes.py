@@ -14,7 +14,7 @@ from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, equal_inventories
 from compute_agent.report.flushing.merge import merge_inventory, merge_set
-from compute_agent.report.operations import SetAggregates, SetInventory, SetTraits
+from compute_agent.report.steps import SetAggregates, SetInventory, SetTraits
 from compute_agent.report.tree_reader import TreeReader
 
 
@@ -39,25 +39,25 @@ class ProviderWrites:
         self._reader = reader
         self._retries = retries
 
-    def set_inventory(self, operation: SetInventory) -> None:
+    def set_inventory(self, step: SetInventory) -> None:
         """Replace an inventory; ratios and classes of others survive."""
-        uuid, name = operation.uuid, operation.name
+        uuid, name = step.uuid, step.name
 
         def attempt() -> None:
             provider = self._fresh(uuid, "inventories")
-            ours = self._names.accepted_inventory(operation.after)
-            merged_inventory = merge_inventory(operation.before, provider.inventory, ours)
+            ours = self._names.accepted_inventory(step.after)
+            merged_inventory = merge_inventory(step.before, provider.inventory, ours)
             self._put_inventory(uuid, name, provider, merged_inventory)
 
         self._retries.while_conflicting(attempt)
 
-    def set_aggregates(self, operation: SetAggregates) -> None:
+    def set_aggregates(self, step: SetAggregates) -> None:
         """Add and remove aggregates; those of others survive."""
-        uuid, name = operation.uuid, operation.name
+        uuid, name = step.uuid, step.name
 
         def attempt() -> None:
             provider = self._fresh(uuid, "aggregates")
-            merged_aggregates = merge_set(operation.before, provider.aggregates, operation.after)
+            merged_aggregates = merge_set(step.before, provider.aggregates, step.after)
             if merged_aggregates == provider.aggregates:
                 return
             generation = _generation(provider)
@@ -67,14 +67,14 @@ class ProviderWrites:
 
         self._retries.while_conflicting(attempt)
 
-    def set_traits(self, operation: SetTraits) -> None:
+    def set_traits(self, step: SetTraits) -> None:
         """Add and remove traits; those of others survive."""
-        uuid, name = operation.uuid, operation.name
+        uuid, name = step.uuid, step.name
 
         def attempt() -> None:
             provider = self._fresh(uuid, "traits")
-            ours = self._names.accepted_traits(operation.after)
-            merged_traits = merge_set(operation.before, provider.traits, ours)
+            ours = self._names.accepted_traits(step.after)
+            merged_traits = merge_set(step.before, provider.traits, ours)
             if merged_traits == provider.traits:
                 return
             generation = _generation(provider)

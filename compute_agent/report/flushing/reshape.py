@@ -17,7 +17,7 @@ from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
 from compute_agent.report.flushing.merge import merge_inventory
-from compute_agent.report.operations import SetInventory
+from compute_agent.report.steps import SetInventory
 from compute_agent.report.tree_reader import TreeReader
 
 LOG = logging.getLogger(__name__)

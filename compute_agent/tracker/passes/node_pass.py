@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.provider import SHARING_TRAIT
-from compute_agent.report.operations import KeepProvider, Operation
+from compute_agent.report.steps import KeepProvider, Step
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
@@ -169,8 +169,8 @@ class NodePass:
             )
         return facts
 
-    def flush(self, proposal: Proposal) -> list[Operation]:
-        """Bring placement to the wanted tree and return the operations done.
+    def flush(self, proposal: Proposal) -> list[Step]:
+        """Bring placement to the wanted tree and return the steps done.
 
         :raises ResourceProviderUpdateFailed: placement rejected some of them.
         :raises ReshapeFailed: it rejected the reshape.
@@ -199,15 +199,15 @@ class NodePass:
         kept_uuids = {provider.uuid for provider in report.kept_providers}
         self._ledger.remember_providers(additions=(), removals=uuids_before - has - kept_uuids)
         proposal.is_settled = not (
-            report.operations
+            report.steps
             or report.kept_providers
             or proposal.faults_over
             or proposal.problems
             or proposal.merge_result.keeps_held
         )
-        return changes(report.operations)
+        return changes(report.steps)
 
-    def operations(self, proposal: Proposal) -> list[Operation]:
+    def steps(self, proposal: Proposal) -> list[Step]:
         """Return what `flush` would do, doing nothing."""
         return self._report.plan(
             proposal.base,
@@ -364,6 +364,6 @@ class NodePass:
         )
 
 
-def changes(operations: Iterable[Operation]) -> list[Operation]:
-    """Return the operations that change something in placement."""
-    return [op for op in operations if not isinstance(op, KeepProvider)]
+def changes(steps: Iterable[Step]) -> list[Step]:
+    """Return the steps that change something in placement."""
+    return [op for op in steps if not isinstance(op, KeepProvider)]

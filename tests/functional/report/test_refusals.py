@@ -165,7 +165,7 @@ class TestRefusals:
         errors_said = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
         assert len([said for said in errors_said if any(n in said for n in refused)]) == 3
         caplog.clear()
-        assert host.report(lay_out).operations == ()
+        assert host.report(lay_out).steps == ()
         assert host.tally.requests == 1
         assert not [r for r in caplog.records if r.levelname == "ERROR"]
 

@@ -30,7 +30,7 @@ def test_a_quiet_pass_is_one_request_and_no_write(host):
     lay_out = large(host.name, host.tag)
     host.report(lay_out)
     for _ in range(3):
-        assert host.report(lay_out).operations == ()
+        assert host.report(lay_out).steps == ()
         assert host.requests == [f"GET /resource_providers?in_tree={host.root}"]
 
 

@@ -73,7 +73,7 @@ class TestRequests:
 
     def test_a_quiet_pass_takes_one_also_on_a_busy_host(self, reported, other):
         for _ in range(2):
-            assert reported.report(small(reported.name)).operations == ()
+            assert reported.report(small(reported.name)).steps == ()
             assert reported.requests == [read(reported)]
             assert status_of_last(reported) == 304
             claim(other, reported.root, {"VCPU": 1})
@@ -209,7 +209,7 @@ class TestOtherReleases:
         self, reported, other, release
     ):
         older(reported, release=release)
-        assert reported.report(small(reported.name)).operations == ()
+        assert reported.report(small(reported.name)).steps == ()
         reported.report(small(reported.name, vcpus=9))
         assert other.find_provider(reported.root).inventory["VCPU"]["total"] == 9
         assert not [r for r in reported.requests if "/provider_trees/" in r]
@@ -270,7 +270,7 @@ def test_an_answer_that_is_none_is_not_believed(whole, other, status, headers, t
         whole.report(small(whole.name))
     assert whole.writes == []
     whole.transport.after = None
-    assert whole.report(small(whole.name)).operations == ()
+    assert whole.report(small(whole.name)).steps == ()
 
 
 def test_what_others_write_between_the_read_and_several_writes_survives(reported, other):

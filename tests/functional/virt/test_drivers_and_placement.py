@@ -66,7 +66,7 @@ class Node:
         return self.client.get_provider_tree_and_ensure_root(self.root, self.name)
 
     def update(self, *, reshape: bool = False) -> list[Any]:
-        """One pass; the operations it took."""
+        """One pass; the steps it took."""
         base = self.current()
         wanted = base.snapshot()
         before = allocations = None
@@ -84,7 +84,7 @@ class Node:
             original_allocations=before,
             is_ours=lambda uuid: agent_traits.is_marked(base.data(uuid)),
         )
-        return list(report.operations)
+        return list(report.steps)
 
     def uuid(self, suffix: str) -> str:
         return self.current().data(f"{self.name}{suffix}").uuid

@@ -4,7 +4,8 @@ import pytest
 
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.report.diff import diff
-from compute_agent.report.operations import (
+from compute_agent.report.plan import plan, stages
+from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
     EnsureResourceClass,
@@ -18,7 +19,6 @@ from compute_agent.report.operations import (
     SetTraits,
     describe,
 )
-from compute_agent.report.plan import plan, stages
 
 ROOT = "aaaaaaaa-0000-4000-8000-000000000001"
 AGGREGATE = "aaaaaaaa-0000-4000-8000-00000000000a"
@@ -34,8 +34,8 @@ def base() -> ProviderTree:
     return tree
 
 
-def kinds(operations) -> list[str]:
-    return [type(operation).__name__ for operation in operations]
+def kinds(steps) -> list[str]:
+    return [type(step).__name__ for step in steps]
 
 
 def nested(base: ProviderTree) -> ProviderTree:
@@ -64,8 +64,8 @@ def test_equal_trees_need_nothing(base):
 
 
 def test_new_providers_get_aggregates_and_traits_before_inventory(base):
-    operations = plan(base, nested(base))
-    assert kinds(operations) == [
+    steps = plan(base, nested(base))
+    assert kinds(steps) == [
         "EnsureTraits",
         *["CreateProvider"] * 2,
         *["SetAggregates"] * 2,
@@ -76,7 +76,7 @@ def test_new_providers_get_aggregates_and_traits_before_inventory(base):
 
 def test_what_shrinks_is_written_before_what_grows(base):
     written = [o for o in plan(base, nested(base)) if isinstance(o, SetInventory)]
-    assert [operation.name for operation in written] == ["host", "host_GPU0", "host_GPU1"]
+    assert [step.name for step in written] == ["host", "host_GPU0", "host_GPU1"]
 
 
 def test_two_providers_that_exchange_capacity_are_first_shrunk():
@@ -118,9 +118,9 @@ def test_a_trait_that_restricts_comes_before_inventory_and_one_that_promises_aft
         wanted = base.snapshot()
         wanted.add_traits("host", trait)
         wanted.update_inventory("host", {"VCPU": {"total": 9}, "VGPU": {"total": 8}})
-        operations = plan(base, wanted)
-        assert isinstance(operations[0], EnsureTraits)
-        assert isinstance(operations[place], SetTraits)
+        steps = plan(base, wanted)
+        assert isinstance(steps[0], EnsureTraits)
+        assert isinstance(steps[place], SetTraits)
 
 
 def test_enabling_a_host_comes_after_its_inventory_and_losing_a_trait_before(base):
@@ -140,9 +140,9 @@ def test_only_custom_classes_and_only_unknown_names_are_ensured(base):
     inventory = {rc: {"total": 1} for rc in ("VCPU", "CUSTOM_B", "CUSTOM_A", "VGPU", "PCPU")}
     wanted.update_inventory("host", inventory)
     wanted.add_traits("host", "HW_KNOWN", "CUSTOM_NEW")
-    operations = plan(base, wanted, known_traits=["HW_KNOWN"], known_classes=["CUSTOM_B"])
-    assert [o for o in operations if isinstance(o, EnsureTraits)] == [EnsureTraits(("CUSTOM_NEW",))]
-    assert [o for o in operations if isinstance(o, EnsureResourceClass)] == [
+    steps = plan(base, wanted, known_traits=["HW_KNOWN"], known_classes=["CUSTOM_B"])
+    assert [o for o in steps if isinstance(o, EnsureTraits)] == [EnsureTraits(("CUSTOM_NEW",))]
+    assert [o for o in steps if isinstance(o, EnsureResourceClass)] == [
         EnsureResourceClass("CUSTOM_A")
     ]
 
@@ -154,9 +154,9 @@ def test_children_are_deleted_before_parents_and_only_owned_ones(base):
     wanted = base.snapshot()
     wanted.remove("numa")
     wanted.remove("theirs")
-    operations = plan(base, wanted, is_owned=lambda provider: provider.uuid != theirs)
-    assert [type(o) for o in operations] == [KeepProvider, DeleteProvider, DeleteProvider]
-    assert operations[1].uuid == ours
+    steps = plan(base, wanted, is_owned=lambda provider: provider.uuid != theirs)
+    assert [type(o) for o in steps] == [KeepProvider, DeleteProvider, DeleteProvider]
+    assert steps[1].uuid == ours
 
 
 def test_a_doomed_provider_is_emptied_first_when_its_capacity_appears_elsewhere(base):
@@ -166,9 +166,9 @@ def test_a_doomed_provider_is_emptied_first_when_its_capacity_appears_elsewhere(
     wanted.remove("gpu")
     assert kinds(plan(base, wanted)) == ["DeleteProvider"]
     wanted.update_inventory("host", {"VCPU": {"total": 8}, "VGPU": {"total": 12}})
-    operations = plan(base, wanted)
-    assert [getattr(o, "name", None) for o in operations] == ["gpu", "host", "gpu"]
-    assert kinds(operations) == ["SetInventory", "SetInventory", "DeleteProvider"]
+    steps = plan(base, wanted)
+    assert [getattr(o, "name", None) for o in steps] == ["gpu", "host", "gpu"]
+    assert kinds(steps) == ["SetInventory", "SetInventory", "DeleteProvider"]
 
 
 def test_names_that_are_exchanged_pass_through_an_interim_name(base):
@@ -179,7 +179,7 @@ def test_names_that_are_exchanged_pass_through_an_interim_name(base):
     wanted.rename(two, "gpu0")
     wanted.rename(one, "gpu1")
     puts = plan(base, wanted)
-    assert all(isinstance(operation, PutProvider) for operation in puts)
+    assert all(isinstance(step, PutProvider) for step in puts)
     held = {one: "gpu0", two: "gpu1"}
     for put in puts:
         assert held[put.uuid] == put.old_name
@@ -193,8 +193,8 @@ def test_a_foreign_providers_name_is_never_taken_away(base):
     wanted = base.snapshot()
     wanted.remove(theirs)
     wanted.new_child("gpu0", "host", child_uuid(ROOT, "mine"))
-    operations = plan(base, wanted, is_owned=lambda _: False)
-    assert not [o for o in operations if isinstance(o, PutProvider)]
+    steps = plan(base, wanted, is_owned=lambda _: False)
+    assert not [o for o in steps if isinstance(o, PutProvider)]
 
 
 def test_many_inventories_become_one_request_when_that_is_allowed(base):
@@ -211,11 +211,11 @@ def test_many_inventories_become_one_request_when_that_is_allowed(base):
 class TestReshape:
     def test_inventories_and_allocations_go_together(self, base):
         holder = consumer({child_uuid(ROOT, "_GPU0"): {"VGPU": 1}, ROOT: {"VCPU": 1}})
-        operations = plan(base, nested(base), allocations={"c1": holder})
-        reshape = next(o for o in operations if isinstance(o, Reshape))
+        steps = plan(base, nested(base), allocations={"c1": holder})
+        reshape = next(o for o in steps if isinstance(o, Reshape))
         assert {change.name for change in reshape.changes} == {"host", "host_GPU0", "host_GPU1"}
         assert reshape.allocations == {"c1": holder}
-        assert not [o for o in operations if isinstance(o, SetInventory)]
+        assert not [o for o in steps if isinstance(o, SetInventory)]
 
     def test_consumers_that_hold_nothing_of_what_moves_are_left_out(self, base):
         allocations = {
@@ -223,50 +223,50 @@ class TestReshape:
             "elsewhere": consumer({AGGREGATE: {"VGPU": 1}}),
             "gpu": consumer({child_uuid(ROOT, "_GPU1"): {"VGPU": 1}}),
         }
-        operations = plan(base, nested(base), allocations=allocations)
-        reshape = next(o for o in operations if isinstance(o, Reshape))
+        steps = plan(base, nested(base), allocations=allocations)
+        reshape = next(o for o in steps if isinstance(o, Reshape))
         assert set(reshape.allocations) == {"gpu"}
 
     def test_a_consumer_the_driver_changed_is_always_sent(self, base):
         before = {"c": consumer({ROOT: {"VCPU": 2}})}
         after = {"c": consumer({ROOT: {"VCPU": 1}})}
-        operations = plan(base, nested(base), allocations=after, original_allocations=before)
-        reshape = next(o for o in operations if isinstance(o, Reshape))
+        steps = plan(base, nested(base), allocations=after, original_allocations=before)
+        reshape = next(o for o in steps if isinstance(o, Reshape))
         assert set(reshape.allocations) == {"c"}
 
     def test_a_consumer_that_keeps_what_it_has_is_not_written_again(self, base):
         holder = {"c": consumer({child_uuid(ROOT, "_GPU0"): {"VGPU": 1}})}
-        operations = plan(base, nested(base), allocations=holder, original_allocations=holder)
-        reshape = next(o for o in operations if isinstance(o, Reshape))
+        steps = plan(base, nested(base), allocations=holder, original_allocations=holder)
+        reshape = next(o for o in steps if isinstance(o, Reshape))
         assert not reshape.allocations
 
     def test_what_will_be_deleted_is_emptied_in_the_same_request(self, base):
         flat, deep = base, nested(base)
         for uuid in deep.get_provider_uuids():
             deep.set_generation(uuid, 1)
-        operations = plan(deep, flat, allocations={})
-        reshape = next(o for o in operations if isinstance(o, Reshape))
+        steps = plan(deep, flat, allocations={})
+        reshape = next(o for o in steps if isinstance(o, Reshape))
         emptied = {c.name for c in reshape.changes if not c.after}
         assert emptied == {"host_GPU0", "host_GPU1"}
-        assert kinds(operations)[-2:] == ["DeleteProvider", "DeleteProvider"]
+        assert kinds(steps)[-2:] == ["DeleteProvider", "DeleteProvider"]
 
     def test_nothing_to_move_is_no_reshape(self, base):
         wanted = base.snapshot()
         wanted.add_traits("host", "HW_CPU_X86_AVX")
-        operations = plan(base, wanted, allocations={"c": consumer({ROOT: {"VCPU": 1}})})
-        assert kinds(operations) == ["EnsureTraits", "SetTraits"]
+        steps = plan(base, wanted, allocations={"c": consumer({ROOT: {"VCPU": 1}})})
+        assert kinds(steps) == ["EnsureTraits", "SetTraits"]
 
 
 def test_the_difference_has_parents_first_and_children_first_on_deletion(base):
     deep = nested(base)
     deep.new_child("host_GPU0_MIG", "host_GPU0")
-    created = [operation.name for operation in diff(base, deep).create]
+    created = [step.name for step in diff(base, deep).create]
     assert created == ["host_GPU0", "host_GPU0_MIG", "host_GPU1"]
     assert [o.name for o in diff(deep, base).delete] == ["host_GPU1", "host_GPU0_MIG", "host_GPU0"]
 
 
 @pytest.mark.parametrize(
-    ("operation", "said"),
+    ("step", "said"),
     [
         (CreateProvider("u", "gpu", "p"), "create provider gpu (u) under p"),
         (CreateProvider("u", "host", None), "create provider host (u) as a root"),
@@ -291,8 +291,8 @@ def test_the_difference_has_parents_first_and_children_first_on_deletion(base):
         (EnsureResourceClass("CUSTOM_A"), "make sure placement knows resource class CUSTOM_A"),
     ],
 )
-def test_an_operation_is_described_in_words(operation, said):
-    assert describe(operation) == said
+def test_an_operation_is_described_in_words(step, said):
+    assert describe(step) == said
 
 
 def test_an_inventory_change_is_described_by_what_changes(base):
@@ -301,7 +301,7 @@ def test_an_inventory_change_is_described_by_what_changes(base):
         "host",
         {"VCPU": {"total": 9}, "DISK_GB": {"total": 5, "reserved": 1, "allocation_ratio": 1.5}},
     )
-    (operation,) = plan(base, wanted)
-    assert describe(operation) == (
+    (step,) = plan(base, wanted)
+    assert describe(step) == (
         "set inventory of host: +DISK_GB (total 5, reserved 1, ratio 1.5); VCPU total 8 -> 9; -VGPU"
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.provider_tree.inventory import Inventory, complete_inventory
-from compute_agent.report.operations import (
+from compute_agent.report.steps import (
     CreateProvider,
     DeleteProvider,
     EnsureTraits,
-    Operation,
     Reshape,
     SetInventories,
     SetInventory,
     SetTraits,
+    Step,
 )
 from compute_agent.report.written_changes import written_changes
 
@@ -24,8 +24,8 @@ def stock(**totals: int) -> Inventory:
     return complete_inventory({name: {"total": total} for name, total in totals.items()})
 
 
-def lines(*operations: Operation) -> list[tuple[str, bool]]:
-    return [(change.text, change.is_loss) for change in written_changes(operations)]
+def lines(*steps: Step) -> list[tuple[str, bool]]:
+    return [(change.text, change.is_loss) for change in written_changes(steps)]
 
 
 def amounts(before: Inventory, after: Inventory) -> SetInventory:

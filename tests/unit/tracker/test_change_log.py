@@ -8,7 +8,7 @@ import pytest
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, complete_inventory
-from compute_agent.report.operations import Operation, SetInventories, SetInventory
+from compute_agent.report.steps import SetInventories, SetInventory, Step
 from compute_agent.tracker.change_history import LENGTH, ChangeHistory
 from compute_agent.tracker.change_log import LINES_OF_A_PASS, log_changes
 
@@ -21,7 +21,7 @@ def stock(**totals: int) -> Inventory:
 
 
 def warnings(
-    caplog: pytest.LogCaptureFixture, done: list[Operation], left: Inventory | None
+    caplog: pytest.LogCaptureFixture, done: list[Step], left: Inventory | None
 ) -> list[str]:
     tree = None
     if left is not None:
@@ -47,7 +47,7 @@ def test_what_somebody_changed_by_hand_is_told_when_it_is_undone(
 ) -> None:
     ours = stock(VCPU=8, MEMORY_MB=1024)
     one = change(stock(VCPU=4, MEMORY_MB=1024), ours)
-    done: list[Operation] = [SetInventories((one,))] if in_one_request else [one]
+    done: list[Step] = [SetInventories((one,))] if in_one_request else [one]
     (told,) = warnings(caplog, done, ours)
     assert "total 4 is 8 again" in told
     assert f"host1 ({UUID})" in told
@@ -81,7 +81,7 @@ def test_what_the_host_changes_itself_is_no_warning(
 def test_a_provider_that_was_not_there_before_is_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    done: list[Operation] = [change(stock(VCPU=4), stock(VCPU=8), OTHER)]
+    done: list[Step] = [change(stock(VCPU=4), stock(VCPU=8), OTHER)]
     assert warnings(caplog, done, stock(VCPU=8)) == []
 
 

@@ -186,7 +186,7 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
             goes_on.wait(10.0)
             return super().propose(target, last, reshape=reshape)
 
-        def operations(self, _proposal: Any) -> list[Any]:
+        def steps(self, _proposal: Any) -> list[Any]:
             return []
 
     tracker = ResourceTracker(

@@ -1,4 +1,4 @@
-"""The operations that update placement to a wanted tree, as values.
+"""The steps that update placement to a wanted tree, as values.
 
 Each has its provider, the value before and the value after, so that it can be printed,
 carried out against placement, or applied to a tree in memory.
@@ -102,7 +102,7 @@ class KeepProvider(NamedTuple):
     name: str
 
 
-Operation: TypeAlias = (
+Step: TypeAlias = (
     EnsureTraits
     | EnsureResourceClass
     | CreateProvider
@@ -117,9 +117,9 @@ Operation: TypeAlias = (
 )
 
 
-def describe(operation: Operation) -> str:
-    """Return a line for people about an operation (several when it changes many providers)."""
-    match operation:
+def describe(step: Step) -> str:
+    """Return a line for people about an step (several when it changes many providers)."""
+    match step:
         case EnsureTraits(traits):
             return f"make sure placement knows traits {', '.join(traits)}"
         case EnsureResourceClass(resource_class):
@@ -128,11 +128,11 @@ def describe(operation: Operation) -> str:
             place = f"under {parent_uuid}" if parent_uuid else "as a root"
             return f"create provider {name} ({uuid}) {place}"
         case PutProvider(uuid, old_name, name, _, parent_uuid):
-            steps = [f"rename provider {old_name} ({uuid}) to {name}"] if old_name != name else []
-            if operation.reparents:
+            words = [f"rename provider {old_name} ({uuid}) to {name}"] if old_name != name else []
+            if step.reparents:
                 place = f"under {parent_uuid}" if parent_uuid else "to be a root"
-                steps.append(f"move provider {name} ({uuid}) {place}")
-            return "; ".join(steps)
+                words.append(f"move provider {name} ({uuid}) {place}")
+            return "; ".join(words)
         case SetInventory(_, name, before, after):
             return f"set inventory of {name}: {_inventory_change(before, after)}"
         case SetInventories(changes):
@@ -150,12 +150,12 @@ def describe(operation: Operation) -> str:
             return f"keep provider {name} ({uuid}): it is not this agent's to delete"
 
 
-def carry_out(operation: Operation, tree: ProviderTree) -> None:
-    """Change ``tree`` as the operation changes placement.
+def carry_out(step: Step, tree: ProviderTree) -> None:
+    """Change ``tree`` as the step changes placement.
 
     :raises ValueError: the tree does not admit it (a missing parent, a taken name ...).
     """
-    match operation:
+    match step:
         case CreateProvider(uuid, name, None):
             tree.new_root(name, uuid)
         case CreateProvider(uuid, name, str() as parent_uuid):
