@@ -8,6 +8,7 @@ from placement_server import __version__, limits
 from placement_server.api import routes
 from placement_server.negotiation import extensions
 from placement_server.negotiation.microversion import MAX, SERVICE_TYPE
+from placement_server.openapi import parameters
 from placement_server.openapi.operations import OPERATIONS, Document, Operation
 from placement_server.schemas.validation import SchemaByVersion
 
@@ -102,6 +103,7 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
                 "in": "header",
                 "schema": _version_schema(operation, version),
                 "required": version[1] > 0 or operation.extension is not None,
+                "description": parameters.VERSION.text,
             },
             *_path_parameters(path),
             *_query_parameters(operation.query, version),
@@ -173,6 +175,7 @@ def _path_parameters(path: str) -> list[Document]:
             "in": "path",
             "required": True,
             "schema": {"type": "string", "minLength": 1},
+            **parameters.IN_PATH[segment.strip("{}")].fields(),
         }
         for segment in path.split("/")
         if segment.startswith("{")
@@ -184,8 +187,14 @@ def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -
         return []
     schema = query.schema(version)
     required_names = schema.get("required", [])
-    parameters = [
-        {"name": name, "in": "query", "required": name in required_names, "schema": dict(of)}
+    named = [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required_names,
+            "schema": dict(of),
+            **parameters.IN_QUERY[name].fields(),
+        }
         for name, of in schema["properties"].items()
     ]
     # OpenAPI has no parameters named by a pattern: each family is shown by the member without a
@@ -196,13 +205,19 @@ def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -
             "in": "query",
             "required": False,
             "schema": {"type": "string"},
-            "description": f"Any suffix that matches {pattern}.",
+            **_family(keyword, pattern),
         }
         for pattern in schema.get("patternProperties", {})
         for keyword in [pattern[1 : pattern.index("(")]]
         for suffix in ("", "1")
     ]
-    return parameters + families
+    return named + families
+
+
+def _family(keyword: str, pattern: str) -> Document:
+    fields = parameters.IN_QUERY[keyword].fields()
+    description = f"{fields['description']} Any suffix that matches {pattern}."
+    return {**fields, "description": description}
 
 
 def _response(status: int, result: Document | None) -> Document:

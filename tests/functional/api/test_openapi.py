@@ -14,9 +14,11 @@ from schemathesis.generation.case import Case
 from placement_server.api import routes
 from placement_server.app import build_app
 from placement_server.conf import new_config
+from placement_server.negotiation import extensions, microversion
 from placement_server.negotiation.microversion import MAX
 from placement_server.openapi.document import build, version_header
 from placement_server.openapi.operations import OPERATIONS, Operation
+from placement_server.openapi.parameters import IN_PATH, IN_QUERY
 from placement_server.store.store import Store
 from tools.openapi import TARGET, text
 
@@ -64,6 +66,34 @@ def test_the_document_of_a_version_has_the_routes_of_that_version(minor: int) ->
     }
     expected = {key for key, operation in OPERATIONS.items() if operation.since <= minor}
     assert documented == expected
+
+
+def test_every_parameter_is_described_with_an_example() -> None:
+    described = {
+        name
+        for methods in build()["paths"].values()
+        for operation in methods.values()
+        for parameter in operation["parameters"]
+        for name in [parameter["name"]]
+        if parameter["description"] and (parameter["in"] == "header" or parameter["example"])
+    }
+    named = {
+        parameter["name"]
+        for methods in build()["paths"].values()
+        for operation in methods.values()
+        for parameter in operation["parameters"]
+    }
+    assert described == named
+    assert {*IN_PATH, *IN_QUERY} <= named
+
+
+def test_the_page_of_microversions_has_each_with_what_it_brought() -> None:
+    page = (TARGET.parent / "microversions.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith(("| 1.", "| placement-ext"))]
+    assert rows == [
+        *(f"| 1.{minor} | {text} |" for minor, text in enumerate(microversion.HISTORY)),
+        *(f"| placement-ext 1.{minor} | {t} |" for minor, t in enumerate(extensions.HISTORY)),
+    ]
 
 
 def check(response: Response, documented: Iterable[str]) -> None:

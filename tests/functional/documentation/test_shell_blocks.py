@@ -37,6 +37,7 @@ RUN_BY_OTHER_TESTS = {
     "with agents on a bus",
     "with a scheduler",
     "with a host that Nova reported",
+    "with a database and no service",
     "with a database of OpenStack Placement",
     "with a message broker",
     "with installed packages",
