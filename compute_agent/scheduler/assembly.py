@@ -22,8 +22,8 @@ from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, Fleet,
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.moves.mover import Mover
-from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers import order

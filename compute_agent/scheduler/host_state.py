@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from compute_agent.scheduler.candidates import (
+from compute_agent.scheduler.fleet.aggregates import Aggregate
+from compute_agent.scheduler.fleet.announcements import Announcement
+from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,
     ProviderSummary,
     ancestry,
 )
-from compute_agent.scheduler.fleet.aggregates import Aggregate
-from compute_agent.scheduler.fleet.announcements import Announcement
 
 NO_CELL = "00000000-0000-0000-0000-000000000000"
 """The cell of a host that announces none: a deployment of one cell need not name it."""

@@ -16,8 +16,6 @@ from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.claims import (
     Claims,
     GiveBack,
@@ -35,8 +33,10 @@ from compute_agent.scheduler.claiming.together import (
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.host_state import NO_CELL, HostState
-from compute_agent.scheduler.observer import Observer, Outcome
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import LostClaim
+from compute_agent.scheduler.outcomes.observer import Observer, Outcome
+from compute_agent.scheduler.placement.candidates import Candidate
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers, with_group_host
 from compute_agent.scheduler.search.targets import is_rebuild

@@ -13,7 +13,7 @@ from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.explanation import Explainer
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 
 _IN_MEMORY = "fake://"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compute_agent.scheduler.fleet.announcements import Announcements
     from compute_agent.scheduler.manager import Scheduler
     from compute_agent.scheduler.moves.mover import Mover
-    from compute_agent.scheduler.placement_client import PlacementClient
+    from compute_agent.scheduler.placement.client import PlacementClient
 
 
 def read_json(file: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from compute_agent.scheduler.causes import Causes, FilterCause
+from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
 
 SHOWN_SENTENCES = 12
 """Sentences of placement for each query: the changes and providers that come closest are first."""

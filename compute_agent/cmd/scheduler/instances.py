@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import MutableAmounts
     from compute_agent.scheduler.life_cycle.claim import Claim
     from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
-    from compute_agent.scheduler.placement_client import PlacementClient
+    from compute_agent.scheduler.placement.client import PlacementClient
 
 _JSON = "JSON; default: standard input"
 

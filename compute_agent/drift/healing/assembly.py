@@ -12,7 +12,7 @@ from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.pci_aliases import pci_aliases
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.request.spec import RequestSpec
-    from compute_agent.scheduler.candidates import AllocationCandidates, Candidate
+    from compute_agent.scheduler.placement.candidates import AllocationCandidates, Candidate
     from compute_agent.scheduler.search.search import HostSearch
     from compute_agent.virt.driver import InstanceDevices
 

@@ -36,7 +36,7 @@ from compute_agent.scheduler.bus.rpc_calls import (
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
 from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.outcomes.observer import Observer
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()

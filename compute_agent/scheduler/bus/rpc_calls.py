@@ -15,7 +15,7 @@ from compute_agent.request.errors import InvalidRequest, shown_name
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.bus import versioned_objects
 from compute_agent.scheduler.manager import Selection
-from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.outcomes.observer import Observer
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()

@@ -33,7 +33,7 @@ from compute_agent.scheduler.bus.rpc_calls import (
 )
 from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 from compute_agent.scheduler.moves.move import move_kind, move_of
-from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.outcomes.observer import Observer
 
 
 class LifeCycleEndpoint:

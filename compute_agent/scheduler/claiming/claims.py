@@ -17,11 +17,11 @@ from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, Fleet
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import LostClaim
+from compute_agent.scheduler.placement.candidates import Candidate
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, map_of, object_of
 

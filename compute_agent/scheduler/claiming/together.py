@@ -19,14 +19,14 @@ from typing import Final
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.claims import GiveBack, lost_claim, lost_to_the_group
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.host_state import HostState, fits
-from compute_agent.scheduler.observer import Observer, Outcome
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import LostClaim
+from compute_agent.scheduler.outcomes.observer import Observer, Outcome
+from compute_agent.scheduler.placement.candidates import Candidate
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.search import HostSearch, SearchResult
 from compute_agent.scheduler.search.server_groups import GroupMembers, with_group_host
 

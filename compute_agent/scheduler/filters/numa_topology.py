@@ -15,9 +15,9 @@ from compute_agent.request import flavor_settings
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.guest_numa import guest_numa, is_device, policies
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate
 
 
 class NUMATopologyFilter(HostFilter):

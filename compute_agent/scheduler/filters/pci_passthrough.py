@@ -9,9 +9,9 @@ from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.guest_numa import has_nodes, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate, is_near
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate, is_near
 
 
 class PciPassthroughFilter(HostFilter):

@@ -21,13 +21,13 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.explanation import ExplainedRequest
-from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.life_cycle.claim import Claim, claim_of
 from compute_agent.scheduler.life_cycle.replacement import ReplacingClaims
 from compute_agent.scheduler.moves.attachments import Attachment
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import MoveStart
 from compute_agent.scheduler.moves.repeated import begun_before
+from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.holdings import Holding, WantedHolding
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.candidates import Candidate
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 
 LOG = logging.getLogger(__name__)

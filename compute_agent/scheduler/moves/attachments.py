@@ -20,11 +20,11 @@ from compute_agent.placement.allocations.amounts import (
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.causes import Causes, LostClaim
 from compute_agent.scheduler.claiming.claims import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.holdings import Holding, WantedHolding
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import Causes, LostClaim
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.mappings import mappings_of
 from compute_agent.scheduler.search.search import HostSearch

@@ -12,11 +12,11 @@ from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.journal import Journal
-from compute_agent.scheduler.holdings import Holding, WantedHolding
 from compute_agent.scheduler.moves.move import DOCUMENT, Move, both_places, left_on_source
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.candidates import Candidate
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.scheduler.search.shared_holdings import SharedHoldings
 from compute_agent.state.shapes import WHOLE, Shape, object_of, word_of
 

@@ -27,7 +27,6 @@ from compute_agent.placement.allocations.amounts import covers
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.manager import Scheduler, Selection
 from compute_agent.scheduler.moves.claims import (
     ENTRY,
@@ -44,8 +43,9 @@ from compute_agent.scheduler.moves.move import (
     MoveKind,
     move_of,
 )
-from compute_agent.scheduler.observer import MoveState, Observer
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.observer import MoveState, Observer
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search.current_host import root_of
 
 LOG = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, copy_of
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.moves.move import Move, MoveKind
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search.current_host import root_of
 
 

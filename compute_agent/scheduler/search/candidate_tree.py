@@ -28,7 +28,7 @@ from compute_agent.request.candidate_request import (
     RequestGroup,
 )
 from compute_agent.request.guest_numa import is_device
-from compute_agent.scheduler.candidates import Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary, ancestry
 from compute_agent.scheduler.search.layout_queries import CELL_CLASSES, CELL_GROUP, TRAIT_GROUP
 from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 

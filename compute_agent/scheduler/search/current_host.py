@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.holdings import Holding
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding
 
 
 def root_of(placement: PlacementClient, instance: str, holding: Holding) -> str:

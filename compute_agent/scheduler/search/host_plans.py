@@ -24,12 +24,12 @@ from compute_agent.request.candidate_request import (
     CandidateRequest,
 )
 from compute_agent.request.guest_numa import GuestNuma
-from compute_agent.scheduler.candidates import (
+from compute_agent.scheduler.host_state import HostState, fits
+from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,
     is_near,
 )
-from compute_agent.scheduler.host_state import HostState, fits
 from compute_agent.scheduler.search.candidate_tree import CandidateTree
 from compute_agent.scheduler.search.layout_queries import (
     HOST_GROUP,

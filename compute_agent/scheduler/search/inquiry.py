@@ -14,13 +14,13 @@ from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma, guest_numa, is_device, policies
 from compute_agent.request.pci_aliases import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler import candidates as answers
 from compute_agent.scheduler import host_state
-from compute_agent.scheduler.candidates import AllocationCandidates
-from compute_agent.scheduler.causes import QueryCause
 from compute_agent.scheduler.errors import UnknownName
 from compute_agent.scheduler.fleet.rolling_upgrade import Layouts
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import QueryCause
+from compute_agent.scheduler.placement import candidates as answers
+from compute_agent.scheduler.placement.candidates import AllocationCandidates
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search import layout_queries
 from compute_agent.scheduler.search.host_plans import HostPlans
 from compute_agent.scheduler.search.layout_queries import LayoutQuery

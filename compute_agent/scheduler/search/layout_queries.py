@@ -31,7 +31,7 @@ from compute_agent.request.candidate_request import (
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
-from compute_agent.scheduler.candidates import AllocationCandidates, Candidate
+from compute_agent.scheduler.placement.candidates import AllocationCandidates, Candidate
 
 NO_POLICIES: Mapping[str, str] = MappingProxyType({})
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")

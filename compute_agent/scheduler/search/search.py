@@ -13,18 +13,18 @@ from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
-from compute_agent.scheduler.candidates import AllocationCandidates, ProviderSummary
-from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, RejectedHost
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.fleet.aggregates import Aggregates, AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
-from compute_agent.scheduler.holdings import Holding
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, Causes, FilterCause, RejectedHost
+from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.placement.candidates import AllocationCandidates, ProviderSummary
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search import layout_queries, prefilters
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Final
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.causes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.filters.server_group import (
     ServerGroupAntiAffinityFilter,
     anti_affinity,
 )
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.current_host import host_roots
 
 LOOKED_AT: Final = 8

@@ -13,8 +13,12 @@ from dataclasses import dataclass, field, replace
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.scheduler.candidates import AllocationCandidates, Candidate, ProviderSummary
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.candidates import (
+    AllocationCandidates,
+    Candidate,
+    ProviderSummary,
+)
+from compute_agent.scheduler.placement.client import PlacementClient
 
 
 @dataclass(frozen=True, slots=True)

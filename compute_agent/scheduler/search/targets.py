@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from compute_agent.request import extra_specs
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.outcomes.causes import Causes
+from compute_agent.scheduler.placement.client import PlacementClient
 
 _GATHERING = ("affinity", "soft-affinity")
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compute_agent.placement.transports.transport import Request, Response, Transport
-from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.outcomes.observer import Observer
 
 
 class Calls(Observer):

@@ -18,10 +18,10 @@ from compute_agent.errors import (
     PlacementUnavailable,
 )
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.scheduler.causes import FilterCause
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.observer import MoveState, Outcome
+from compute_agent.scheduler.outcomes.causes import FilterCause
+from compute_agent.scheduler.outcomes.observer import MoveState, Outcome
 from compute_agent.scheduler.service.calls import Calls
 
 if TYPE_CHECKING:

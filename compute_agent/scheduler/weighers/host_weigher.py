@@ -8,8 +8,8 @@ from typing import Final
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.guest_numa import is_device, is_special
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 _LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.guest_numa import is_special
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.weighers import host_weigher
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 
 IMAGES: Final = tuple(str(uuid.UUID(int=number)) for number in (7, 8))
 INSTANCES: Final = tuple(str(uuid.UUID(int=number)) for number in range(20, 24))

@@ -24,7 +24,7 @@ from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.programs.exit_status import Exit
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.lies.elsewhere import Elsewhere
 from tests.functional.lies.menu import A_FEW, MENU, Entry, answer, says

@@ -17,7 +17,7 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.mover import Mover
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
 

@@ -13,7 +13,7 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attachments
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World

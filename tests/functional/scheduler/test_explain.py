@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent.scheduler.explanation import EXPLAINED_QUERIES, KEPT_SECONDS, Explainer
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.scheduler.conftest import Cloud, Command

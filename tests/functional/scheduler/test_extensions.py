@@ -14,7 +14,7 @@ from compute_agent.placement.transports.transport import Request, Response, Tran
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates, FixedAggregates
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import PipeTransport, ours

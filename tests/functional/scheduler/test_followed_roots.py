@@ -11,7 +11,7 @@ from compute_agent.placement import changes
 from compute_agent.placement.changes import ChangeFeed, Changes
 from compute_agent.scheduler.fleet import followed_roots
 from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.testing.transports import RecordingTransport
 from tests.functional.scheduler.moving import World
 

@@ -18,7 +18,7 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation import Explainer
 from compute_agent.scheduler.filters import server_group
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.weighers.host_weigher import (
     CPUWeigher,

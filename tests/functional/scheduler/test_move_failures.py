@@ -11,7 +11,7 @@ from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
 from tests.functional.scheduler.moving import Failing, World
 

@@ -17,7 +17,7 @@ from compute_agent.scheduler.bus.rpc import SchedulerEndpoint
 from compute_agent.scheduler.bus.rpc_calls import oslo_messaging
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.outcomes.observer import Observer
 
 from .conftest import write_config
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.connection import Retries
 from compute_agent.placement.transports.transport import Request, Response
-from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.placement.client import PlacementClient
 from tests.unit.scheduler.trees import body
 
 GENERATION = {"resource_provider_generation": 0}

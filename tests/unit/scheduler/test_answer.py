@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.scheduler import candidates, host_state
+from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import AnswerMalformed
+from compute_agent.scheduler.placement import candidates
 from tests.unit.scheduler.trees import answered, body, candidate, summary
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"

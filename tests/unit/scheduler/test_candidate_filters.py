@@ -10,11 +10,11 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.pci_aliases import PciAlias, pci_aliases
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
-from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.search.prefilters import PrefilterContext, device_types
 from tests.unit.scheduler.specs import request_of, spec
 

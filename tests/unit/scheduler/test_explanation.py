@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from compute_agent.scheduler.causes import (
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.outcomes.causes import (
     Causes,
     FilterCause,
     LostClaim,
     QueryCause,
     RejectedHost,
 )
-from compute_agent.scheduler.errors import NoValidHost
 
 
 def test_an_error_that_travels_keeps_all_that_it_carries() -> None:

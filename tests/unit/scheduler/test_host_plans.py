@@ -9,8 +9,8 @@ import pytest
 from compute_agent.fitting.room import PlanOptions
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
-from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.search.host_plans import HostPlans
 from tests.unit.scheduler.trees import answered, candidate, summary
 

@@ -9,10 +9,10 @@ import pytest
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.spec import Destination, InstanceGroup, RequestSpec
-from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.order import WeighingOptions
 from tests.unit.scheduler.specs import spec

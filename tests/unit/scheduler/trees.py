@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compute_agent.scheduler import candidates as answer
-from compute_agent.scheduler.candidates import AllocationCandidates
+from compute_agent.scheduler.placement import candidates as answer
+from compute_agent.scheduler.placement.candidates import AllocationCandidates
 
 
 def summary(

@@ -10,10 +10,10 @@ import pytest
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.placement.allocations.allocations import NoCapacity
-from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.claims import GiveBack, HostOrder
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.placement.candidates import Candidate
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import spec
 from tests.unit.scheduler.trees import candidate, summary

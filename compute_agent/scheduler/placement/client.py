@@ -35,7 +35,7 @@ from compute_agent.provider_tree.trait_names import (
 )
 from compute_agent.scheduler.errors import UnknownName
 from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout, Roots
-from compute_agent.scheduler.holdings import Holding, WantedHolding
+from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.state.shapes import Shape
 
 _KEPT_SECONDS: Final = 300.0

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import Literal
 
-from compute_agent.scheduler.causes import FilterCause
+from compute_agent.scheduler.outcomes.causes import FilterCause
 
 Outcome = Literal["won", "shortage", "race", "group", "consumer", "failed"]
 """What became of one claim.

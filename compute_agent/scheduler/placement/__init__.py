@@ -1,0 +1,1 @@
+"""Placement as the scheduler asks and writes it: its client, candidates and holdings."""
