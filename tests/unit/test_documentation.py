@@ -153,3 +153,10 @@ def test_every_module_that_the_page_about_the_agent_names_exists():
         for name in named
         if not (package / name).exists() and not (package / f"{name}.py").exists()
     ] == []
+
+
+def test_every_sentence_of_the_specifications_names_a_test() -> None:
+    page = (DOCS / "understand" / "specifications.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
+    unshown = [row for row in rows if not TEST.search(row.rpartition(" | ")[2])]
+    assert [row.split(" | ")[0] for row in unshown] == ["| sentence", "| sentence"]
