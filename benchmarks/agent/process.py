@@ -28,7 +28,7 @@ def resident_mib() -> float:
         return int(stream.read().split()[1]) * resource.getpagesize() / 2**20
 
 
-class Interrupted(Relay):
+class InterruptedRelay(Relay):
     """A transport that lets another client write just before the agent's next inventory.
 
     ``before_write`` is called with the uuid of the provider.
@@ -46,13 +46,13 @@ class Interrupted(Relay):
         return send()
 
 
-class Measured:
+class MeasuredAgent:
     """The agent of one configuration file."""
 
     def __init__(self, config_file: str) -> None:
         self._conf = agent_conf.new_config(["--config-file", config_file])
         plain = KeystoneTransport.from_conf(self._conf)
-        self._transport = Interrupted(plain)
+        self._transport = InterruptedRelay(plain)
         self._other = plain
         self._parts = assembly.build(self._conf, transport=self._transport)
         self._tracker = self._parts.tracker(wait=self._pause)
@@ -160,7 +160,7 @@ class Measured:
 
 
 def main() -> None:
-    agent = Measured(sys.argv[1])
+    agent = MeasuredAgent(sys.argv[1])
     import_seconds = time.process_time()
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "start": agent.start,

@@ -45,7 +45,7 @@ _RATE: Final = re.compile(r"^tps = ([0-9.]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _MeasuredClaims:
     """Claims of one side.
 
     :ivar cpu_ms: of server and database, for each claim.
@@ -91,8 +91,8 @@ def _beside(
     rounds: int,
 ) -> Iterator[Row]:
     """The best of several rounds of each side: other work only ever slows them down."""
-    mine: list[_Measured] = []
-    floor: list[_Measured] = []
+    mine: list[_MeasuredClaims] = []
+    floor: list[_MeasuredClaims] = []
     claims_per_client = claims // _CLIENTS
     for _ in range(rounds):
         outcome = run_clients(target, title, [claiming(claims_per_client, choose)] * _CLIENTS)
@@ -108,9 +108,9 @@ def _beside(
     yield Row(f"{title}: server and database", "CPU ms", cpu, least, data=data, runs=runs)
 
 
-def _of_outcome(outcome: Outcome) -> _Measured:
+def _of_outcome(outcome: Outcome) -> _MeasuredClaims:
     assert outcome.conflicts == outcome.refused_count == 0, f"there is room for all: {outcome}"
-    return _Measured(outcome.rate, outcome.cpu_ms + outcome.database_ms)
+    return _MeasuredClaims(outcome.rate, outcome.cpu_ms + outcome.database_ms)
 
 
 def _found_amounts(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
@@ -122,7 +122,7 @@ def _found_amounts(client: Client, index: int, number: int) -> dict[str, dict[st
 
 def _pgbench(
     database: str, pid: int, claim_statements: Sequence[Statements], claims_per_client: int
-) -> _Measured:
+) -> _MeasuredClaims:
     """Run as many claims with pgbench, each one of those recorded, for a new consumer."""
     where = urlsplit(f"postgresql:{database}")
     with tempfile.TemporaryDirectory(prefix="scripts-") as name:
@@ -145,7 +145,7 @@ def _pgbench(
         cpu = _spent_seconds(pid) - before
     rate = _RATE.search(result.stdout)
     assert rate is not None, result.stdout
-    return _Measured(float(rate[1]), 1000 * cpu / (claims_per_client * _CLIENTS))
+    return _MeasuredClaims(float(rate[1]), 1000 * cpu / (claims_per_client * _CLIENTS))
 
 
 def _spent_seconds(pid: int) -> float:

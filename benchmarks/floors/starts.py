@@ -67,7 +67,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
             ours(directory / "server", f"sqlite:///{directory}/server.db", 1) as server,
             _agent(server, directory / "minutes", 60) as agent,
         ):
-            alone = _LeftAlone(agent)
+            alone = _IdleAgent(agent)
             yield from _starts(directory, 1 if quick else 9)
             yield from _quiet_pass(server, directory / "seconds")
             yield from alone.rows(65.0 if quick else 245.0)
@@ -99,7 +99,7 @@ def _starts(directory: Path, runs: int) -> Iterator[Row]:
 
 
 @dataclass(frozen=True)
-class _Published:
+class _PublishedPackage:
     """The published package: what its import costs, and an idle worker of it has."""
 
     cpu_s: float
@@ -107,12 +107,12 @@ class _Published:
     idle_mib: float
 
 
-def _measure_published(directory: Path, runs: int) -> _Published:
+def _measure_published(directory: Path, runs: int) -> _PublishedPackage:
     connection = f"sqlite:///{directory}/placement.db"
     with published_server(directory, connection, _WORKERS) as server:
         idle = max(_shares(server))
     starter = Starter(directory, runs, published_venv() / "bin" / "python")
-    return _Published(*starter.cost("import placement.wsgi.api"), idle)
+    return _PublishedPackage(*starter.cost("import placement.wsgi.api"), idle)
 
 
 def _shares(server: Server) -> list[float]:
@@ -142,7 +142,7 @@ def _workers(directory: Path, floor_cpu: float, published_mib: float) -> Iterato
     yield Row(f"{title}memory of its own", "MiB", own / 2**20, runs=runs)
 
 
-class _LeftAlone:
+class _IdleAgent:
     """An agent that is left alone from now on, but for a pass a minute."""
 
     def __init__(self, agent: psutil.Process) -> None:

@@ -21,8 +21,8 @@ from benchmarks.floors.table import Row as Summary
 from benchmarks.parts.postgresql import drop_database, postgresql
 from benchmarks.parts.servers import SCHEMES, Server, create_database_of, ours, published_server
 from benchmarks.parts.worlds import WORLDS, World
-from benchmarks.reads.floors import Floored, floors
-from benchmarks.reads.measurement import TIMEOUT, Measured, Start, measure_rows
+from benchmarks.reads.floors import FlooredRow, floors
+from benchmarks.reads.measurement import TIMEOUT, Measurement, Start, measure_rows
 from benchmarks.reads.rows import MITIGATIONS, Row
 
 WORKERS = 2
@@ -38,10 +38,10 @@ class Line:
     """A row as measured on both servers."""
 
     row: Row
-    published_result: Measured | None
-    mitigated_result: Measured | None
-    ours: Measured
-    floor: Floored | None
+    published_result: Measurement | None
+    mitigated_result: Measurement | None
+    ours: Measurement
+    floor: FlooredRow | None
 
     def pace(self) -> float | None:
         """How many times slower than where the bounds were set the published package is here."""
@@ -131,7 +131,9 @@ class Bench:
         requests = world.load(server, self.quick)
         return Load(requests, 1000 * (server.cpu_seconds() - cpu) / requests)
 
-    def measure(self, label: str, world: World, rows: list[Row], extra: str = "") -> list[Measured]:
+    def measure(
+        self, label: str, world: World, rows: list[Row], extra: str = ""
+    ) -> list[Measurement]:
         """Measure rows of one data set on one server."""
         start: Start = lambda: self.server(label, world, extra)  # noqa: E731
         if self.quick:
@@ -222,7 +224,7 @@ def pace_of(lines: Iterable[Line]) -> float:
     return statistics.median(known_paces) if known_paces else 1.0
 
 
-def _cpu(result: Measured | None) -> str:
+def _cpu(result: Measurement | None) -> str:
     if result is None:
         return "-"
     return result.failure or f"{result.cpu_ms:,.2f}"

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from benchmarks.parts.postgresql import free_port
 from benchmarks.parts.servers import Server, running_server
-from benchmarks.reads.measurement import TIMEOUT, Measured, measure
+from benchmarks.reads.measurement import TIMEOUT, Measurement, measure
 from benchmarks.reads.rows import Row, get
 
 
 @dataclass(frozen=True)
-class Floored:
+class FlooredRow:
     """A row's floor as measured.
 
     :ivar ms: CPU milliseconds of a request.
@@ -28,15 +28,15 @@ class Floored:
     ms: float
     most: float
 
-    def verdict(self, ours: Measured) -> str:
+    def verdict(self, ours: Measurement) -> str:
         """`FAILS` with the ratio, or nothing."""
         ratio = ours.cpu_ms / self.ms
         return f"FAILS: {ratio:.1f}x its floor" if ratio > self.most else ""
 
 
 def floors(
-    database: str, rows: Sequence[Row], results: Sequence[Measured], seconds: float
-) -> dict[Row, Floored]:
+    database: str, rows: Sequence[Row], results: Sequence[Measurement], seconds: float
+) -> dict[Row, FlooredRow]:
     """Measure the floors of rows that have one and were answered.
 
     :param database: the URL of the one that they were asked of.
@@ -52,7 +52,7 @@ def floors(
         bodies.mkdir()
         for number, (_, ours) in enumerate(asked_rows):
             (bodies / str(number)).write_bytes(ours.body)
-        found_floors: dict[Row, Floored] = {}
+        found_floors: dict[Row, FlooredRow] = {}
         if asked_rows:
             with floor_server(database, bodies, directory / "log") as server:
                 for number, (row, ours) in enumerate(asked_rows):
@@ -63,7 +63,7 @@ def floors(
                         ms += measure(server, same, seconds, TIMEOUT).cpu_ms
                     if row.floor.is_encoded:
                         ms += ours.floor_ms()
-                    found_floors[row] = Floored(ms, row.floor.most)
+                    found_floors[row] = FlooredRow(ms, row.floor.most)
     return found_floors
 
 

@@ -27,7 +27,7 @@ _SLOW = 5.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What a row cost on one server; with a reason in `failure` when there was no answer.
 
     :param at_once: requests a second with ten clients, 0 when that was not measured.
@@ -62,9 +62,11 @@ class Measured:
 Start = Callable[[], contextlib.AbstractContextManager[Server]]
 
 
-def measure_rows(start: Start, rows: list[Row], seconds: float, timeout: float) -> list[Measured]:
+def measure_rows(
+    start: Start, rows: list[Row], seconds: float, timeout: float
+) -> list[Measurement]:
     """Measure rows one after the other, on a fresh server after one that gave no answer."""
-    results: list[Measured] = []
+    results: list[Measurement] = []
     while len(results) < len(rows):
         with start() as server:
             for row in rows[len(results) :]:
@@ -107,7 +109,7 @@ class _Asker:
         return (self._server.cpu_seconds() - before) / asked_count
 
 
-def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measured:
+def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measurement:
     """Ask for about so many seconds, after requests that are not counted."""
     asker = _Asker(server, row, timeout)
     batches = [asker.batch(0)]
@@ -120,9 +122,9 @@ def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measure
         while not asker.failure and (len(batches) < _LEAST or time.perf_counter() < ends):
             batches.append(asker.batch(seconds / _BATCHES))
     if asker.failure:
-        return Measured(failure=asker.failure)
+        return Measurement(failure=asker.failure)
     at_once = throughput(server, row, seconds) if row.at_once else 0.0
-    return Measured(
+    return Measurement(
         1000 * statistics.median(asker.latencies),
         1000 * min(batches),
         asker.body,

@@ -15,14 +15,14 @@ from tests.fixtures.terminal import IS_ORDER, ORDERS
 from tests.functional.agent.processes import AgentProcess, PlacementProcess
 
 
-class Hostile(NamedTuple):
+class HostileNames(NamedTuple):
     agent: AgentProcess
     host: str
     consumer: str
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileNames]:
     """Hosts, a project and a user whose names give orders, and a configuration to look at them."""
     directory = tmp_path_factory.mktemp("hostile")
     placement = PlacementProcess(directory)
@@ -51,7 +51,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
         assert placement.request("PUT", f"/allocations/{consumer}", json=body).ok
     agent = AgentProcess(directory, placement.url)
     agent.script(nodes=[host])
-    yield Hostile(agent, host, consumer)
+    yield HostileNames(agent, host, consumer)
     placement.kill()
 
 
@@ -70,7 +70,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
     ],
     ids=" ".join,
 )
-def test_no_program_obeys_a_name(hostile: Hostile, command: tuple[str, ...]) -> None:
+def test_no_program_obeys_a_name(hostile: HostileNames, command: tuple[str, ...]) -> None:
     program, *words = (
         word.replace("CONSUMER", hostile.consumer).replace("NAME", hostile.host) for word in command
     )

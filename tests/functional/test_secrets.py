@@ -12,7 +12,7 @@ import requests
 
 from tests.fixtures import programs
 from tests.functional.agent.processes import AgentProcess, eventually
-from tests.functional.api.served import Served
+from tests.functional.api.served import ServerProcess
 from tests.functional.scheduler.running_service import service
 
 pytestmark = pytest.mark.waiting
@@ -204,7 +204,7 @@ def test_a_server_shows_none_while_keystone_is_away(tmp_path: Path) -> None:
     lines += ["[keystone_authtoken]", *(f"{name} = {value}" for name, value in options.items())]
     lines += ["[placement_server]", "metrics_path = /metrics", "web_path = /-/web"]
     config = "\n".join(lines) + "\n"
-    server = Served(tmp_path, "--workers", "1", "--auth-strategy", "keystone", config=config)
+    server = ServerProcess(tmp_path, "--workers", "1", "--auth-strategy", "keystone", config=config)
     answers = []
     for headers in (
         {"X-Auth-Token": f"{SECRET}-token"},

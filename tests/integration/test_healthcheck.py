@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from tests.fixtures.databases import postgresql_missing
-from tests.functional.api.served import Served
+from tests.functional.api.served import ServerProcess
 from tests.integration.bank.private_database import PostgreSQL
 
 ADMIN = {"X-Auth-Token": "admin"}
@@ -35,8 +35,8 @@ def database() -> Iterator[PostgreSQL]:
 
 
 @pytest.fixture
-def served(database: PostgreSQL, tmp_path: Path) -> Iterator[Served]:
-    server = Served(
+def served(database: PostgreSQL, tmp_path: Path) -> Iterator[ServerProcess]:
+    server = ServerProcess(
         tmp_path,
         *("--workers", "1", "--threads", str(TURNS)),
         config=(
@@ -48,7 +48,7 @@ def served(database: PostgreSQL, tmp_path: Path) -> Iterator[Served]:
     server.stop()
 
 
-def health(served: Served, accept: str = "text/plain") -> requests.Response:
+def health(served: ServerProcess, accept: str = "text/plain") -> requests.Response:
     url = f"{served.url}/-/healthy"
     return requests.get(url, headers={"Accept": accept}, timeout=10)
 
@@ -76,7 +76,7 @@ def stopped(database: PostgreSQL) -> Iterator[None]:
 
 
 def test_it_is_503_while_the_database_does_not_answer_and_requests_wait_for_it(
-    served: Served, database: PostgreSQL
+    served: ServerProcess, database: PostgreSQL
 ) -> None:
     assert health(served).status_code == 200
     requests.get(f"{served.url}/resource_providers", headers=ADMIN, timeout=30)
@@ -102,7 +102,7 @@ def test_it_is_503_while_the_database_does_not_answer_and_requests_wait_for_it(
     eventually(lambda: health(served).status_code == 200)
 
 
-def test_it_is_503_while_the_database_is_down(served: Served, database: PostgreSQL) -> None:
+def test_it_is_503_while_the_database_is_down(served: ServerProcess, database: PostgreSQL) -> None:
     assert health(served).text == ""
     database.stop()
     eventually(lambda: health(served).status_code == 503)

@@ -57,7 +57,7 @@ class Recorder:
         return self._inner.send(request)
 
 
-class Ours:
+class OurScheduler:
     """Our scheduler before a placement without hosts."""
 
     def __init__(self, directory: Path, options: str) -> None:
@@ -82,14 +82,14 @@ class Ours:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nova, Ours]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nova, OurScheduler]]:
     directory = tmp_path_factory.mktemp("queries")
     database = f"[api_database]\nconnection = sqlite:///{directory}/api.db\n"
     try:
         nova = Nova(directory, database + OPTIONS)
     except EnvironmentMissing as error:
         pytest.skip(str(error))
-    yield nova, Ours(directory, OPTIONS)
+    yield nova, OurScheduler(directory, OPTIONS)
     nova.close()
 
 
@@ -141,7 +141,7 @@ def printed_differences() -> Iterator[None]:
     derandomize=EXAMPLES <= 400,
 )
 @given(request=REQUESTS)
-def test_the_query_is_novas(both: tuple[Nova, Ours], request: dict[str, Any]) -> None:
+def test_the_query_is_novas(both: tuple[Nova, OurScheduler], request: dict[str, Any]) -> None:
     nova, ours_ = both
     extra_specs, properties = request["extra_specs"], request["properties"]
     request_spec = spec(

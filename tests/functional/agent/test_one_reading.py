@@ -81,7 +81,7 @@ def machine() -> MachineBuilder:
     return built
 
 
-class Started:
+class AgentStarts:
     """Starts of the agent on one machine."""
 
     def __init__(self, directory: Path) -> None:
@@ -109,8 +109,8 @@ class Started:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Started]:
-    started = Started(tmp_path)
+def agent(tmp_path: Path) -> Iterator[AgentStarts]:
+    started = AgentStarts(tmp_path)
     yield started
     started.stop()
 
@@ -122,7 +122,7 @@ def opened_by(node: Node) -> int:
     return int(node.driver.opened - before)
 
 
-def test_a_pass_opens_the_files_of_the_machine_once(agent: Started) -> None:
+def test_a_pass_opens_the_files_of_the_machine_once(agent: AgentStarts) -> None:
     """257 files.
 
     It was 1162 while facts and layout read the machine each by themselves, and 581 while discovery
@@ -132,7 +132,7 @@ def test_a_pass_opens_the_files_of_the_machine_once(agent: Started) -> None:
     assert opened_by(node) == opened_by(node) <= 257
 
 
-def test_a_pass_that_reshapes_opens_the_files_of_the_machine_once(agent: Started) -> None:
+def test_a_pass_that_reshapes_opens_the_files_of_the_machine_once(agent: AgentStarts) -> None:
     """257 files; 2324 while the machine was read again for facts, layout and reshape."""
     assert agent.start().run().completed
     node = agent.start()
@@ -142,7 +142,7 @@ def test_a_pass_that_reshapes_opens_the_files_of_the_machine_once(agent: Started
     assert "VCPU" not in tree.data(root).inventory, "it was a reshape"
 
 
-def test_a_pass_sees_what_changed_since_the_one_before(agent: Started, tmp_path: Path) -> None:
+def test_a_pass_sees_what_changed_since_the_one_before(agent: AgentStarts, tmp_path: Path) -> None:
     node = agent.start()
     assert node.run().completed
     (tmp_path / "machine/sys/devices/system/cpu/online").write_text("0-31\n")
@@ -152,7 +152,7 @@ def test_a_pass_sees_what_changed_since_the_one_before(agent: Started, tmp_path:
     assert node.tracker.facts("host1")["vcpus"] == 32
 
 
-def test_a_question_outside_a_pass_reads_the_machine_by_itself(agent: Started) -> None:
+def test_a_question_outside_a_pass_reads_the_machine_by_itself(agent: AgentStarts) -> None:
     node = agent.start()
     readings = []
     for _ in range(2):
@@ -162,7 +162,7 @@ def test_a_question_outside_a_pass_reads_the_machine_by_itself(agent: Started) -
     assert readings[0] == readings[1] > 0
 
 
-def test_a_driver_that_only_edits_the_tree_still_works(agent: Started) -> None:
+def test_a_driver_that_only_edits_the_tree_still_works(agent: AgentStarts) -> None:
     node = agent.start(PlainDriver)
     assert node.run().completed
     tree, root = node.tracker.reported_tree("host1")

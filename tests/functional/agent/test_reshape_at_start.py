@@ -32,7 +32,7 @@ SIZE = MachineSize(cells=2, gpus=1, nics=0)
 GUESTS = ({"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}, {"VCPU": 20, "MEMORY_MB": 90_000})
 
 
-class Reshaping:
+class ReshapingHost:
     """A host that placement has flat, with guests, and whose agent starts with NUMA cells."""
 
     def __init__(self, app: Any, directory: Path, *, whole_trees: bool) -> None:
@@ -149,15 +149,15 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(params=[False, True], ids=["plain", "whole trees"])
 def host(
     app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[Reshaping]:
+) -> Iterator[ReshapingHost]:
     monkeypatch.setattr(Clock, "sleep", lambda _self, _seconds: None)
-    made = Reshaping(app, tmp_path, whole_trees=request.param)
+    made = ReshapingHost(app, tmp_path, whole_trees=request.param)
     yield made
     made.node.parts.close()
     made.neighbour.close()
 
 
-def test_a_start_moves_what_guests_hold_to_the_cells(host: Reshaping) -> None:
+def test_a_start_moves_what_guests_hold_to_the_cells(host: ReshapingHost) -> None:
     assert host.node.run().completed
     host.assert_nested()
 
@@ -176,7 +176,7 @@ CODES = {
 
 
 @pytest.mark.parametrize("answer", [*ANSWERS, "429"])
-def test_a_placement_that_answers_the_reshape_so(host: Reshaping, answer: str) -> None:
+def test_a_placement_that_answers_the_reshape_so(host: ReshapingHost, answer: str) -> None:
     given = refusal(429) if answer == "429" else ANSWERS[answer][0]
     code = CODES.get(answer, ExitCode.RESHAPE_FAILED)
     host.node.transport.lie("POST", f"^{RESHAPER}$", given)
@@ -192,7 +192,7 @@ def test_a_placement_that_answers_the_reshape_so(host: Reshaping, answer: str) -
 
 @pytest.mark.parametrize("answer", ["500", "503", "429", "nothing"])
 def test_an_outage_during_the_reshape_is_waited_for_however_long(
-    host: Reshaping, answer: str, caplog: pytest.LogCaptureFixture
+    host: ReshapingHost, answer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = refusal(429) if answer == "429" else ANSWERS[answer][0]
     host.node.transport.lie("POST", f"^{RESHAPER}$", given)
@@ -210,7 +210,7 @@ def test_an_outage_during_the_reshape_is_waited_for_however_long(
 
 
 def test_a_provider_that_is_gone_when_the_reshape_is_looked_into_is_a_round_to_repeat(
-    host: Reshaping,
+    host: ReshapingHost,
 ) -> None:
     """Reading what became of the reshape may find less than there was."""
 
@@ -240,7 +240,7 @@ dying = pytest.mark.parametrize("away", AWAY)
 restarts = pytest.mark.parametrize("restarted", [False, True], ids=["", "the agent dies too"])
 
 
-def assert_the_start_is_finished_later(host: Reshaping, restarted: bool) -> None:
+def assert_the_start_is_finished_later(host: ReshapingHost, restarted: bool) -> None:
     """The reshape is done once, and what is left of the start when placement is back."""
     result = host.node.run()
     assert (result.exit_code, result.completed, host.done) == (None, False, 1)
@@ -254,7 +254,7 @@ def assert_the_start_is_finished_later(host: Reshaping, restarted: bool) -> None
 @dying
 @restarts
 def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
-    host: Reshaping, away: str, restarted: bool
+    host: ReshapingHost, away: str, restarted: bool
 ) -> None:
     host.lose_placement_after_the_reshape(answered=True, away=AWAY[away])
     assert_the_start_is_finished_later(host, restarted)
@@ -262,13 +262,13 @@ def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
 
 @restarts
 def test_placement_dies_with_the_answer_and_cannot_be_asked_what_became_of_it(
-    host: Reshaping, restarted: bool
+    host: ReshapingHost, restarted: bool
 ) -> None:
     host.lose_placement_after_the_reshape(answered=False, away=silence)
     assert_the_start_is_finished_later(host, restarted)
 
 
-def test_a_lost_answer_is_found_out_by_reading_and_the_start_goes_on(host: Reshaping) -> None:
+def test_a_lost_answer_is_found_out_by_reading_and_the_start_goes_on(host: ReshapingHost) -> None:
     def hook(method: str, path: str, answer: Response) -> None:
         host.count(method, path, answer)
         if path == RESHAPER:
@@ -286,7 +286,7 @@ NEWCOMER = {"VCPU": 1, "MEMORY_MB": 512}
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_who_allocates_during_the_reshape_is_moved_in_the_next_round(
-    host: Reshaping, times: int
+    host: ReshapingHost, times: int
 ) -> None:
     host.meanwhile(lambda: host.guests.update({host.claim(NEWCOMER): NEWCOMER}), times)
     assert host.node.run().completed
@@ -294,7 +294,7 @@ def test_who_allocates_during_the_reshape_is_moved_in_the_next_round(
     host.assert_nested()
 
 
-def test_who_leaves_during_the_reshape_is_not_brought_back(host: Reshaping) -> None:
+def test_who_leaves_during_the_reshape_is_not_brought_back(host: ReshapingHost) -> None:
     leaving = next(iter(host.guests))
 
     def leave() -> None:
@@ -310,7 +310,7 @@ def test_who_leaves_during_the_reshape_is_not_brought_back(host: Reshaping) -> N
 
 
 def test_neighbours_that_rest_late_are_asked_to_keep_away_and_waited_for(
-    host: Reshaping, caplog: pytest.LogCaptureFixture
+    host: ReshapingHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     """More rounds than a period would have, and at the end the host takes instances again."""
     disabled: list[bool] = []
@@ -334,7 +334,7 @@ def test_neighbours_that_rest_late_are_asked_to_keep_away_and_waited_for(
 
 
 def test_neighbours_that_never_rest_end_the_start_after_two_minutes_with_all_as_it_was(
-    host: Reshaping,
+    host: ReshapingHost,
 ) -> None:
     rounds: list[str] = []
 

@@ -27,7 +27,7 @@ import requests
 
 from tests.fixtures.plain_trees import make_tree
 
-from .served import Served
+from .served import ServerProcess
 
 MIB = 1024 * 1024
 DEVICES = 64
@@ -72,7 +72,7 @@ class Storm:
     :param at_once: how many searches run at a time.
     """
 
-    def __init__(self, server: Served, at_once: int = 8) -> None:
+    def __init__(self, server: ServerProcess, at_once: int = 8) -> None:
         self.url = server.url
         self.at_once = at_once
         (self.worker,) = psutil.Process(server.process.pid).children()
@@ -217,7 +217,7 @@ def storm(directory: Path, at_once: int = 8, threads: int = 8, config: str = "")
     :param threads: requests that it serves at a time.
     """
     arguments = ("--workers", "1", "--threads", str(threads))
-    server = Served(directory, *arguments, config=config)
+    server = ServerProcess(directory, *arguments, config=config)
     try:
         brewing = Storm(server, at_once)
         brewing.load()

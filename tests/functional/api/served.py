@@ -20,7 +20,7 @@ _START_SECONDS = 120
 _STOP_SECONDS = 40
 
 
-class Served:
+class ServerProcess:
     """``placement-server serve`` on a free port, its output kept.
 
     :param migrated: its database has the schema before it starts.

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from tests.fixtures import programs
 
-from .served import Served
+from .served import ServerProcess
 
 CONFIG = "[workarounds]\noptimize_for_wide_provider_trees = true\n"
 WARNING = "have no effect in this version: [workarounds]optimize_for_wide_provider_trees."
 
 
 def test_serve_warns_once_however_many_workers_it_has(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "2", config=CONFIG)
+    server = ServerProcess(tmp_path, "--workers", "2", config=CONFIG)
     assert server.stop() == 0
     assert server.output.count(WARNING) == 1
 

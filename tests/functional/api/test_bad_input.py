@@ -90,7 +90,7 @@ def test_a_hostile_body_is_400_on_every_write_and_changes_nothing(
     assert everything(stocked) == before
 
 
-class Counted(io.BytesIO):
+class CountedBody(io.BytesIO):
     """A body that knows how much of it was read."""
 
     taken = 0
@@ -103,7 +103,7 @@ class Counted(io.BytesIO):
 
 def test_a_body_of_10_megabytes_is_400_by_default_and_nothing_of_it_is_read(api: Client) -> None:
     api.provider("host", uuid=UUID)
-    body = Counted(b"x" * TEN_MEGABYTES)
+    body = CountedBody(b"x" * TEN_MEGABYTES)
     length = {"CONTENT_LENGTH": str(TEN_MEGABYTES), "wsgi.input": body}
     for method, path in WRITES[0:6:5] + WRITES[-2:]:
         answer = api(method, path, raw=b"", environ=length)
@@ -114,7 +114,7 @@ def test_a_body_of_10_megabytes_is_400_by_default_and_nothing_of_it_is_read(api:
 
 def test_of_a_body_in_chunks_one_byte_more_than_the_limit_is_read(make_api: MakeApi) -> None:
     api = make_api(placement_server__max_body_size=1024)
-    body = Counted(b"x" * 5000)
+    body = CountedBody(b"x" * 5000)
     chunked = {"CONTENT_LENGTH": "", "wsgi.input": body, "wsgi.input_terminated": True}
     answer = api("POST", "/resource_providers", raw=b"", environ=chunked)
     assert answer.status == 400

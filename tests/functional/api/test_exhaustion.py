@@ -13,7 +13,7 @@ import pytest
 
 from tests.functional.agent.processes import eventually
 
-from .served import Served
+from .served import ServerProcess
 
 pytestmark = pytest.mark.waiting
 
@@ -23,15 +23,15 @@ GET = b"GET /resource_providers HTTP/1.1\r\n" + CLOSE + b"\r\n"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    server = Served(tmp_path_factory.mktemp("served"), "--workers", "1")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path_factory.mktemp("served"), "--workers", "1")
     yield server
     assert server.stop() == 0
     assert "Traceback" not in server.output
 
 
 @contextlib.contextmanager
-def limited(served: Served, what: int, most: int) -> Iterator[None]:
+def limited(served: ServerProcess, what: int, most: int) -> Iterator[None]:
     """Limit the worker."""
     (worker,) = psutil.Process(served.process.pid).children()
     before = worker.rlimit(what)
@@ -40,7 +40,9 @@ def limited(served: Served, what: int, most: int) -> Iterator[None]:
     worker.rlimit(what, before)
 
 
-def test_a_worker_that_could_not_accept_a_connection_accepts_it_later(served: Served) -> None:
+def test_a_worker_that_could_not_accept_a_connection_accepts_it_later(
+    served: ServerProcess,
+) -> None:
     (worker,) = psutil.Process(served.process.pid).children()
     numbers = [int(path.name) for path in Path(f"/proc/{worker.pid}/fd").iterdir()]
     with (
@@ -73,7 +75,7 @@ serve.main()
 def test_a_worker_that_cannot_start_in_the_place_of_another_leaves_the_others(
     tmp_path: Path,
 ) -> None:
-    server = Served(tmp_path, "--workers", "2", program=FAILS_TO_LOAD)
+    server = ServerProcess(tmp_path, "--workers", "2", program=FAILS_TO_LOAD)
     exhausted = tmp_path / "exhausted"
     parent = psutil.Process(server.process.pid)
 

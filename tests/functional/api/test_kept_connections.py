@@ -7,16 +7,16 @@ import socket
 import threading
 from pathlib import Path
 
-from .served import Served
+from .served import ServerProcess
 
 GET = b"GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
 UNKNOWN = GET.replace(b"resource_providers", b"nothing")
 
 
-class Kept:
+class KeptConnection:
     """A connection that has had an answer already."""
 
-    def __init__(self, server: Served) -> None:
+    def __init__(self, server: ServerProcess) -> None:
         self._socket = socket.create_connection(server.address, timeout=20)
         self._received = self._socket.makefile("rb")
         assert self.ask(GET) == 200
@@ -45,8 +45,8 @@ class Kept:
 
 
 def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1")
-    with contextlib.closing(Kept(server)) as kept:
+    server = ServerProcess(tmp_path, "--workers", "1")
+    with contextlib.closing(KeptConnection(server)) as kept:
         kept.send(GET + UNKNOWN + GET)
         assert [kept.answer() for _ in range(3)] == [200, 404, 200]
     assert server.stop() == 0
@@ -65,20 +65,20 @@ serve.main()
 def test_connections_that_send_nothing_do_not_use_up_the_files_that_may_be_open(
     tmp_path: Path,
 ) -> None:
-    server = Served(tmp_path, "--workers", "1", program=FEW_FILES)
+    server = ServerProcess(tmp_path, "--workers", "1", program=FEW_FILES)
     with contextlib.ExitStack() as stack:
         for _ in range(300):
             stack.enter_context(socket.create_connection(server.address))
-        with contextlib.closing(Kept(server)) as kept:
+        with contextlib.closing(KeptConnection(server)) as kept:
             assert kept.ask(GET) == 200
     assert server.stop() == 0
     assert "Traceback" not in server.output
 
 
 def test_many_kept_connections_are_answered_at_once(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1", "--threads", "2")
+    server = ServerProcess(tmp_path, "--workers", "1", "--threads", "2")
     with contextlib.ExitStack() as stack:
-        kept = [stack.enter_context(contextlib.closing(Kept(server))) for _ in range(50)]
+        kept = [stack.enter_context(contextlib.closing(KeptConnection(server))) for _ in range(50)]
         statuses: list[int] = []
         threads = [
             threading.Thread(target=lambda kept=connection: statuses.append(kept.ask(GET)))

@@ -12,13 +12,13 @@ from tests.fixtures import programs
 from tests.fixtures.placement import free_port
 from tests.fixtures.stub_server import StubHandler, StubServer
 
-from .served import Served
+from .served import ServerProcess
 
 
 @pytest.mark.parametrize("version", ["", "/v3"])
 def test_the_server_starts_with_a_warning_and_answers_503(tmp_path: Path, version: str) -> None:
     url = f"http://127.0.0.1:{free_port()}{version}"
-    server = Served(
+    server = ServerProcess(
         tmp_path,
         *("--workers", "1", "--auth-strategy", "keystone"),
         config=(
@@ -38,7 +38,7 @@ def test_the_server_starts_with_a_warning_and_answers_503(tmp_path: Path, versio
     assert "Traceback" not in server.output
 
 
-class Refusing(StubHandler):
+class RefusingKeystone(StubHandler):
     """A Keystone that lets nobody in."""
 
     def do_GET(self) -> None:
@@ -59,7 +59,7 @@ class Refusing(StubHandler):
 
 def test_a_wrong_password_ends_the_start(tmp_path: Path) -> None:
     config = tmp_path / "placement.conf"
-    with StubServer(Refusing) as keystone:
+    with StubServer(RefusingKeystone) as keystone:
         config.write_text(
             f"[placement_database]\nconnection = sqlite:///{tmp_path}/placement.db\n"
             "sync_on_startup = true\n[keystone_authtoken]\nauth_type = password\n"

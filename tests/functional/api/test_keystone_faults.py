@@ -21,7 +21,7 @@ from placement_server.store.store import Store
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.lies.menu import Conversation, Lie, answer, drips, says, silence
 
-from .served import Served
+from .served import ServerProcess
 from .wsgi_client import Answer, Client
 
 pytestmark = pytest.mark.waiting
@@ -170,7 +170,7 @@ def test_many_unknown_tokens_keep_no_known_one_waiting_while_keystone_is_silent(
     config = config.replace("http_connect_timeout = 1\n", "http_connect_timeout = 600\n")
     config += f"www_authenticate_uri = {keystone.url}\nhttp_request_max_retries = 0\n"
     arguments = ("--workers", "1", "--threads", "2", "--auth-strategy", "keystone")
-    server = Served(tmp_path, *arguments, config=config)
+    server = ServerProcess(tmp_path, *arguments, config=config)
     get = partial(requests.get, f"{server.url}/resource_providers")
     asked = threading.Semaphore(0)
 

@@ -19,7 +19,7 @@ import requests
 
 from tests.fixtures.placement import free_port
 
-from .served import Served
+from .served import ServerProcess
 
 SAMPLE = Path(__file__).parents[3] / "etc" / "placement-nginx.conf"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[list[Served]]:
+def servers(tmp_path: Path) -> Iterator[list[ServerProcess]]:
     with contextlib.ExitStack() as stack:
         started = []
         for name in ("one", "two"):
@@ -42,12 +42,12 @@ def servers(tmp_path: Path) -> Iterator[list[Served]]:
                 "[oslo_middleware]\nenable_proxy_headers_parsing = true\n"
                 "[placement_server]\nhealthcheck_path = /-/healthy\n"
             )
-            started.append(Served(directory, "--workers", "1", config=config))
+            started.append(ServerProcess(directory, "--workers", "1", config=config))
             stack.callback(started[-1].stop)
         yield started
 
 
-def adapted(directory: Path, servers: list[Served], port: int) -> Path:
+def adapted(directory: Path, servers: list[ServerProcess], port: int) -> Path:
     """The sample with ports and files of this test; all else as it is."""
     subprocess.run(
         [
@@ -77,7 +77,7 @@ def adapted(directory: Path, servers: list[Served], port: int) -> Path:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, servers: list[Served]) -> Iterator[str]:
+def proxy(tmp_path: Path, servers: list[ServerProcess]) -> Iterator[str]:
     assert NGINX is not None
     port = free_port()
     config = adapted(tmp_path, servers, port)
@@ -111,7 +111,7 @@ def _listens(port: int) -> bool:
 
 
 def test_requests_of_one_kept_connection_reach_every_server(
-    proxy: str, servers: list[Served], tmp_path: Path
+    proxy: str, servers: list[ServerProcess], tmp_path: Path
 ) -> None:
     # A client with one connection, which nginx keeps.
     with requests.Session() as session:
@@ -132,12 +132,12 @@ def test_requests_of_one_kept_connection_reach_every_server(
     assert sum(shares) == 20
 
 
-def _requests_in(server: Served) -> int:
+def _requests_in(server: ServerProcess) -> int:
     return server.output.count('"GET /traits?name=in:CUSTOM_')
 
 
 def test_connections_to_the_servers_are_kept(
-    proxy: str, servers: list[Served], tmp_path: Path
+    proxy: str, servers: list[ServerProcess], tmp_path: Path
 ) -> None:
     workers = [psutil.Process(server.process.pid).children()[0] for server in servers]
     certificate = str(tmp_path / "cert.pem")
@@ -168,7 +168,7 @@ HEAD = b"POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n
     ids=["heads", "bodies"],
 )
 def test_slow_clients_wait_at_the_proxy(
-    beginning: bytes, proxy: str, servers: list[Served], tmp_path: Path
+    beginning: bytes, proxy: str, servers: list[ServerProcess], tmp_path: Path
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     address = ("127.0.0.1", int(proxy.rpartition(":")[2]))

@@ -13,7 +13,7 @@ import requests
 
 from tests.fixtures.placement import free_port
 
-from .served import Served
+from .served import ServerProcess
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs the Debian package prometheus"
@@ -27,7 +27,7 @@ START_SECONDS = 60
 @pytest.fixture
 def placement(tmp_path: Path) -> Iterator[str]:
     """The URL of a server on which a host has 8 VCPU."""
-    served = Served(tmp_path, "--workers", "2", config=OPTIONS, console_script=True)
+    served = ServerProcess(tmp_path, "--workers", "2", config=OPTIONS, console_script=True)
     try:
         host = requests.post(
             f"{served.url}/resource_providers", json={"name": "h"}, headers=HEADERS, timeout=30

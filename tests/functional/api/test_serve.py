@@ -17,14 +17,14 @@ import requests
 from compute_agent.cmd.dev.ready_socket import ReadySocket
 from tests.fixtures import programs
 
-from .served import Served
+from .served import ServerProcess
 
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    server = Served(
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    server = ServerProcess(
         tmp_path_factory.mktemp("served"),
         *("--workers", "2", "--threads", "4"),
         config="[placement_server]\nmetrics_path = /-/metrics\nhealthcheck_path = /-/healthy\n",
@@ -34,7 +34,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     server.stop()
 
 
-def test_it_tells_the_real_port_and_answers_there(served: Served) -> None:
+def test_it_tells_the_real_port_and_answers_there(served: ServerProcess) -> None:
     assert served.url.startswith("http://127.0.0.1:")
     assert not served.url.endswith(":0")
     answer = requests.get(f"{served.url}/resource_providers", headers=ADMIN, timeout=30)
@@ -88,13 +88,13 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
             server.wait()
 
 
-def test_workers_share_the_memory_of_what_is_loaded(served: Served) -> None:
+def test_workers_share_the_memory_of_what_is_loaded(served: ServerProcess) -> None:
     for worker in psutil.Process(served.process.pid).children():
         memory = worker.memory_full_info()
         assert memory.uss < 0.7 * memory.rss
 
 
-def raw(served: Served, head: str, body: bytes = b"") -> tuple[bytes, bytes]:
+def raw(served: ServerProcess, head: str, body: bytes = b"") -> tuple[bytes, bytes]:
     request = f"{head}\r\nHost: x\r\nX-Auth-Token: admin\r\nConnection: close\r\n\r\n"
     head_received, _, body_received = served.exchange(request.encode() + body).partition(
         b"\r\n\r\n"
@@ -103,12 +103,14 @@ def raw(served: Served, head: str, body: bytes = b"") -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("length", ["hi mom", "-", "0x10", "1 2", "+5"])
-def test_a_content_length_that_is_no_number_is_refused(served: Served, length: str) -> None:
+def test_a_content_length_that_is_no_number_is_refused(served: ServerProcess, length: str) -> None:
     head, _ = raw(served, f"GET /traits HTTP/1.1\r\nContent-Length: {length}")
     assert head.startswith(b"HTTP/1.1 400 ")
 
 
-def test_what_follows_a_bad_content_length_is_not_taken_for_a_request(served: Served) -> None:
+def test_what_follows_a_bad_content_length_is_not_taken_for_a_request(
+    served: ServerProcess,
+) -> None:
     smuggled = b"GET /resource_classes HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
     received = served.exchange(
         b"POST /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\nContent-Length: 1e3\r\n\r\n"
@@ -128,12 +130,16 @@ def test_what_follows_a_bad_content_length_is_not_taken_for_a_request(served: Se
         "X-Folded: a\r\n Content-Length: 5",
     ],
 )
-def test_malformed_framing_is_refused_by_the_server_itself(served: Served, framing: str) -> None:
+def test_malformed_framing_is_refused_by_the_server_itself(
+    served: ServerProcess, framing: str
+) -> None:
     head, _ = raw(served, f"POST /traits HTTP/1.1\r\n{framing}", b"hello")
     assert head.startswith(b"HTTP/1.1 400 ")
 
 
-def test_what_follows_a_body_with_two_framings_is_not_taken_for_a_request(served: Served) -> None:
+def test_what_follows_a_body_with_two_framings_is_not_taken_for_a_request(
+    served: ServerProcess,
+) -> None:
     received = served.exchange(
         b"POST /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\nContent-Length: 5\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -143,14 +149,14 @@ def test_what_follows_a_body_with_two_framings_is_not_taken_for_a_request(served
     assert b"VCPU" not in received
 
 
-def test_a_missing_content_type_reaches_the_application_as_missing(served: Served) -> None:
+def test_a_missing_content_type_reaches_the_application_as_missing(served: ServerProcess) -> None:
     _, body = raw(served, "POST /resource_providers HTTP/1.1\r\nContent-Length: 2", b"{}")
     assert b"content-type header required when content-length > 0" in body
     _, body = raw(served, "POST /resource_providers HTTP/1.1")
     assert b"The media type None is not supported" in body
 
 
-def test_a_query_of_60_000_characters_reaches_the_application(served: Served) -> None:
+def test_a_query_of_60_000_characters_reaches_the_application(served: ServerProcess) -> None:
     query = "x" * 60_000
     head, _ = raw(served, f"GET /resource_providers?name={query} HTTP/1.1")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -158,12 +164,12 @@ def test_a_query_of_60_000_characters_reaches_the_application(served: Served) ->
     assert b"Invalid query string parameters: " in body
 
 
-def test_a_longer_one_is_refused(served: Served) -> None:
+def test_a_longer_one_is_refused(served: ServerProcess) -> None:
     head, _ = raw(served, f"GET /resource_providers?name={'x' * 70_000} HTTP/1.1")
     assert head.startswith(b"HTTP/1.1 414 ")
 
 
-def test_a_body_of_10_megabytes_is_answered(served: Served) -> None:
+def test_a_body_of_10_megabytes_is_answered(served: ServerProcess) -> None:
     answer = requests.post(
         f"{served.url}/resource_providers",
         data=b'{"name": "' + b"x" * 10_000_000 + b'"}',
@@ -174,7 +180,7 @@ def test_a_body_of_10_megabytes_is_answered(served: Served) -> None:
     assert answer.json()["errors"][0]["code"] == "placement.undefined_code"
 
 
-def test_a_body_in_chunks_is_read(served: Served) -> None:
+def test_a_body_in_chunks_is_read(served: ServerProcess) -> None:
     head, body = raw(
         served,
         "POST /resource_providers HTTP/1.1\r\nContent-Type: application/json\r\n"
@@ -184,7 +190,7 @@ def test_a_body_in_chunks_is_read(served: Served) -> None:
     assert head.startswith(b"HTTP/1.1 200 "), (head, body)
 
 
-def test_answers_without_a_body_have_length_zero_or_none_and_no_type(served: Served) -> None:
+def test_answers_without_a_body_have_length_zero_or_none_and_no_type(served: ServerProcess) -> None:
     answers = [
         requests.put(f"{served.url}/traits/CUSTOM_SERVED", headers=ADMIN, timeout=30)
         for _ in range(2)
@@ -196,14 +202,14 @@ def test_answers_without_a_body_have_length_zero_or_none_and_no_type(served: Ser
         assert answer.headers["location"] == f"{served.url}/traits/CUSTOM_SERVED"
 
 
-def test_a_connection_serves_many_requests(served: Served) -> None:
+def test_a_connection_serves_many_requests(served: ServerProcess) -> None:
     with requests.Session() as session:
         for _ in range(20):
             answer = session.get(f"{served.url}/resource_classes", headers=ADMIN, timeout=30)
             assert answer.status_code == 200
 
 
-def test_forwarded_headers_are_ignored_by_default(served: Served) -> None:
+def test_forwarded_headers_are_ignored_by_default(served: ServerProcess) -> None:
     forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example.com"}
     answer = requests.put(
         f"{served.url}/traits/CUSTOM_FORWARDED", headers={**ADMIN, **forwarded}, timeout=30
@@ -211,7 +217,7 @@ def test_forwarded_headers_are_ignored_by_default(served: Served) -> None:
     assert answer.headers["location"].startswith(served.url)
 
 
-def test_every_request_is_in_the_log_with_its_id(served: Served) -> None:
+def test_every_request_is_in_the_log_with_its_id(served: ServerProcess) -> None:
     answer = requests.get(f"{served.url}/traits?name=in:LOGGED", headers=ADMIN, timeout=30)
     request_id = answer.headers["x-openstack-request-id"]
     wanted = '127.0.0.1 "GET /traits?name=in:LOGGED" status: 200'
@@ -223,7 +229,7 @@ def test_every_request_is_in_the_log_with_its_id(served: Served) -> None:
     )
 
 
-def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: Served) -> None:
+def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: ServerProcess) -> None:
     assert requests.get(f"{served.url}/-/healthy", timeout=30).status_code == 200
     for _ in range(10):
         requests.get(f"{served.url}/usages?project_id=p", headers=ADMIN, timeout=30)
@@ -240,7 +246,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "4", migrated=False)
+    server = ServerProcess(tmp_path, "--workers", "4", migrated=False)
     try:
         for _ in range(20):
             answer = requests.get(f"{server.url}/resource_classes", headers=ADMIN, timeout=60)
@@ -251,7 +257,7 @@ def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:
 
 
 def test_sigterm_lets_a_request_in_progress_finish(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1")
+    server = ServerProcess(tmp_path, "--workers", "1")
     body = b'{"name": "slow"}'
     head = (
         "POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
@@ -278,7 +284,7 @@ def test_sigterm_lets_a_request_in_progress_finish(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_with_status_0(tmp_path: Path, stop: signal.Signals) -> None:
-    server = Served(tmp_path, "--workers", "2")
+    server = ServerProcess(tmp_path, "--workers", "2")
     children = psutil.Process(server.process.pid).children(recursive=True)
     assert server.stop(stop) == 0
     assert not [child for child in children if child.is_running()]
@@ -287,7 +293,7 @@ def test_it_stops_with_status_0(tmp_path: Path, stop: signal.Signals) -> None:
 
 
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1")
+    server = ServerProcess(tmp_path, "--workers", "1")
     try:
         requests.get(server.url, timeout=30)
         (worker,) = psutil.Process(server.process.pid).children()
@@ -307,7 +313,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-def _answer(server: Served, path: str) -> requests.Response:
+def _answer(server: ServerProcess, path: str) -> requests.Response:
     """What the only worker answers once it listens; before, the connection is refused."""
     answers: list[requests.Response] = []
 
@@ -322,7 +328,7 @@ def _answer(server: Served, path: str) -> requests.Response:
 
 def test_the_metrics_outlive_a_worker_that_is_told_to_end(tmp_path: Path) -> None:
     config = "[placement_server]\nmetrics_path = /m\n"
-    server = Served(tmp_path, "--workers", "1", config=config, console_script=True)
+    server = ServerProcess(tmp_path, "--workers", "1", config=config, console_script=True)
     try:
         requests.get(f"{server.url}/usages?project_id=p", headers=ADMIN, timeout=30)
         (worker,) = psutil.Process(server.process.pid).children()
@@ -341,7 +347,7 @@ def test_nothing_is_left_of_the_metrics_when_the_server_ends(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     config = "[placement_server]\nmetrics_path = /m\n"
-    server = Served(tmp_path, "--workers", "2", config=config, console_script=True)
+    server = ServerProcess(tmp_path, "--workers", "2", config=config, console_script=True)
     kept = list(temporary.glob("placement-*"))
     assert server.stop() == 0
     assert len(kept) == 1
@@ -361,7 +367,7 @@ def test_it_serves_tls(tmp_path: Path) -> None:
     )
     if made.returncode:
         pytest.skip("openssl is not there to make a certificate (Debian: apt install openssl)")
-    server = Served(
+    server = ServerProcess(
         tmp_path, "--workers", "1", "--tls-cert", str(certificate), "--tls-key", str(key)
     )
     try:
@@ -375,13 +381,13 @@ def test_it_serves_tls(tmp_path: Path) -> None:
 
 
 def test_unknown_options_are_ignored(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1", config="[new_group]\nnew_option = 1\n")
+    server = ServerProcess(tmp_path, "--workers", "1", config="[new_group]\nnew_option = 1\n")
     assert server.stop() == 0
 
 
 def test_a_trial_needs_options_only(tmp_path: Path) -> None:
     trial = ("--database-url", f"sqlite:///{tmp_path}/trial.db", "--sync-database")
-    server = Served(tmp_path, *trial, *("--auth-strategy", "noauth2"), configured=False)
+    server = ServerProcess(tmp_path, *trial, *("--auth-strategy", "noauth2"), configured=False)
     try:
         assert requests.get(f"{server.url}/traits", headers=ADMIN, timeout=30).status_code == 200
     finally:

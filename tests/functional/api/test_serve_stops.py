@@ -18,7 +18,7 @@ import requests
 
 from tests.functional.agent.processes import eventually
 
-from .served import Served
+from .served import ServerProcess
 
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 GET = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
@@ -28,11 +28,11 @@ SOON = 10.0
 waits for clients or threads takes 30 or more."""
 
 
-def connect(server: Served) -> socket.socket:
+def connect(server: ServerProcess) -> socket.socket:
     return socket.create_connection(server.address, timeout=30)
 
 
-def kept(server: Served) -> socket.socket:
+def kept(server: ServerProcess) -> socket.socket:
     connection = connect(server)
     connection.sendall(GET)
     answer = b""
@@ -44,9 +44,9 @@ def kept(server: Served) -> socket.socket:
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("client", [None, kept, connect])
 def test_an_idle_server_ends_at_once_whoever_is_connected(
-    tmp_path: Path, end: signal.Signals, client: Callable[[Served], socket.socket] | None
+    tmp_path: Path, end: signal.Signals, client: Callable[[ServerProcess], socket.socket] | None
 ) -> None:
-    server = Served(tmp_path, "--workers", "2")
+    server = ServerProcess(tmp_path, "--workers", "2")
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(client(server)) for _ in range(6) if client]
         workers = psutil.Process(server.process.pid).children()
@@ -71,7 +71,7 @@ def _rest(connection: socket.socket) -> bytes:
 def test_a_request_in_progress_is_answered_and_new_clients_are_refused(
     tmp_path: Path, end: signal.Signals
 ) -> None:
-    server = Served(tmp_path, "--workers", "2")
+    server = ServerProcess(tmp_path, "--workers", "2")
     with kept(server), connect(server) as half:
         half.sendall(GET[:30])
         eventually(lambda: server.has_read(half), "a begun request")
@@ -87,7 +87,7 @@ def test_a_request_in_progress_is_answered_and_new_clients_are_refused(
     assert server.stop() == 0
 
 
-def _is_taken(server: Served) -> bool:
+def _is_taken(server: ServerProcess) -> bool:
     try:
         connect(server).close()
     except OSError:
@@ -101,7 +101,7 @@ def test_a_server_that_is_stopped_while_its_workers_start_does_not_wait_for_them
 ) -> None:
     del round_number
     # The first one tells that it is ready; most of the others are not.
-    server = Served(tmp_path, "--workers", "6")
+    server = ServerProcess(tmp_path, "--workers", "6")
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(timeout=10) == 0
     assert server.stop() == 0
@@ -109,7 +109,7 @@ def test_a_server_that_is_stopped_while_its_workers_start_does_not_wait_for_them
 
 @pytest.mark.parametrize("round_number", range(4))
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, round_number: int) -> None:
-    server = Served(tmp_path, "--workers", "3")
+    server = ServerProcess(tmp_path, "--workers", "3")
     # One of them has a client that keeps it busy.
     with kept(server), connect(server) as half:
         half.sendall(GET[:30])
@@ -152,7 +152,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1")
+    server = ServerProcess(tmp_path, "--workers", "1")
     requests.get(f"{server.url}/traits", headers=ADMIN, timeout=30)
     with connect(server) as half:
         half.sendall(GET[:30])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .served import Served
+from .served import ServerProcess
 
 SECRET = b"s3cret-token"
 HOST = b"Host: x\r\nX-Auth-Token: admin\r\nX-Service-Token: " + SECRET + b"\r\n"
@@ -38,8 +38,8 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    server = Served(tmp_path_factory.mktemp("served"), "--workers", "1")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path_factory.mktemp("served"), "--workers", "1")
     yield server
     assert server.stop() == 0
     assert "Traceback" not in server.output
@@ -48,7 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize(("request_bytes", "status"), BAD.values(), ids=BAD.keys())
 def test_a_malformed_request_is_refused_without_what_was_sent(
-    served: Served, request_bytes: bytes, status: int
+    served: ServerProcess, request_bytes: bytes, status: int
 ) -> None:
     head, _, body = served.exchange(request_bytes).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
@@ -57,7 +57,7 @@ def test_a_malformed_request_is_refused_without_what_was_sent(
     assert SECRET not in head
 
 
-def test_a_body_in_malformed_chunks_is_refused(served: Served) -> None:
+def test_a_body_in_malformed_chunks_is_refused(served: ServerProcess) -> None:
     answer = served.exchange(
         b"POST /resource_providers HTTP/1.1\r\n"
         + HOST

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import requests
 
-from .served import Served
+from .served import ServerProcess
 
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 MANY = 12
@@ -53,11 +53,11 @@ BEGINNINGS = {
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+def serve(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     with contextlib.ExitStack() as servers:
 
-        def start(*arguments: str, timeout: float = 600, aggregates: int = 0) -> Served:
-            server = Served(
+        def start(*arguments: str, timeout: float = 600, aggregates: int = 0) -> ServerProcess:
+            server = ServerProcess(
                 tmp_path,
                 *("--workers", "1", "--threads", "4", *arguments),
                 config=f"[placement_server]\nclient_timeout = {timeout}\n",
@@ -85,7 +85,7 @@ def put_in_aggregates(database: Path, number: int) -> None:
 
 
 def ask(
-    server: Served, method: str, path: str, json: Mapping[str, Any] | None = None
+    server: ServerProcess, method: str, path: str, json: Mapping[str, Any] | None = None
 ) -> requests.Response:
     url = f"{server.url}{path}"
     answer = requests.request(method, url, headers=ADMIN, timeout=120, json=json)
@@ -93,7 +93,7 @@ def ask(
     return answer
 
 
-def connect(server: Served) -> socket.socket:
+def connect(server: ServerProcess) -> socket.socket:
     connection = socket.socket()
     # A small window, so that an answer does not fit into the buffers on the way.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -103,7 +103,9 @@ def connect(server: Served) -> socket.socket:
 
 
 @contextlib.contextmanager
-def slow_clients(server: Served, beginning: bytes, count: int) -> Iterator[list[socket.socket]]:
+def slow_clients(
+    server: ServerProcess, beginning: bytes, count: int
+) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as connections:
         slow = [connections.enter_context(connect(server)) for _ in range(count)]
         for connection in slow:
@@ -113,7 +115,7 @@ def slow_clients(server: Served, beginning: bytes, count: int) -> Iterator[list[
 
 @pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS.keys())
 def test_others_are_served_while_many_clients_are_slow(
-    serve: Callable[..., Served], beginning: bytes
+    serve: Callable[..., ServerProcess], beginning: bytes
 ) -> None:
     server = serve(aggregates=BIG if beginning == BIG_ANSWERS else 0)
     with slow_clients(server, beginning, MANY) as slow:
@@ -127,7 +129,7 @@ def test_others_are_served_while_many_clients_are_slow(
 
 @pytest.mark.parametrize("more", [b"", b"x: y\r\n"])
 def test_a_client_that_sends_its_head_too_slowly_is_cut_off(
-    serve: Callable[..., Served], more: bytes
+    serve: Callable[..., ServerProcess], more: bytes
 ) -> None:
     server = serve(timeout=1.0)
     with slow_clients(server, HEAD, 3) as slow:
@@ -145,7 +147,9 @@ def test_a_client_that_sends_its_head_too_slowly_is_cut_off(
     assert "Traceback" not in server.output
 
 
-def test_it_stops_while_clients_send_their_heads_slowly(serve: Callable[..., Served]) -> None:
+def test_it_stops_while_clients_send_their_heads_slowly(
+    serve: Callable[..., ServerProcess],
+) -> None:
     server = serve(timeout=2.0)
     with slow_clients(server, HEAD, MANY):
         ask(server, "GET", "/traits")
@@ -153,7 +157,7 @@ def test_it_stops_while_clients_send_their_heads_slowly(serve: Callable[..., Ser
 
 
 def test_the_work_of_a_slow_search_is_not_held_against_its_client(
-    serve: Callable[..., Served],
+    serve: Callable[..., ServerProcess],
 ) -> None:
     # Twelve requests for four turns, each longer than half of the time that clients have.
     server = serve(timeout=1.0, aggregates=BIG)
@@ -176,7 +180,7 @@ def test_the_work_of_a_slow_search_is_not_held_against_its_client(
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_beyond_the_limit_is_400_and_not_kept_in_memory(
-    serve: Callable[..., Served], chunked: bool
+    serve: Callable[..., ServerProcess], chunked: bool
 ) -> None:
     server = serve()
     worker = psutil.Process(server.process.pid).children()[0]

@@ -17,7 +17,7 @@ from tests.fixtures import programs
 from tests.fixtures.certificates import Certificates
 from tests.functional.agent.processes import eventually
 
-from .served import Served
+from .served import ServerProcess
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl makes the certificates (Debian: openssl)"
@@ -60,11 +60,11 @@ def pair(tmp_path: Path) -> Pair:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, pair: Pair) -> Iterator[Callable[[], Served]]:
-    started: list[Served] = []
+def serve(tmp_path: Path, pair: Pair) -> Iterator[Callable[[], ServerProcess]]:
+    started: list[ServerProcess] = []
 
-    def start() -> Served:
-        started.append(Served(tmp_path, "--workers", "2", *pair.arguments))
+    def start() -> ServerProcess:
+        started.append(ServerProcess(tmp_path, "--workers", "2", *pair.arguments))
         return started[-1]
 
     yield start
@@ -72,7 +72,7 @@ def serve(tmp_path: Path, pair: Pair) -> Iterator[Callable[[], Served]]:
         server.stop()
 
 
-def connect(server: Served, trusted: Certificates, **limits: ssl.TLSVersion) -> str | None:
+def connect(server: ServerProcess, trusted: Certificates, **limits: ssl.TLSVersion) -> str | None:
     """The version of TLS that client and server agree on.
 
     :raises ssl.SSLError: there is none, or the certificate is not of the trusted authority.
@@ -94,7 +94,7 @@ def connect(server: Served, trusted: Certificates, **limits: ssl.TLSVersion) -> 
         return secured.version()
 
 
-def test_tls_1_2_is_the_oldest_version(serve: Callable[[], Served], pair: Pair) -> None:
+def test_tls_1_2_is_the_oldest_version(serve: Callable[[], ServerProcess], pair: Pair) -> None:
     trusted = pair.renew()
     server = serve()
     assert connect(server, trusted) == "TLSv1.3"
@@ -103,7 +103,7 @@ def test_tls_1_2_is_the_oldest_version(serve: Callable[[], Served], pair: Pair) 
         connect(server, trusted, maximum_version=ssl.TLSVersion.TLSv1_1)
 
 
-def times_served(server: Served, trusted: Certificates) -> int:
+def times_served(server: ServerProcess, trusted: Certificates) -> int:
     """Of 16 connections those with a certificate of this authority."""
     count = 0
     for _ in range(16):
@@ -115,7 +115,7 @@ def times_served(server: Served, trusted: Certificates) -> int:
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_renewed_certificate_is_served_soon(
-    serve: Callable[[], Served], pair: Pair, told: bool
+    serve: Callable[[], ServerProcess], pair: Pair, told: bool
 ) -> None:
     first = pair.renew()
     server = serve()
@@ -128,7 +128,7 @@ def test_a_renewed_certificate_is_served_soon(
 
 
 def test_a_pair_that_cannot_be_used_leaves_the_old_one_and_is_logged(
-    serve: Callable[[], Served], pair: Pair
+    serve: Callable[[], ServerProcess], pair: Pair
 ) -> None:
     first = pair.renew()
     server = serve()
@@ -144,7 +144,7 @@ def test_a_request_is_answered_by_a_worker_that_ends_after_failed_handshakes(
     tmp_path: Path, pair: Pair
 ) -> None:
     trusted = pair.renew()
-    server = Served(tmp_path, "--workers", "1", *pair.arguments)
+    server = ServerProcess(tmp_path, "--workers", "1", *pair.arguments)
     for _ in range(2):
         with socket.create_connection(server.address, timeout=30) as connection:
             connection.shutdown(socket.SHUT_WR)
@@ -166,7 +166,7 @@ def test_a_request_is_answered_by_a_worker_that_ends_after_failed_handshakes(
     assert server.stop() == 0
 
 
-def _refuses(server: Served) -> bool:
+def _refuses(server: ServerProcess) -> bool:
     try:
         socket.create_connection(server.address, timeout=30).close()
     except ConnectionError:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from .served import Served
+from .served import ServerProcess
 
 HEADERS = {
     "X-Auth-Token": "admin",
@@ -26,10 +26,10 @@ DEADLINE = 20.0
 
 
 @contextlib.contextmanager
-def serving(directory: Path) -> Iterator[Served]:
+def serving(directory: Path) -> Iterator[ServerProcess]:
     config = f"[placement_server]\nmax_watchers = {MOST}\nmetrics_path = {METRICS}\n"
     arguments = ("--workers", "1", "--threads", "1")
-    server = Served(directory, *arguments, config=config, console_script=True)
+    server = ServerProcess(directory, *arguments, config=config, console_script=True)
     try:
         yield server
     finally:
@@ -38,23 +38,23 @@ def serving(directory: Path) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with serving(tmp_path_factory.mktemp("served")) as server:
         yield server
 
 
 @pytest.fixture
-def server(shared_server: Served) -> Served:
+def server(shared_server: ServerProcess) -> ServerProcess:
     """A server on which nobody waits, also none whose client a test has just closed."""
     until_waiting(shared_server, 0)
     return shared_server
 
 
-def ask(server: Served, **params: int) -> requests.Response:
+def ask(server: ServerProcess, **params: int) -> requests.Response:
     return requests.get(f"{server.url}/changes", params=params, headers=HEADERS, timeout=70)
 
 
-def write(server: Served) -> str:
+def write(server: ServerProcess) -> str:
     created = str(uuid.uuid4())
     answer = requests.post(
         f"{server.url}/resource_providers",
@@ -66,7 +66,7 @@ def write(server: Served) -> str:
     return created
 
 
-def waiting_number(server: Served) -> int:
+def waiting_number(server: ServerProcess) -> int:
     text = requests.get(f"{server.url}{METRICS}", timeout=30).text
     return int(
         sum(
@@ -77,16 +77,16 @@ def waiting_number(server: Served) -> int:
     )
 
 
-def until_waiting(server: Served, number: int) -> None:
+def until_waiting(server: ServerProcess, number: int) -> None:
     deadline = time.monotonic() + DEADLINE
     while waiting_number(server) != number:
         assert time.monotonic() < deadline, f"{waiting_number(server)} requests wait"
 
 
-class Watching:
+class WaitingConnection:
     """A connection on which a request waits."""
 
-    def __init__(self, server: Served, after: int) -> None:
+    def __init__(self, server: ServerProcess, after: int) -> None:
         self.connection = socket.create_connection(server.address, timeout=70)
         self.send(after)
 
@@ -111,23 +111,24 @@ class Watching:
 
 
 @contextlib.contextmanager
-def watching(server: Served, number: int) -> Iterator[list[Watching]]:
+def watching(server: ServerProcess, number: int) -> Iterator[list[WaitingConnection]]:
     after = ask(server).json()["last"]
     with contextlib.ExitStack() as stack:
         watchers = [
-            stack.enter_context(contextlib.closing(Watching(server, after))) for _ in range(number)
+            stack.enter_context(contextlib.closing(WaitingConnection(server, after)))
+            for _ in range(number)
         ]
         until_waiting(server, number)
         yield watchers
 
 
-def test_waiting_requests_take_no_thread_and_all_are_answered(server: Served) -> None:
+def test_waiting_requests_take_no_thread_and_all_are_answered(server: ServerProcess) -> None:
     with watching(server, MOST) as watchers:
         created = write(server)
         assert [watcher.roots() for watcher in watchers] == [[created]] * MOST
 
 
-def test_the_connection_is_kept_after_the_answer(server: Served) -> None:
+def test_the_connection_is_kept_after_the_answer(server: ServerProcess) -> None:
     with watching(server, 1) as (watcher,):
         for _ in range(2):
             created = write(server)
@@ -139,7 +140,7 @@ def test_the_connection_is_kept_after_the_answer(server: Served) -> None:
         watcher.roots()
 
 
-def test_a_request_without_a_place_is_told_to_come_again(server: Served) -> None:
+def test_a_request_without_a_place_is_told_to_come_again(server: ServerProcess) -> None:
     after = ask(server).json()["last"]
     with watching(server, MOST) as watchers:
         refused = ask(server, after=after, wait=60)

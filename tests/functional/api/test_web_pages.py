@@ -66,7 +66,7 @@ def test_the_page_knows_where_the_api_is_and_how_callers_are_known(make_api: Mak
 def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere() -> None:
     """What the content policy would refuse, found before a browser does."""
 
-    class Strict(HTMLParser):
+    class StrictParser(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             names = dict(attrs)
             assert tag != "style"
@@ -75,7 +75,7 @@ def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere()
             for name in ("src", "href"):
                 assert ":" not in (names.get(name) or ""), "something of another origin"
 
-    Strict().feed((STATIC / "index.html").read_text())
+    StrictParser().feed((STATIC / "index.html").read_text())
     for path in STATIC.rglob("*.js"):
         text = path.read_text()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text)

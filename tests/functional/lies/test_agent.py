@@ -24,7 +24,7 @@ MOST_MIB = 256
 
 
 @dataclass(frozen=True)
-class Deceived:
+class DeceivedAgent:
     """An agent and the proxy that lies to nobody else."""
 
     agent: AgentProcess
@@ -34,17 +34,17 @@ class Deceived:
 @pytest.fixture(scope="module")
 def new_agent(
     tmp_path_factory: pytest.TempPathFactory, placement_url: str
-) -> Iterator[Callable[[int], Deceived]]:
+) -> Iterator[Callable[[int], DeceivedAgent]]:
     """Makes agents with so many seconds for an answer; all are killed in the end."""
-    made: list[Deceived] = []
+    made: list[DeceivedAgent] = []
 
-    def make(seconds: int) -> Deceived:
+    def make(seconds: int) -> DeceivedAgent:
         node = f"host-{uuid.uuid4().hex[:8]}"
         proxy = LyingProxy(placement_url)
         directory = tmp_path_factory.mktemp(node)
         agent = AgentProcess(directory, proxy.url, placement={"timeout": seconds})
         agent.script(nodes=[node])
-        made.append(Deceived(agent, proxy))
+        made.append(DeceivedAgent(agent, proxy))
         return made[-1]
 
     yield make
@@ -54,11 +54,11 @@ def new_agent(
 
 
 @pytest.fixture(scope="module")
-def running(new_agent: Callable[[int], Deceived]) -> Callable[[int], Deceived]:
+def running(new_agent: Callable[[int], DeceivedAgent]) -> Callable[[int], DeceivedAgent]:
     """The agent that runs with so many seconds for an answer."""
 
     @cache
-    def started(seconds: int) -> Deceived:
+    def started(seconds: int) -> DeceivedAgent:
         deceived = new_agent(seconds)
         deceived.agent.start()
         deceived.agent.started()
@@ -83,7 +83,7 @@ def peak_mib(agent: AgentProcess) -> int:
 
 @pytest.mark.parametrize("name", MENU)
 def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
-    running: Callable[[int], Deceived], elsewhere: Elsewhere, name: str
+    running: Callable[[int], DeceivedAgent], elsewhere: Elsewhere, name: str
 ) -> None:
     lie = MENU[name]
     deceived = running(lie.seconds)
@@ -103,7 +103,7 @@ def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
 
 @pytest.mark.parametrize("name", A_FEW)
 def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
-    new_agent: Callable[[int], Deceived], elsewhere: Elsewhere, name: str
+    new_agent: Callable[[int], DeceivedAgent], elsewhere: Elsewhere, name: str
 ) -> None:
     lie = MENU[name]
     deceived = new_agent(lie.seconds)
@@ -126,7 +126,7 @@ def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
 
 
 def test_a_long_retry_after_is_capped_at_the_period_and_the_cap_is_logged(
-    running: Callable[[int], Deceived], elsewhere: Elsewhere
+    running: Callable[[int], DeceivedAgent], elsewhere: Elsewhere
 ) -> None:
     deceived = running(30)
     agent, proxy = deceived.agent, deceived.proxy

@@ -237,7 +237,7 @@ def test_stdout_has_the_document_alone_however_much_is_logged(offline: Operator)
 # -- the agents say what exists --------------------------------------------------------------------
 
 
-class Mute(Agent):
+class MuteAgent(Agent):
     """Announces itself and cannot say what runs there."""
 
     def list_instances(self, node: str | None = None) -> list[str]:
@@ -275,7 +275,7 @@ def test_a_consumer_on_a_host_whose_agent_is_silent_is_never_an_orphan(
     )
     on_bus(Agent("a", [one]))
     if mute:
-        on_bus(Mute("b", [two]))
+        on_bus(MuteAgent("b", [two]))
     result = offline.run("audit", NOW, "--delete", "--json")
     assert result.status == 5
     assert {consumer["uuid"] for consumer in result.document["unknown"]} == {on_child, on_both}

@@ -175,7 +175,7 @@ def test_without_a_scheduler_on_the_bus_all_hosts_take_consumers(
 
 
 @dataclass
-class Watched:
+class WatchedDrain:
     """A fleet of two hosts and a drain of the first that is watched."""
 
     placement: PlacementProcess
@@ -220,10 +220,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProces
 
 
 @pytest.fixture
-def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., WatchedDrain]]:
     processes = []
 
-    def start(*arguments: str) -> Watched:
+    def start(*arguments: str) -> WatchedDrain:
         name = f"host-{uuid.uuid4().hex[:8]}"
         root = new_host(server, name)
         consumer = claim(server, root, {"VCPU": 1})
@@ -237,7 +237,7 @@ def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., 
         with output.open("w") as file:
             process = programs.start("compute-manage", "host", "drain", name, *options, output=file)
         processes.append(process)
-        watched = Watched(server, root, consumer, output, process)
+        watched = WatchedDrain(server, root, consumer, output, process)
         watched.printed(consumer)
         return watched
 
@@ -247,7 +247,7 @@ def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., 
         process.wait()
 
 
-def test_a_watch_ends_when_the_host_is_empty(watched: Callable[..., Watched]) -> None:
+def test_a_watch_ends_when_the_host_is_empty(watched: Callable[..., WatchedDrain]) -> None:
     fleet = watched()
     late = claim(fleet.placement, fleet.root, {"VCPU": 1})
     fleet.printed(f"{late} has arrived")
@@ -258,7 +258,7 @@ def test_a_watch_ends_when_the_host_is_empty(watched: Callable[..., Watched]) ->
     assert "is empty" in fleet.output.read_text()
 
 
-def test_a_watch_goes_on_after_an_outage_of_placement(watched: Callable[..., Watched]) -> None:
+def test_a_watch_goes_on_after_an_outage_of_placement(watched: Callable[..., WatchedDrain]) -> None:
     fleet = watched()
     fleet.placement.kill()
     fleet.printed("Asking again every 1 s")
@@ -270,7 +270,7 @@ def test_a_watch_goes_on_after_an_outage_of_placement(watched: Callable[..., Wat
 
 
 def test_a_watch_of_a_host_that_is_enabled_meanwhile_ends_with_that(
-    watched: Callable[..., Watched],
+    watched: Callable[..., WatchedDrain],
 ) -> None:
     fleet = watched()
     fleet.set_traits("COMPUTE_NODE")
@@ -279,7 +279,7 @@ def test_a_watch_of_a_host_that_is_enabled_meanwhile_ends_with_that(
 
 
 def test_a_watch_ends_with_its_time_and_a_host_that_is_gone_is_empty(
-    watched: Callable[..., Watched],
+    watched: Callable[..., WatchedDrain],
 ) -> None:
     fleet = watched("--timeout", "1")
     assert fleet.process.wait(60) in (7, 8)

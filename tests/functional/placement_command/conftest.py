@@ -17,7 +17,7 @@ from tests.functional.either_placement import KINDS, ours, placement_of
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandEnd:
     """The end of one run of the command."""
 
     status: int
@@ -33,7 +33,7 @@ class Ended:
         return self.out.splitlines()
 
 
-Run = Callable[..., Ended]
+Run = Callable[..., CommandEnd]
 
 
 @pytest.fixture(scope="session", params=KINDS)
@@ -53,10 +53,10 @@ def our_placement(tmp_path_factory: pytest.TempPathFactory) -> Transport:
 @pytest.fixture
 def run_on(capsys: pytest.CaptureFixture[str]) -> Callable[[Transport | None], Run]:
     def runner(transport: Transport | None) -> Run:
-        def run(*arguments: str | Path) -> Ended:
+        def run(*arguments: str | Path) -> CommandEnd:
             status = main([str(argument) for argument in arguments], transport)
             shown = capsys.readouterr()
-            return Ended(status, shown.out, shown.err)
+            return CommandEnd(status, shown.out, shown.err)
 
         return run
 

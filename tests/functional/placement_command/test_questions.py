@@ -12,7 +12,7 @@ import pytest
 
 from compute_agent.placement.transports.transport import Transport
 from tests.functional.either_placement import PipeTransport
-from tests.functional.placement_command.conftest import Ended, Run
+from tests.functional.placement_command.conftest import CommandEnd, Run
 
 EXTENDED = [
     ["explain", "--resources", "VCPU=1"],
@@ -23,7 +23,7 @@ EXTENDED = [
 ]
 
 
-def done(ended: Ended) -> Ended:
+def done(ended: CommandEnd) -> CommandEnd:
     assert ended.status == 0, ended.err
     return ended
 
@@ -49,7 +49,7 @@ class Zone:
         done(self.run("allocation", "set", consumer, f"{host}:{holding}", *owner))
         return consumer
 
-    def capacity(self, resources: str, *more: str) -> Ended:
+    def capacity(self, resources: str, *more: str) -> CommandEnd:
         return self.run("capacity", "--resources", resources, "--member-of", self.uuid, *more)
 
 

@@ -79,16 +79,16 @@ class TestOutages:
         host.restart(connections=1)
         left = [cut]
 
-        class Killed(BaseException):
+        class Kill(BaseException):
             pass
 
         def hook(method, path, body):
             left[0] -= 1
             if left[0] < 0:
-                raise Killed
+                raise Kill
 
         host.transport.before = hook
-        with pytest.raises(Killed):
+        with pytest.raises(Kill):
             host.report(lay_out)
         host.transport.before = None
         if not written:

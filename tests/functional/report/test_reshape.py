@@ -128,15 +128,15 @@ def test_placement_gone_for_good_during_the_reshape_is_unavailable_and_later_con
 
 
 def test_a_death_between_creating_and_reshaping_leaves_the_old_layout(host, other, guests):
-    class Killed(BaseException):
+    class Kill(BaseException):
         pass
 
     def hook(method, path, body):
         if path == "/reshaper":
-            raise Killed
+            raise Kill
 
     host.transport.before = hook
-    with pytest.raises(Killed):
+    with pytest.raises(Kill):
         reshape(host, guests)
     assert_not_done(host, other, guests)
     host.transport.before = None

@@ -39,7 +39,7 @@ class NoWaiting:
 
 
 @dataclass
-class Failing:
+class FailingTransport:
     """Lets so many requests through and then fails, before or after the work was done."""
 
     after: int
@@ -116,7 +116,7 @@ class World:
 
     def mover(
         self,
-        failing: Failing | None = None,
+        failing: FailingTransport | None = None,
         *,
         use_extensions: bool = True,
         filters: tuple[HostFilter, ...] = (),

@@ -172,7 +172,7 @@ def spec_of(hosts: Hosts, extra_specs: dict[str, str]) -> dict[str, Any]:
     }
 
 
-class Explaining:
+class CountedExplainer:
     """An explainer whose questions to placement are counted, and a request that fits nowhere."""
 
     def __init__(self, world: World) -> None:
@@ -191,7 +191,7 @@ class Explaining:
 
 
 def test_equal_requests_share_an_explanation_for_a_while(world: World) -> None:
-    explaining = Explaining(world)
+    explaining = CountedExplainer(world)
     first = explaining.explainer.add_explanation(explaining.asked, explaining.causes)
     assert [query.explanation is not None for query in first.queries] == [True, True, True]
     assert explaining.questions == 3
@@ -203,7 +203,7 @@ def test_equal_requests_share_an_explanation_for_a_while(world: World) -> None:
 
 
 def test_while_one_request_is_explained_others_are_not(world: World) -> None:
-    explaining = Explaining(world)
+    explaining = CountedExplainer(world)
     with explaining.explainer._lock:
         causes = explaining.explainer.add_explanation(explaining.asked, explaining.causes)
     assert (explaining.questions, causes.queries) == (0, explaining.causes.queries)
@@ -211,7 +211,7 @@ def test_while_one_request_is_explained_others_are_not(world: World) -> None:
 
 
 def test_of_many_questions_the_first_are_explained(world: World) -> None:
-    explaining = Explaining(world)
+    explaining = CountedExplainer(world)
     query = explaining.causes.queries[0]
     queries = tuple(replace(query, query=f"resources=VCPU:{n}") for n in range(50_000, 50_009))
     causes = replace(explaining.causes, queries=queries)

@@ -70,7 +70,7 @@ class Hosts:
         return spec({"root_required": self.trait, **extra}, vcpus=4, memory_mb=0, root_gb=0)
 
 
-class RolledBack:
+class RolledBackPlacement:
     """Placement that has extensions until it is replaced by one that has none."""
 
     def __init__(self, transport: Transport) -> None:
@@ -178,7 +178,7 @@ def test_a_placement_that_was_rolled_back_is_asked_in_the_plain_api(
     hosts: Hosts, extended: InProcessTransport
 ) -> None:
     hosts.nested("a", 4, 1)
-    placement = RolledBack(extended)
+    placement = RolledBackPlacement(extended)
     client = PlacementClient(placement)
     asked = hosts.asked(**FAR_CARD)
     search = HostSearch(client, HostSearchOptions())

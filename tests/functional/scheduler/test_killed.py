@@ -145,7 +145,7 @@ def test_killed_while_it_claims_an_instance_holds_its_host_and_any_other_goes_on
     assert cloud.held(instance) == {host: HELD}
 
 
-class Moved:
+class MovedInstance:
     """An instance on one of two hosts, and a move of it."""
 
     def __init__(self, cloud: Cloud, command: Command) -> None:
@@ -170,12 +170,12 @@ class Moved:
 
 
 @pytest.fixture
-def moved(cloud: Cloud, command: Command) -> Moved:
-    return Moved(cloud, command)
+def moved(cloud: Cloud, command: Command) -> MovedInstance:
+    return MovedInstance(cloud, command)
 
 
 def test_a_move_whose_scheduler_is_killed_at_its_beginning_is_undone(
-    moved: Moved, victim: Victim
+    moved: MovedInstance, victim: Victim
 ) -> None:
     victim.killed_at("POST", "/allocations$", *moved.begin, stdin=moved.spec)
     assert moved.holdings() == ({moved.destination}, {moved.source})
@@ -184,7 +184,7 @@ def test_a_move_whose_scheduler_is_killed_at_its_beginning_is_undone(
 
 
 def test_a_confirmation_or_a_revert_whose_scheduler_is_killed_is_completed(
-    moved: Moved, victim: Victim
+    moved: MovedInstance, victim: Victim
 ) -> None:
     victim.killed_at("POST", "/allocations$", "move", "revert", stdin=moved.begun())
     victim.another_starts()
@@ -196,7 +196,7 @@ def test_a_confirmation_or_a_revert_whose_scheduler_is_killed_is_completed(
 
 
 def test_an_evacuation_whose_scheduler_is_killed_is_undone_and_a_return_is_completed(
-    moved: Moved, victim: Victim
+    moved: MovedInstance, victim: Victim
 ) -> None:
     evacuate = ("move", "begin", "evacuate", moved.instance)
     victim.killed_at("POST", "/allocations$", *evacuate, stdin=moved.spec)
@@ -211,7 +211,7 @@ def test_an_evacuation_whose_scheduler_is_killed_is_undone_and_a_return_is_compl
 
 
 def test_a_move_is_undone_when_placement_is_back_without_another_request(
-    moved: Moved, victim: Victim
+    moved: MovedInstance, victim: Victim
 ) -> None:
     victim.killed_at("POST", "/allocations$", *moved.begin, stdin=moved.spec)
     # the next scheduler starts while placement is away, and is asked nothing when that is back
@@ -225,7 +225,7 @@ def test_a_move_is_undone_when_placement_is_back_without_another_request(
 
 
 def test_what_a_lost_host_had_begun_is_whole_and_brought_to_its_end_by_any_other(
-    moved: Moved, lost: Victim, tmp_path: Path
+    moved: MovedInstance, lost: Victim, tmp_path: Path
 ) -> None:
     def repeated(*arguments: str, stdin: Any = None) -> Any:
         done = moved.command(*arguments, input=json.dumps(stdin))
@@ -287,7 +287,7 @@ def test_what_a_lost_host_had_begun_is_whole_and_brought_to_its_end_by_any_other
 
 
 def test_a_detach_whose_scheduler_is_killed_takes_no_more_when_it_is_repeated(
-    moved: Moved, lost: Victim, tmp_path: Path
+    moved: MovedInstance, lost: Victim, tmp_path: Path
 ) -> None:
     held = moved.cloud.held(moved.instance)
     groups = [{"requester_id": "port", "resources": {"VCPU": 1}}]
@@ -304,7 +304,7 @@ def test_a_detach_whose_scheduler_is_killed_takes_no_more_when_it_is_repeated(
     assert moved.cloud.held(moved.instance) == held
 
 
-class Grouped:
+class GroupedInstance:
     """A member of an anti-affinity group, and another one that is claimed at the same time."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -335,7 +335,7 @@ class Grouped:
 def test_a_member_whose_scheduler_is_killed_before_it_looks_at_the_host_moves_on_by_reschedule(
     cloud: Cloud, lost: Victim, command: Command
 ) -> None:
-    grouped = Grouped(cloud)
+    grouped = GroupedInstance(cloud)
     lost.killed_at("PUT", f"/allocations/{grouped.member}$", "select", stdin=grouped.spec)
     claimed = grouped.host
     grouped.claim_other()
@@ -352,7 +352,7 @@ def test_a_member_whose_scheduler_is_killed_before_it_looks_at_the_host_moves_on
 def test_a_member_whose_scheduler_is_killed_while_it_gives_way_is_claimed_elsewhere(
     cloud: Cloud, lost: Victim, command: Command
 ) -> None:
-    grouped = Grouped(cloud)
+    grouped = GroupedInstance(cloud)
     path = f"/allocations/{grouped.member}$"
     # the first of two writes is the claim, the second takes it back
     taken_back = lost.proxy.hold("PUT", path)

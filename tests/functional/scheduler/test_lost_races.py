@@ -17,7 +17,7 @@ from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.moves.move import MoveKind
-from tests.functional.scheduler.moving import Failing, World
+from tests.functional.scheduler.moving import FailingTransport, World
 from tests.functional.scheduler.schedulers import claimed_by
 from tests.unit.scheduler.specs import spec
 
@@ -44,7 +44,7 @@ def refusal(detail: str) -> Response:
 
 
 @dataclass
-class Raced(Failing):
+class RefusedClaims(FailingTransport):
     """Refuses every write that claims one of the providers; the rest goes through."""
 
     after: int = 0
@@ -98,7 +98,7 @@ class Hosts:
         }
         self.world.call("PUT", f"/allocations/{consumer}", body)
 
-    def claim(self, raced: Raced) -> set[str]:
+    def claim(self, raced: RefusedClaims) -> set[str]:
         """The providers of a claim, by short name."""
         consumer = str(uuid.uuid4())
         mover, _ = self.world.mover(raced)
@@ -114,7 +114,7 @@ def hosts(world: World) -> Hosts:
 def test_after_a_claim_that_loses_every_race_the_next_candidate_of_the_host_is_tried(
     hosts: Hosts,
 ) -> None:
-    class FirstTwo(Raced):
+    class FirstTwo(RefusedClaims):
         def before(self, method: str, path: str, body: Any) -> Response | None:
             claimed = claimed_by(method, path, body)
             if not claimed:
@@ -141,14 +141,14 @@ def test_after_a_host_on_which_every_claim_loses_every_race_the_next_host_is_tri
     hosts: Hosts,
 ) -> None:
     for racing, other in (("first", "second"), ("second", "first")):
-        raced = Raced(providers=[hosts.uuid_of(racing)])
+        raced = RefusedClaims(providers=[hosts.uuid_of(racing)])
         assert other in hosts.claim(raced)
 
 
 def test_no_host_is_valid_once_all_candidates_lost_their_races_and_the_causes_name_them(
     hosts: Hosts,
 ) -> None:
-    raced = Raced(providers=[hosts.first, hosts.second])
+    raced = RefusedClaims(providers=[hosts.first, hosts.second])
     with pytest.raises(NoValidHost, match="Another thread concurrently updated") as caught:
         hosts.claim(raced)
     lost = caught.value.as_dict()["causes"]["claims_lost"]
@@ -159,7 +159,7 @@ def test_no_host_is_valid_once_all_candidates_lost_their_races_and_the_causes_na
 
 
 def test_a_consumer_that_somebody_else_changes_ends_the_request_at_once(hosts: Hosts) -> None:
-    raced = Raced(providers=[hosts.first, hosts.second], detail=CONSUMER_CONFLICT)
+    raced = RefusedClaims(providers=[hosts.first, hosts.second], detail=CONSUMER_CONFLICT)
     with pytest.raises(AllocationUpdateFailed):
         hosts.claim(raced)
     assert len(raced.refused) <= 4
@@ -170,7 +170,7 @@ def test_a_host_that_is_deleted_between_the_question_and_the_claim_costs_its_can
 ) -> None:
     removed: list[str] = []
 
-    class Deleted(Raced):
+    class DeletedProvider(RefusedClaims):
         def before(self, method: str, path: str, body: Any) -> Response | None:
             claimed = claimed_by(method, path, body)
             if claimed and not removed:
@@ -181,7 +181,7 @@ def test_a_host_that_is_deleted_between_the_question_and_the_claim_costs_its_can
                     hosts.world.call("DELETE", f"/resource_providers/{provider}")
             return None
 
-    claimed = hosts.claim(Deleted())
+    claimed = hosts.claim(DeletedProvider())
     assert removed
     assert not any(name.startswith(removed[0]) for name in claimed)
 
@@ -193,12 +193,12 @@ def test_a_move_whose_destination_loses_every_race_goes_to_the_next(hosts: Hosts
     held = set(hosts.world.held(instance))
     roots = {"first": hosts.first, "second": hosts.second, "third": third}
     raced_root, expected = sorted(set(roots) - held)
-    mover, _ = hosts.world.mover(Raced(providers=[roots[raced_root]]))
+    mover, _ = hosts.world.mover(RefusedClaims(providers=[roots[raced_root]]))
     begun = mover.begin(MoveKind.LIVE, hosts.asked(), instance, migration)
     assert begun.selections[0].compute_node_uuid == roots[expected]
     assert set(hosts.world.held(migration)) == held
 
-    raced, _ = hosts.world.mover(Raced(providers=held and [hosts.uuid_of(min(held))]))
+    raced, _ = hosts.world.mover(RefusedClaims(providers=held and [hosts.uuid_of(min(held))]))
     with pytest.raises(AllocationMoveFailed, match="repeat the step"):
         raced.revert(begun.move)
     assert expected in hosts.world.held(instance)
@@ -218,7 +218,7 @@ def of_older(path: str) -> Response | None:
 
 
 @dataclass
-class MemberFirst(Raced):
+class MemberFirst(RefusedClaims):
     """A member of the group claims on the same host just before, and then placement is older."""
 
     hosts: Hosts = field(kw_only=True)

@@ -13,7 +13,7 @@ from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover, MoveStart
 from compute_agent.scheduler.placement.client import PlacementClient
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
-from tests.functional.scheduler.moving import Failing, World
+from tests.functional.scheduler.moving import FailingTransport, World
 
 
 def finish(_guest: Guest, mover: Mover, begun: MoveStart | None) -> None:
@@ -58,7 +58,7 @@ def test_a_failure_at_any_request_leaves_a_legal_state_that_is_led_to_an_end(
         guest = Guest(place)
         begun = guest.begin(kind) if step else None
         source, moving, moved = states(guest, kind)
-        failing = Failing(index, answered)
+        failing = FailingTransport(index, answered)
         mover, _ = world.mover(failing)
         try:
             if step:
@@ -147,7 +147,7 @@ def test_a_begin_that_died_is_not_undone_when_somebody_else_has_gone_on(
 ) -> None:
     place = Flat(world)
     guest = Guest(place)
-    mover, _ = world.mover(Failing(0))
+    mover, _ = world.mover(FailingTransport(0))
     journal = Journal(world.journal)
     dead = mover_that_prepared(guest, kind)
     journal.open({"op": "move", "step": "claim", **dead.as_dict()})

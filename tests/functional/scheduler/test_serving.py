@@ -55,7 +55,7 @@ def test_serving_logs_debugging_where_that_is_asked_for(
 
 
 @dataclass
-class Serving:
+class SchedulerProcess:
     """A scheduler that serves, and its output and errors as it writes them."""
 
     process: programs.Process
@@ -70,7 +70,7 @@ class Serving:
 @contextlib.contextmanager
 def serving(
     file: Path, workers: int, extra: str = "", options: Sequence[str] = ()
-) -> Iterator[Serving]:
+) -> Iterator[SchedulerProcess]:
     """A scheduler that serves a bus in memory with so many workers; its output is to be read."""
     file.write_text(
         "[DEFAULT]\ntransport_url = fake://\n"
@@ -83,13 +83,13 @@ def serving(
             arguments = ("--config-file", str(file), *options, "serve")
             process = programs.start("compute-scheduler", *arguments, output=theirs)
         try:
-            yield Serving(process, output)
+            yield SchedulerProcess(process, output)
         finally:
             process.terminate()
             process.wait(60)
 
 
-def read_until(service: Serving, text: str, times: int = 1) -> str:
+def read_until(service: SchedulerProcess, text: str, times: int = 1) -> str:
     """The output up to the line that has `text` for the so many-th time."""
     said = ""
     for line in service.output:

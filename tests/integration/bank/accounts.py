@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.integration.bank.connection import Answer, Connection, Unanswered
+from tests.integration.bank.connection import Answer, Connection, UnansweredRequest
 from tests.integration.bank.ledger import Holding, Ledger
 from tests.integration.bank.world import PROJECT, World
 
@@ -97,7 +97,7 @@ class Accounts:
             self.violated(f"generation of provider {provider} went from {last} to {generation}")
         self._provider_generations[provider] = generation
 
-    def note_unanswered(self, error: Unanswered, request: str) -> None:
+    def note_unanswered(self, error: UnansweredRequest, request: str) -> None:
         self.ledger.counts[f"unanswered ({error.kind})"] += 1
         if error.kind == "500":
             self.violated(f"{request}: {error}")
@@ -130,7 +130,7 @@ class Accounts:
         concerned = [self.open.setdefault(uuid, Account(uuid)) for uuid in write.placed]
         try:
             answer = self.connection.send(*write.request())
-        except Unanswered as error:
+        except UnansweredRequest as error:
             self.note_unanswered(error, str(write.request()[:2]))
             self._find_out(write, concerned)
             self.forget_empty()
@@ -174,7 +174,7 @@ class Accounts:
     def _delete_once(self, account: Account) -> Answer | None:
         try:
             return self.connection.send("DELETE", f"/allocations/{account.uuid}")
-        except Unanswered as error:
+        except UnansweredRequest as error:
             self.note_unanswered(error, "DELETE")
             # the next try comes when the service answers again
             self.read(account.uuid)
@@ -249,7 +249,7 @@ class Accounts:
         fence = Write({account.uuid: placed}, {account.uuid: generation})
         try:
             answer = self.connection.send(*fence.request())
-        except Unanswered:
+        except UnansweredRequest:
             self.ledger.perhaps.update(fence.raises)
             return False
         if answer.status != 204:
@@ -265,7 +265,7 @@ class Accounts:
             account.ghosts.append(self.grouped(write.placed[account.uuid]))
         try:
             answer = self.connection.send(*write.request())
-        except Unanswered:
+        except UnansweredRequest:
             self.ledger.perhaps.update(write.raises)
             return False
         if answer.status == 204:

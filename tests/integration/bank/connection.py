@@ -19,7 +19,7 @@ PATIENCE: Final = 400.0
 """Seconds without any answer after which a client gives up."""
 
 
-class Unanswered(Exception):
+class UnansweredRequest(Exception):
     """Nobody knows whether the request was carried out. ``kind``: the status, or the error."""
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -61,7 +61,7 @@ class Connection:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
     def send(self, method: str, path: str, body: Any = None) -> Answer:
-        """One try. Raises Unanswered when the connection broke, and for any 5xx."""
+        """One try. Raises UnansweredRequest when the connection broke, and for any 5xx."""
         payload = None if body is None else json.dumps(body).encode()
         try:
             self._http.request(method, path, body=payload, headers=HEADERS)
@@ -69,12 +69,12 @@ class Connection:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
-            raise Unanswered(type(error).__name__, str(error)) from error
+            raise UnansweredRequest(type(error).__name__, str(error)) from error
         if response.will_close:
             self._http.close()
         answer = Answer(response.status, content)
         if answer.status >= 500:
-            raise Unanswered(str(answer.status), answer.error)
+            raise UnansweredRequest(str(answer.status), answer.error)
         return answer
 
     def insist(self, method: str, path: str, body: Any = None) -> Answer:
@@ -84,7 +84,7 @@ class Connection:
         while True:
             try:
                 return self.send(method, path, body)
-            except Unanswered as error:
+            except UnansweredRequest as error:
                 if time.monotonic() > deadline:
                     raise NoService(f"{method} {path}: {error}") from error
             time.sleep(pause)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.bank.accounts import Account, Accounts, Placed, Write
-from tests.integration.bank.connection import Answer, Connection, NoService, Unanswered
+from tests.integration.bank.connection import Answer, Connection, NoService, UnansweredRequest
 from tests.integration.bank.ledger import GuardedWrite, Ledger
 from tests.integration.bank.world import StampSource, World
 
@@ -230,7 +230,7 @@ class Teller:
         """Send a write of something that others write too; the reckoning puts it together."""
         try:
             answer = self.connection.send(method, path, body)
-        except Unanswered as error:
+        except UnansweredRequest as error:
             self.accounts.note_unanswered(error, f"{method} {path}")
             self.ledger.perhaps.update(raises)
             return "unknown"

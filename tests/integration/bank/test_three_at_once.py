@@ -12,7 +12,7 @@ from placement_server.store import audit
 from tests.fixtures.databases import DATABASES, fresh_database, migrated_sqlite
 from tests.functional.api.wsgi_client import Answer, Client, claim_body
 from tests.integration.bank.sessions import Action, Scene, Sessions
-from tests.integration.store.copied_scenes import Original
+from tests.integration.store.copied_scenes import OriginalScene
 
 
 @pytest.fixture(scope="module", params=DATABASES)
@@ -31,9 +31,9 @@ def sessions(
 
 
 @pytest.fixture(scope="module")
-def original(sessions: Sessions) -> Original:
+def original(sessions: Sessions) -> OriginalScene:
     client = sessions.all[0].client
-    return client.store.read(Original.read, make_scene(client))
+    return client.store.read(OriginalScene.read, make_scene(client))
 
 
 def make_scene(client: Client) -> dict[str, str]:
@@ -196,7 +196,7 @@ THREES: dict[str, tuple[Action, Action, Action]] = {
 
 @pytest.mark.parametrize("actions", THREES.values(), ids=THREES.keys())
 def test_three_at_once_are_as_three_in_a_row(
-    sessions: Sessions, original: Original, actions: tuple[Action, Action, Action]
+    sessions: Sessions, original: OriginalScene, actions: tuple[Action, Action, Action]
 ) -> None:
     client = sessions.all[0].client
     orders = list(itertools.permutations(range(3)))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from placement_server.store.tables import changes
 from placement_server.store.transactions.transaction import VOID
-from tests.functional.api.served import Served
+from tests.functional.api.served import ServerProcess
 
 HEADERS = {
     "X-Auth-Token": "admin",
@@ -83,7 +83,7 @@ class Load:
 def test_every_follower_sees_every_change_once_while_workers_are_killed(
     migrated_database_url: str, tmp_path: Path
 ) -> None:
-    server = Served(
+    server = ServerProcess(
         tmp_path,
         *("--workers", str(WORKERS)),
         config=f"[placement_database]\nconnection = {migrated_database_url}\n",

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from placement_server.openapi.document import build
 from tests.integration.fuzz.values import NUMBERS, TEXTS, hostile
-from tests.integration.fuzz.world import CLASSES, CONSUMERS, NEWEST, PROVIDERS, TRAITS, Valid
+from tests.integration.fuzz.world import CLASSES, CONSUMERS, NEWEST, PROVIDERS, TRAITS, ValidRequest
 
 _WRONG: Final = 0.06
 """How often a value is one that its schema forbids."""
@@ -25,7 +25,7 @@ def _operations() -> tuple[tuple[str, str, dict[str, Any]], ...]:
     )
 
 
-def request(dice: random.Random) -> Valid:
+def request(dice: random.Random) -> ValidRequest:
     """Draw an operation, its parameters and its body."""
     method, path, operation = dice.choice(_operations())
     query = []
@@ -41,9 +41,9 @@ def request(dice: random.Random) -> Valid:
         path += "?" + urlencode(query, errors="surrogatepass")
     body = operation.get("requestBody")
     if body is None:
-        return Valid(method, path)
+        return ValidRequest(method, path)
     schema = body["content"]["application/json"]["schema"]
-    return Valid(method, path, _value(dice, schema), NEWEST)
+    return ValidRequest(method, path, _value(dice, schema), NEWEST)
 
 
 def _text(dice: random.Random, value: Any) -> str:

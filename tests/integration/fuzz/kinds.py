@@ -18,7 +18,7 @@ from tests.integration.fuzz.oddities import (
     VERSIONS,
     WORDS,
 )
-from tests.integration.fuzz.world import Valid
+from tests.integration.fuzz.world import ValidRequest
 
 BATCH: Final = 10
 """Requests on one connection, where a kind sends several."""
@@ -38,7 +38,7 @@ class Exchange:
     well_formed: bool
 
 
-def _head(valid: Valid, *more: bytes) -> list[bytes]:
+def _head(valid: ValidRequest, *more: bytes) -> list[bytes]:
     lines = [
         f"{valid.method} {valid.path} HTTP/1.1".encode(),
         *(b"Host: x", b"X-Auth-Token: admin"),
@@ -48,7 +48,7 @@ def _head(valid: Valid, *more: bytes) -> list[bytes]:
     return [*lines, *more]
 
 
-def _message(valid: Valid, body: bytes | None) -> bytes:
+def _message(valid: ValidRequest, body: bytes | None) -> bytes:
     if body is None:
         return b"\r\n".join([*_head(valid), b"", b""])
     length = b"Content-Length: %d" % len(body)
@@ -69,7 +69,7 @@ def _mutated(dice: random.Random) -> bytes:
         spoilt.insert(
             dice.randrange(1, len(spoilt) + 1), dice.choice((word, "&", "/", "?", "=", ","))
         )
-    return _message(Valid(valid.method, "".join(spoilt), None, valid.version), None)
+    return _message(ValidRequest(valid.method, "".join(spoilt), None, valid.version), None)
 
 
 def mutations(dice: random.Random) -> Exchange:
@@ -124,7 +124,7 @@ def chunking(dice: random.Random) -> Exchange:
     if wrong and dice.random() < 0.3:
         more.append(b"Content-Length: %d" % dice.choice((0, len(body), len(text))))
     head = b"\r\n".join([*_head(valid, *more), b"", b""])
-    return Exchange(_cut(dice, head + text + _message(Valid("GET", "/"), None)), 200, False)
+    return Exchange(_cut(dice, head + text + _message(ValidRequest("GET", "/"), None)), 200, False)
 
 
 def headers(dice: random.Random) -> Exchange:

@@ -22,7 +22,7 @@ NEWEST: Final = "placement 1.39, placement-ext 1.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Valid:
+class ValidRequest:
     """One request; ``body`` None for none, ``version`` None for any."""
 
     method: str
@@ -31,27 +31,27 @@ class Valid:
     version: str | None = NEWEST
 
 
-def request(dice: random.Random) -> Valid:
+def request(dice: random.Random) -> ValidRequest:
     """Draw a request that the API allows, though the state may not."""
     return dice.choices(_MAKERS, _WEIGHTS)[0](dice)
 
 
-def _create(dice: random.Random) -> Valid:
+def _create(dice: random.Random) -> ValidRequest:
     number = dice.randrange(len(PROVIDERS))
     body = {"uuid": PROVIDERS[number], "name": f"provider {number}"}
     if number >= len(ROOTS):
         body["parent_provider_uuid"] = dice.choice(ROOTS)
-    return Valid("POST", "/resource_providers", body)
+    return ValidRequest("POST", "/resource_providers", body)
 
 
-def _remove(dice: random.Random) -> Valid:
-    return Valid("DELETE", f"/resource_providers/{dice.choice(PROVIDERS)}")
+def _remove(dice: random.Random) -> ValidRequest:
+    return ValidRequest("DELETE", f"/resource_providers/{dice.choice(PROVIDERS)}")
 
 
-def _update(dice: random.Random) -> Valid:
+def _update(dice: random.Random) -> ValidRequest:
     parent = dice.choice((None, dice.choice(PROVIDERS)))
     body = {"name": f"provider {dice.randrange(40)}", "parent_provider_uuid": parent}
-    return Valid("PUT", f"/resource_providers/{dice.choice(PROVIDERS)}", body)
+    return ValidRequest("PUT", f"/resource_providers/{dice.choice(PROVIDERS)}", body)
 
 
 def _record(dice: random.Random) -> dict[str, Any]:
@@ -69,37 +69,39 @@ def _stock(dice: random.Random) -> dict[str, Any]:
     return {name: _record(dice) for name in dice.sample(CLASSES, dice.randint(0, 4))}
 
 
-def _inventories(dice: random.Random) -> Valid:
+def _inventories(dice: random.Random) -> ValidRequest:
     body = {"resource_provider_generation": dice.choice(GENERATIONS), "inventories": _stock(dice)}
-    return Valid("PUT", f"/resource_providers/{dice.choice(PROVIDERS)}/inventories", body)
+    return ValidRequest("PUT", f"/resource_providers/{dice.choice(PROVIDERS)}/inventories", body)
 
 
-def _inventory(dice: random.Random) -> Valid:
+def _inventory(dice: random.Random) -> ValidRequest:
     name, provider = dice.choice(CLASSES), dice.choice(PROVIDERS)
     body = _record(dice) | {"resource_provider_generation": dice.choice(GENERATIONS)}
     path = f"/resource_providers/{provider}/inventories"
     method = dice.choice(("POST", "PUT", "DELETE"))
     if method == "POST":
-        return Valid(method, path, body | {"resource_class": name})
-    return Valid(method, f"{path}/{name}", body if method == "PUT" else None)
+        return ValidRequest(method, path, body | {"resource_class": name})
+    return ValidRequest(method, f"{path}/{name}", body if method == "PUT" else None)
 
 
-def _labels(dice: random.Random) -> Valid:
+def _labels(dice: random.Random) -> ValidRequest:
     path = f"/resource_providers/{dice.choice(PROVIDERS)}"
     generation = {"resource_provider_generation": dice.choice(GENERATIONS)}
     if dice.random() < 0.5:
-        return Valid("PUT", f"{path}/traits", generation | {"traits": dice.sample(TRAITS, 2)})
-    return Valid(
+        return ValidRequest(
+            "PUT", f"{path}/traits", generation | {"traits": dice.sample(TRAITS, 2)}
+        )
+    return ValidRequest(
         "PUT", f"{path}/aggregates", generation | {"aggregates": dice.sample(AGGREGATES, 2)}
     )
 
 
-def _names(dice: random.Random) -> Valid:
+def _names(dice: random.Random) -> ValidRequest:
     kind, names = dice.choice((("traits", TRAITS), ("resource_classes", CLASSES)))
     name = dice.choice(names)
     if kind == "resource_classes" and dice.random() < 0.3:
-        return Valid("POST", "/resource_classes", {"name": name})
-    return Valid(dice.choice(("PUT", "GET", "DELETE")), f"/{kind}/{name}")
+        return ValidRequest("POST", "/resource_classes", {"name": name})
+    return ValidRequest(dice.choice(("PUT", "GET", "DELETE")), f"/{kind}/{name}")
 
 
 def _held(dice: random.Random) -> dict[str, Any]:
@@ -118,29 +120,29 @@ def _owned(dice: random.Random) -> dict[str, Any]:
     }
 
 
-def _claim(dice: random.Random) -> Valid:
+def _claim(dice: random.Random) -> ValidRequest:
     path = f"/allocations/{dice.choice(CONSUMERS)}"
     if dice.random() < 0.3:
         # without generations, as clients of old sent it
         body = {"allocations": _held(dice), "project_id": "p1", "user_id": "u1"}
-        return Valid("PUT", path, body, "placement 1.12")
-    return Valid("PUT", path, {"allocations": _held(dice), **_owned(dice)})
+        return ValidRequest("PUT", path, body, "placement 1.12")
+    return ValidRequest("PUT", path, {"allocations": _held(dice), **_owned(dice)})
 
 
-def _claims(dice: random.Random) -> Valid:
+def _claims(dice: random.Random) -> ValidRequest:
     consumers = dice.sample(CONSUMERS, dice.randint(1, 3))
-    return Valid(
+    return ValidRequest(
         "POST",
         "/allocations",
         {name: {"allocations": _held(dice), **_owned(dice)} for name in consumers},
     )
 
 
-def _release(dice: random.Random) -> Valid:
-    return Valid("DELETE", f"/allocations/{dice.choice(CONSUMERS)}")
+def _release(dice: random.Random) -> ValidRequest:
+    return ValidRequest("DELETE", f"/allocations/{dice.choice(CONSUMERS)}")
 
 
-def _reshape(dice: random.Random) -> Valid:
+def _reshape(dice: random.Random) -> ValidRequest:
     inventories = {
         name: {
             "resource_provider_generation": dice.choice(GENERATIONS),
@@ -150,7 +152,9 @@ def _reshape(dice: random.Random) -> Valid:
     }
     consumers = dice.sample(CONSUMERS, dice.randint(0, 2))
     allocations = {name: {"allocations": _held(dice), **_owned(dice)} for name in consumers}
-    return Valid("POST", "/reshaper", {"inventories": inventories, "allocations": allocations})
+    return ValidRequest(
+        "POST", "/reshaper", {"inventories": inventories, "allocations": allocations}
+    )
 
 
 def _filters(dice: random.Random) -> dict[str, str]:
@@ -172,12 +176,12 @@ def _filters(dice: random.Random) -> dict[str, str]:
     return {name: value for name, value in query.items() if name in ("resources", *kept)}
 
 
-def _search(dice: random.Random) -> Valid:
+def _search(dice: random.Random) -> ValidRequest:
     path = dice.choice(("/allocation_candidates", "/candidate_explanation", "/resource_providers"))
-    return Valid("GET", f"{path}?{urlencode(_filters(dice))}")
+    return ValidRequest("GET", f"{path}?{urlencode(_filters(dice))}")
 
 
-def _read(dice: random.Random) -> Valid:
+def _read(dice: random.Random) -> ValidRequest:
     provider, consumer = dice.choice(PROVIDERS), dice.choice(CONSUMERS)
     rest = dice.choice(("", "/inventories", "/usages", "/allocations", "/traits", "/aggregates"))
     path = dice.choice(
@@ -187,25 +191,25 @@ def _read(dice: random.Random) -> Valid:
             *("/changes?after=1&limit=5", "/capacity?resources=VCPU:1", "/resource_classes"),
         )
     )
-    return Valid("GET", path)
+    return ValidRequest("GET", path)
 
 
-def _old(dice: random.Random) -> Valid:
+def _old(dice: random.Random) -> ValidRequest:
     """Whatever it is, at any microversion."""
     drawn = request(dice)
-    return Valid(drawn.method, drawn.path, drawn.body, dice.choice(VERSIONS))
+    return ValidRequest(drawn.method, drawn.path, drawn.body, dice.choice(VERSIONS))
 
 
-def _question(dice: random.Random) -> Valid:
+def _question(dice: random.Random) -> ValidRequest:
     changes = [{"remove_tree": dice.choice(ROOTS)}, {"release": dice.choice(CONSUMERS)}]
     body = {
         "changes": dice.sample(changes, dice.randint(0, 2)),
         "questions": [{"capacity": urlencode(_filters(dice))}],
     }
-    return Valid("POST", "/what_if", body)
+    return ValidRequest("POST", "/what_if", body)
 
 
-_MAKERS: Final[list[Callable[[random.Random], Valid]]] = [
+_MAKERS: Final[list[Callable[[random.Random], ValidRequest]]] = [
     *(_create, _remove, _update, _inventories, _inventory, _labels, _names, _claim, _claims),
     *(_release, _reshape, _search, _read, _old, _question),
 ]

@@ -46,7 +46,7 @@ BRIDGE: Final = "0604"
 
 
 @dataclass
-class Found:
+class FoundCells:
     """What one of the two found."""
 
     cells: dict[int, tuple[frozenset[int], int, dict[int, int]]] = field(default_factory=dict)
@@ -56,8 +56,8 @@ class Found:
     """Cells that each function is near."""
 
 
-def by_discovery(topology: HostTopology) -> Found:
-    found = Found(cores={frozenset(map(int, cpu.siblings)) for cpu in topology.cpus})
+def by_discovery(topology: HostTopology) -> FoundCells:
+    found = FoundCells(cores={frozenset(map(int, cpu.siblings)) for cpu in topology.cpus})
     for cell in topology.cells:
         pages = {pool.size_kib: pool.total for pool in cell.huge_pages}
         found.cells[cell.id] = frozenset(map(int, cell.cpus)), cell.memory_kib, pages
@@ -69,11 +69,11 @@ def by_discovery(topology: HostTopology) -> Found:
     return found
 
 
-def by_hwloc(machine: Path) -> Found:
+def by_hwloc(machine: Path) -> FoundCells:
     assert LSTOPO is not None
     command = [LSTOPO, "--of", "xml", "--whole-io", "--input", str(machine)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = Found()
+    found = FoundCells()
     (whole,) = ElementTree.fromstring(run.stdout).findall("object")
     for kind, element, nodes in _walk(whole, frozenset()):
         if kind == "NUMANode":
@@ -112,8 +112,8 @@ def _numbers(text: str) -> frozenset[int]:
 @dataclass(frozen=True)
 class Machine:
     name: str
-    ours: Found
-    theirs: Found
+    ours: FoundCells
+    theirs: FoundCells
 
 
 @pytest.fixture(scope="module", params=[name for name in machines.NAMES if name not in UNREAD])

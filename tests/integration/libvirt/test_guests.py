@@ -157,7 +157,7 @@ def test_functions_and_pages_of_a_guest_that_is_shut_off_are_seen(
     assert len(guest.mdevs) == 1
 
 
-class Racing(LibvirtConnection):
+class RacingConnection(LibvirtConnection):
     """Ends a guest between the list of all and the look at each."""
 
     def __init__(self, uri: str, end: Callable[[], object]) -> None:
@@ -175,7 +175,7 @@ def test_a_guest_that_ends_while_it_is_looked_at_is_gone_and_the_others_are_seen
     hypervisor: Hypervisor, libvirtd: Libvirtd
 ) -> None:
     ending, staying = hypervisor.start(), hypervisor.define()
-    connection = Racing(libvirtd.uri, ending.destroy)
+    connection = RacingConnection(libvirtd.uri, ending.destroy)
     reading = guests.read(connection)
     connection.close()
     assert list(reading.guests) == [staying.UUIDString()]

@@ -56,7 +56,7 @@ def uri(tmp_path: Path) -> str:
     return f"test://{file}"
 
 
-class Interrupted(LibvirtConnection):
+class InterruptedConnection(LibvirtConnection):
     """A connection on which the description of one device cannot be had."""
 
     def __init__(self, uri: str, name: str, error: Exception) -> None:
@@ -94,7 +94,7 @@ def test_what_the_hypervisor_cannot_say_of_a_mediated_device_is_unknown(uri: str
 
 def test_a_device_that_vanishes_while_it_is_read_is_left_out_with_a_warning(uri: str) -> None:
     gone = CallFailed("XMLDesc", "Node device not found", int(libvirt.VIR_ERR_NO_NODE_DEVICE))
-    devices, warnings = node_devices.read(Interrupted(uri, "pci_0000_81_02_0", gone))
+    devices, warnings = node_devices.read(InterruptedConnection(uri, "pci_0000_81_02_0", gone))
     assert [device.address for device in devices.pci] == ["0000:81:00.0", "0000:84:00.0"]
     assert warnings == (
         "XMLDesc failed: Node device not found; node device pci_0000_81_02_0 left out",
@@ -104,10 +104,10 @@ def test_a_device_that_vanishes_while_it_is_read_is_left_out_with_a_warning(uri:
 def test_a_connection_that_is_lost_meanwhile_ends_the_look(uri: str) -> None:
     lost = HypervisorUnreachable("the daemon ended the connection")
     with pytest.raises(HypervisorUnreachable):
-        node_devices.read(Interrupted(uri, "pci_0000_81_02_0", lost))
+        node_devices.read(InterruptedConnection(uri, "pci_0000_81_02_0", lost))
 
 
-class Counted(LibvirtConnection):
+class CountingConnection(LibvirtConnection):
     """A connection that remembers what was described.
 
     :ivar described: names of node devices.
@@ -126,7 +126,7 @@ def described_in_two_looks(
 ) -> set[str]:
     """What the second look described, with the machine changed before it."""
     with running_libvirtd(run_directory, machine) as daemon:
-        connection = Counted(daemon.uri)
+        connection = CountingConnection(daemon.uri)
         first, _ = node_devices.read(connection)
         connection.described = ()
         assert daemon.machine is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from tests.integration.bank.connection import Connection, Unanswered
+from tests.integration.bank.connection import Connection, UnansweredRequest
 from tests.integration.nemesis.stage import Fault, Stage
 
 _LARGE = 3_000_000
@@ -49,7 +49,7 @@ def large_request(port: int) -> str:
     body = {"allocations": {}, "padding": "x" * _LARGE}
     try:
         answer = Connection(port).send("POST", "/allocations", body)
-    except Unanswered as error:
+    except UnansweredRequest as error:
         return str(error)
     return f"{answer.status} {json.dumps(answer.error)}"
 

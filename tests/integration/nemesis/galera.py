@@ -115,7 +115,7 @@ def _seen(node: Server, name: str) -> str:
         return str(error.orig)
 
 
-class CutOff(Fault):
+class IsolatedNode(Fault):
     """The node that the server uses loses the others."""
 
     def possible(self, stage: Stage) -> bool:
@@ -129,4 +129,4 @@ class CutOff(Fault):
         return f"a node of three {how}, and clients went to another after {seconds:.1f} s"
 
 
-CLUSTERS: tuple[Fault, ...] = (CutOff(),)
+CLUSTERS: tuple[Fault, ...] = (IsolatedNode(),)

@@ -27,7 +27,7 @@ from typing import Any
 from placement_server.store import audit
 from placement_server.store.store import Store
 from tests.fixtures.databases import postgresql_missing
-from tests.integration.bank.connection import Connection, Unanswered
+from tests.integration.bank.connection import Connection, UnansweredRequest
 from tests.integration.bank.observer import engine_for, look
 from tests.integration.bank.searches import wrong_searches
 from tests.integration.bank.service import Service
@@ -98,7 +98,7 @@ class Clients:
                     self._moved.notify_all()
                 if dice.random() < 0.3:
                     connection.send("GET", "/allocation_candidates?resources=VCPU:1")
-            except Unanswered:
+            except UnansweredRequest:
                 self._outcome.unanswered += 1
                 time.sleep(0.02)
 

@@ -61,14 +61,14 @@ _NEWEST: Final = sa.select(
 
 
 @dataclass(frozen=True)
-class Original:
+class OriginalScene:
     """A scene that the store made, as it was before anything happened to it."""
 
     scene: Scene
     rows: Mapping[sa.Table, list[_Row]]
 
     @classmethod
-    def read(cls, tx: ReadTransaction, scene: Scene) -> Original:
+    def read(cls, tx: ReadTransaction, scene: Scene) -> OriginalScene:
         names = list(scene.values())
         rows = {
             table: _found(tx, table, table.c[column].in_(names)) for table, column in _NAMES.items()

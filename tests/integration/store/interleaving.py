@@ -23,7 +23,7 @@ from sqlalchemy import event
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from placement_server.store.transactions.transaction import WriteTransaction
-from tests.integration.store.copied_scenes import Original, Scene
+from tests.integration.store.copied_scenes import OriginalScene, Scene
 
 Action = Callable[[Store, Scene], object]
 MakeScene = Callable[[Store], Scene]
@@ -109,7 +109,7 @@ class Sessions:
         self.first = first
         self.second = second
         self._watcher = sa.create_engine(first.engine.url, isolation_level="AUTOCOMMIT")
-        self._originals: dict[MakeScene, Original] = {}
+        self._originals: dict[MakeScene, OriginalScene] = {}
         self._unused_scenes: dict[MakeScene, list[Scene]] = {}
         self.family = first.engine.dialect.name
 
@@ -201,8 +201,8 @@ class Sessions:
             assert time.monotonic() < deadline, "neither session gets on"
 
 
-def _new_original(tx: WriteTransaction, make_scene: MakeScene) -> Original:
-    return Original.read(tx, make_scene(cast("Store", _OneTransaction(tx))))
+def _new_original(tx: WriteTransaction, make_scene: MakeScene) -> OriginalScene:
+    return OriginalScene.read(tx, make_scene(cast("Store", _OneTransaction(tx))))
 
 
 def _result(two: Future[str]) -> str:

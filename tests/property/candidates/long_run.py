@@ -18,7 +18,7 @@ from typing import Any
 from tests.property.candidates import test_capacity, test_closest, test_search
 from tests.property.candidates.strategies import (
     Problem,
-    Seeded,
+    SeededChoices,
     fleet_problem_of,
     hungry,
     known_names,
@@ -45,7 +45,7 @@ CAPACITY = body(test_capacity.test_claims_until_nothing_fits_are_within_the_boun
 CAPACITY_OF_FLEETS = body(test_capacity.test_claims_on_fleets_are_within_the_bounds)
 
 
-def compare(choices: Seeded, problem: Problem) -> None:
+def compare(choices: SeededChoices, problem: Problem) -> None:
     """Raise AssertionError where search and brute force differ."""
     WITHOUT_LIMIT(problem)
     UNAWARE(problem)
@@ -67,7 +67,7 @@ def main() -> None:
     results: Counter[str] = Counter()
     ends, done = time.monotonic() + arguments.seconds, 0
     for number in range(arguments.first, arguments.first + arguments.problems):
-        choices = Seeded(f"{arguments.seed}/{number}")
+        choices = SeededChoices(f"{arguments.seed}/{number}")
         problem = problem_of(choices)
         try:
             compare(choices, problem)

@@ -34,7 +34,7 @@ class Choices(Protocol):
     def integer(self, low: int, high: int) -> int: ...
 
 
-class Drawn:
+class DrawnChoices:
     """Choices of hypothesis."""
 
     def __init__(self, draw: st.DrawFn) -> None:
@@ -44,7 +44,7 @@ class Drawn:
         return self._draw(_integers(low, high))
 
 
-class Seeded:
+class SeededChoices:
     """Choices of a generator, the same for the same seed."""
 
     def __init__(self, seed: str) -> None:
@@ -305,7 +305,7 @@ def fleet_problem_of(choices: Choices) -> Problem:
 @st.composite
 def fleet_problems(draw: st.DrawFn) -> Problem:
     """A fleet and a query, drawn by hypothesis."""
-    return fleet_problem_of(Drawn(draw))
+    return fleet_problem_of(DrawnChoices(draw))
 
 
 def hungry(choices: Choices, problem: Problem) -> Problem:
@@ -321,14 +321,14 @@ def hungry(choices: Choices, problem: Problem) -> Problem:
 @st.composite
 def hungry_problems(draw: st.DrawFn) -> Problem:
     """A world and a query that seldom fits, drawn by hypothesis."""
-    choices = Drawn(draw)
+    choices = DrawnChoices(draw)
     return hungry(choices, problem_of(choices))
 
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """A world and a query, drawn by hypothesis."""
-    return problem_of(Drawn(draw))
+    return problem_of(DrawnChoices(draw))
 
 
 def known_names(problem: Problem) -> Problem:

@@ -101,7 +101,7 @@ def test_an_id_that_is_given_out_again_is_shown_by_its_new_name(exchange: Any) -
     )
 
 
-class FollowedOnce(IndexFollower):
+class ToldFollower(IndexFollower):
     """A feed that follows the changes when it is told to, and not for each of many questions."""
 
     def follow(self) -> Index:
@@ -114,7 +114,7 @@ class FollowedOnce(IndexFollower):
 
 def follow(writes: list[Write]) -> None:
     store = memory_store()
-    follower = FollowedOnce(store)
+    follower = ToldFollower(store)
     followed = CandidateService(store, follower=follower)
     follower.follow()
     for kind, target, value in writes:
@@ -123,7 +123,7 @@ def follow(writes: list[Write]) -> None:
         except StoreError:
             continue
         index = follower.follow()
-        fresh_follower = FollowedOnce(store)
+        fresh_follower = ToldFollower(store)
         fresh = fresh_follower.follow()
         assert list(index.trees()) == list(fresh.trees())
         assert index.root_ids.tolist() == fresh.root_ids.tolist()

@@ -39,7 +39,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Asked:
+class GuestDemand:
     """A guest, groups of one unit each (class by suffix), and what binds them together."""
 
     vcpu: int
@@ -68,11 +68,11 @@ class Asked:
 
 
 @st.composite
-def asked_for(draw: st.DrawFn) -> Asked:
+def asked_for(draw: st.DrawFn) -> GuestDemand:
     groups = draw(
         st.dictionaries(st.sampled_from("AB"), st.sampled_from(["VGPU", "VCPU"]), max_size=2)
     )
-    return Asked(
+    return GuestDemand(
         vcpu=draw(st.integers(2, 6)),
         memory_mb=draw(st.integers(1, 6)),
         groups=groups,
@@ -92,7 +92,9 @@ Place = tuple[str, int]
 """A cell (``cell``) or the card below it (``card``), by the cell's number."""
 
 
-def fits(asked: Asked, cells: list[Cell], groups: dict[str, Place], guest: tuple[int, ...]) -> bool:
+def fits(
+    asked: GuestDemand, cells: list[Cell], groups: dict[str, Place], guest: tuple[int, ...]
+) -> bool:
     """Whether groups can be on these providers while the guest is on these cells."""
     places = [*groups.values(), *(("cell", cell) for cell in guest)]
     if asked.policy == "isolate" and len(set(places)) < len(places):
@@ -122,7 +124,7 @@ def fits(asked: Asked, cells: list[Cell], groups: dict[str, Place], guest: tuple
 
 
 def arrangements(
-    asked: Asked, cells: list[Cell]
+    asked: GuestDemand, cells: list[Cell]
 ) -> Iterator[tuple[dict[str, Place], tuple[int, ...]]]:
     """Yield every way to put the groups and the guest somewhere, fitting or not."""
     numbers = range(len(cells))
@@ -161,7 +163,7 @@ def host_of(world: World, cells: list[Cell], mark: str) -> dict[str, Place]:
 @given(cells_of_a_host, asked_for())
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_guest_is_claimed_where_an_arrangement_fits_and_as_one_that_does(
-    placement: InProcessTransport, tmp_path: Path, cells: list[Cell], asked: Asked
+    placement: InProcessTransport, tmp_path: Path, cells: list[Cell], asked: GuestDemand
 ) -> None:
     world = World(placement, tmp_path / "journal")
     world.call("PUT", f"/traits/{RACK}")
@@ -192,7 +194,7 @@ def total(held: dict[Place, dict[str, int]], name: str) -> int:
 
 
 def accounts_for(
-    asked: Asked,
+    asked: GuestDemand,
     held: dict[Place, dict[str, int]],
     groups: dict[str, Place],
     guest: tuple[int, ...],

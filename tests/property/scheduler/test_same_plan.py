@@ -40,7 +40,7 @@ cells_of_a_host = st.lists(
 
 
 @dataclass(frozen=True)
-class Asked:
+class GuestDemand:
     """A guest of one node or two equal ones, named or not, and its vGPUs."""
 
     nodes: int
@@ -75,10 +75,10 @@ class Asked:
 
 
 @st.composite
-def asked_for(draw: st.DrawFn) -> Asked:
+def asked_for(draw: st.DrawFn) -> GuestDemand:
     names_nodes = draw(st.booleans())
     vgpus = draw(st.integers(0, 2))
-    return Asked(
+    return GuestDemand(
         nodes=draw(st.integers(1, 2)) if names_nodes else 1,
         names_nodes=names_nodes,
         vcpu=draw(st.integers(1, 5)),
@@ -129,7 +129,7 @@ def test_a_nested_host_gives_through_placement_what_a_flat_one_plans(
     placement: InProcessTransport,
     tmp_path: Path,
     cells: list[tuple[int, int, int, int]],
-    asked: Asked,
+    asked: GuestDemand,
 ) -> None:
     world = World(placement, tmp_path / "journal")
     for group in (0, 1):

@@ -53,7 +53,7 @@ class ScriptedPlacement:
         return [parse_qs(urlsplit(request.path).query) for request in self.requests]
 
 
-class Following:
+class FollowerScene:
     def __init__(self, *answers: Response | None, seconds: float = 10.0) -> None:
         self.placement = ScriptedPlacement(*answers)
         self.board = StatusBoard("host")
@@ -82,7 +82,7 @@ class Following:
 
 
 def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -> None:
-    following = Following(page(4), page(7, "uuid-2"), page(9, "uuid-3"))
+    following = FollowerScene(page(4), page(7, "uuid-2"), page(9, "uuid-3"))
     assert following.ask() == [0.0]
     assert following.changed == ["first", "second"]
     assert following.ask(2) == [0.0, 0.0]
@@ -101,7 +101,7 @@ def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -
 
 
 def test_changes_that_were_deleted_give_every_node_a_pass() -> None:
-    following = Following(page(4), refusal(410, "placement.changes_pruned"), page(90))
+    following = FollowerScene(page(4), refusal(410, "placement.changes_pruned"), page(90))
     assert following.ask(3) == [0.0, 0.0, 0.0]
     assert following.changed == ["first", "second", "first", "second"]
     assert "after" not in following.placement.asked()[2]
@@ -111,7 +111,7 @@ def test_changes_that_were_deleted_give_every_node_a_pass() -> None:
 def test_failures_are_waited_for_longer_each_time_and_it_goes_on_where_it_was(
     answer: Response | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    following = Following(page(4), *([answer] * 10), page(5, "uuid-1"))
+    following = FollowerScene(page(4), *([answer] * 10), page(5, "uuid-1"))
     if answer is not None and answer.status == 200:
         answer.json.pop("last")
     following.ask()
@@ -128,13 +128,13 @@ def test_failures_are_waited_for_longer_each_time_and_it_goes_on_where_it_was(
 
 
 def test_it_waits_as_long_as_placement_asks_it_to() -> None:
-    following = Following(refusal(503, **{"retry-after": "20"}))
+    following = FollowerScene(refusal(503, **{"retry-after": "20"}))
     assert following.ask() == [20.0]
 
 
 @pytest.mark.parametrize("status", [404, 406])
 def test_a_placement_without_a_feed_is_asked_again_later(status: int) -> None:
-    following = Following(refusal(status), refusal(status), page(3))
+    following = FollowerScene(refusal(status), refusal(status), page(3))
     assert following.ask(2) == [NOT_OFFERED_PAUSE] * 2
     assert following.state is FeedState.NOT_OFFERED
     assert following.changed == []
@@ -143,12 +143,12 @@ def test_a_placement_without_a_feed_is_asked_again_later(status: int) -> None:
 
 
 def test_a_placement_that_does_not_wait_is_not_asked_without_a_pause() -> None:
-    following = Following(page(4), page(4), seconds=0.01)
+    following = FollowerScene(page(4), page(4), seconds=0.01)
     assert following.ask(2) == [0.0, FIRST_PAUSE]
 
 
 def test_after_the_stop_no_pass_is_asked_for() -> None:
-    following = Following(page(4))
+    following = FollowerScene(page(4))
     following.follower.stop()
     following.ask()
     assert following.changed == []

@@ -71,12 +71,12 @@ def test_the_end_of_a_server_leaves_no_thread_of_it() -> None:
 
 
 def test_a_broker_that_is_gone_is_not_waited_for() -> None:
-    class Gone(BusServer):
+    class GoneServer(BusServer):
         def _wake(self, woken: threading.Event) -> None:
             """Send nothing, as where the broker takes no message."""
 
     transport = bus()
-    server = Gone(transport, "gone", "here", [])
+    server = GoneServer(transport, "gone", "here", [])
     server.start()
     assert not server.stop()
     # to leave nothing behind
@@ -88,13 +88,13 @@ def test_a_broker_that_is_gone_is_not_waited_for() -> None:
 def test_a_bus_that_fails_while_it_is_left_is_not_called_left(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Failing(BusServer):
+    class FailingServer(BusServer):
         def _leave(self) -> None:
             super()._leave()
             raise ConnectionResetError("the broker closed the connection")
 
     transport = bus()
-    servers = [kind(transport, "failing", "here", []) for kind in (BusServer, Failing)]
+    servers = [kind(transport, "failing", "here", []) for kind in (BusServer, FailingServer)]
     for server in servers:
         server.start()
     assert not bus_server.stop_together(servers)

@@ -17,7 +17,7 @@ SHORT = 0.01
 PATIENCE = 60.0
 
 
-class Hanging:
+class HangingFunction:
     """A function that hangs until it is let go."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class InThread:
 
 
 @pytest.fixture
-def hanging() -> Iterator[Hanging]:
+def hanging() -> Iterator[HangingFunction]:
     """Give a function that hangs for the length of the test."""
-    function = Hanging()
+    function = HangingFunction()
     yield function
     function.let_go.set()
 
@@ -91,7 +91,7 @@ def test_calls_one_after_another_run_in_one_thread_that_is_not_the_callers() -> 
 
 
 def test_a_call_that_hangs_is_given_up_and_named_with_its_source_and_time(
-    hanging: Hanging,
+    hanging: HangingFunction,
 ) -> None:
     calls = BoundedCalls("libvirt at test:///default", SHORT)
     with pytest.raises(
@@ -105,7 +105,7 @@ def test_a_call_that_hangs_is_given_up_and_named_with_its_source_and_time(
 
 
 def test_while_a_call_hangs_others_fail_at_once_with_its_name_and_start_no_thread(
-    hanging: Hanging,
+    hanging: HangingFunction,
 ) -> None:
     calls = BoundedCalls("source", SHORT)
     with pytest.raises(CallHangs):
@@ -117,7 +117,7 @@ def test_while_a_call_hangs_others_fail_at_once_with_its_name_and_start_no_threa
     assert threading.active_count() == threads
 
 
-def test_a_source_is_asked_again_once_the_hung_call_returned(hanging: Hanging) -> None:
+def test_a_source_is_asked_again_once_the_hung_call_returned(hanging: HangingFunction) -> None:
     calls = BoundedCalls("source", SHORT)
     with pytest.raises(CallHangs):
         calls.run("call", hanging)
@@ -126,13 +126,13 @@ def test_a_source_is_asked_again_once_the_hung_call_returned(hanging: Hanging) -
     assert calls.hanging() == ()
 
 
-def test_another_source_is_asked_while_one_hangs(hanging: Hanging) -> None:
+def test_another_source_is_asked_while_one_hangs(hanging: HangingFunction) -> None:
     with pytest.raises(CallHangs):
         BoundedCalls("one", SHORT).run("call", hanging)
     assert BoundedCalls("other").run("call", lambda: 7) == 7
 
 
-def test_calls_of_several_threads_run_at_once(hanging: Hanging) -> None:
+def test_calls_of_several_threads_run_at_once(hanging: HangingFunction) -> None:
     calls = BoundedCalls("source")
     slow = InThread(lambda: calls.run("slow", hanging))
     assert hanging.begun.wait(PATIENCE)
@@ -141,7 +141,7 @@ def test_calls_of_several_threads_run_at_once(hanging: Hanging) -> None:
     assert slow.wait() == "late"
 
 
-def test_a_source_for_one_thread_is_asked_one_call_at_a_time(hanging: Hanging) -> None:
+def test_a_source_for_one_thread_is_asked_one_call_at_a_time(hanging: HangingFunction) -> None:
     calls = BoundedCalls("source", one_at_a_time=True)
     order = []
     first = InThread(lambda: calls.run("first", lambda: order.append(hanging())))
@@ -153,7 +153,7 @@ def test_a_source_for_one_thread_is_asked_one_call_at_a_time(hanging: Hanging) -
     assert order == ["late", "second"]
 
 
-def test_a_call_that_waits_for_its_turn_is_bounded_too(hanging: Hanging) -> None:
+def test_a_call_that_waits_for_its_turn_is_bounded_too(hanging: HangingFunction) -> None:
     calls = BoundedCalls("source", one_at_a_time=True)
     first = InThread(lambda: calls.run("first", hanging))
     assert hanging.begun.wait(PATIENCE)
@@ -171,7 +171,9 @@ def test_a_call_inside_a_call_runs_in_its_thread() -> None:
     )
 
 
-def test_the_step_that_hangs_is_named(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_that_hangs_is_named(
+    hanging: HangingFunction, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = BoundedCalls("this machine", 3600.0)
 
     def look() -> None:
@@ -210,7 +212,7 @@ def test_each_step_has_the_whole_deadline(monkeypatch: pytest.MonkeyPatch) -> No
     assert calls.run("look", look) == "all"
 
 
-def test_a_step_outside_of_a_call_is_none_of_the_calls_of_others(hanging: Hanging) -> None:
+def test_a_step_outside_of_a_call_is_none_of_the_calls_of_others(hanging: HangingFunction) -> None:
     calls = BoundedCalls("source", SHORT)
     with pytest.raises(CallHangs):
         calls.run("call", hanging)
@@ -219,7 +221,7 @@ def test_a_step_outside_of_a_call_is_none_of_the_calls_of_others(hanging: Hangin
 
 
 def test_a_call_shows_as_hanging_only_after_a_noticeable_time(
-    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    hanging: HangingFunction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = BoundedCalls("source")
     running = InThread(lambda: calls.run("call", hanging))
@@ -232,7 +234,7 @@ def test_a_call_shows_as_hanging_only_after_a_noticeable_time(
 
 
 def test_a_process_that_ends_does_not_wait_for_the_deadline(
-    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    hanging: HangingFunction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded_calls, "NOTICEABLE", SHORT)
     calls = BoundedCalls("source", 3600.0)

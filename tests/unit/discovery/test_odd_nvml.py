@@ -113,7 +113,7 @@ OF_A_TYPE = "nvmlVgpuType"
 """Functions that are asked about a type, which both GPUs have."""
 
 
-class Unlike:
+class UnlikeAnything:
     """Neither a number, a text nor a structure."""
 
 
@@ -129,7 +129,7 @@ OF_A_GPU = sorted(
     }
 )
 ANSWERS: dict[str, Callable[[], Any]] = {
-    "an object": Unlike,
+    "an object": UnlikeAnything,
     "a number": lambda: -7,
     "a vast number": lambda: 1 << 70,
     "a text": lambda: "not an address",

@@ -48,7 +48,7 @@ class Remedies:
         ]
 
 
-class Healing:
+class ScriptedHealing:
     """A healing whose switches and answers a test sets."""
 
     def __init__(self):
@@ -68,7 +68,7 @@ class Healing:
 
 
 def test_what_is_found_is_healed_and_told_and_everything_is_closed_again():
-    healing = Healing()
+    healing = ScriptedHealing()
     healing.found()
     healing.done()
     assert healing.remedies.asked == [
@@ -79,7 +79,7 @@ def test_what_is_found_is_healed_and_told_and_everything_is_closed_again():
 
 
 def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
-    healing = Healing()
+    healing = ScriptedHealing()
     healing.wanted = HealedKinds()
     healing.found()
     healing.wanted = HealedKinds(orphans=True, missing_consumers=True)
@@ -93,7 +93,7 @@ def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
 
 
 def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_counts():
-    healing = Healing()
+    healing = ScriptedHealing()
     healing.wanted = HealedKinds(orphans=True)
     healing.remedies.go_on.clear()
     healing.found()
@@ -112,7 +112,7 @@ def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_co
 
 def test_what_cannot_be_healed_is_logged_once_and_is_not_told_as_healed(caplog):
     caplog.set_level(logging.INFO)
-    healing = Healing()
+    healing = ScriptedHealing()
     healing.remedies.ends = {"m": End.FAILED, "o": End.LEFT}
     for _ in range(3):
         healing.found()
@@ -122,7 +122,7 @@ def test_what_cannot_be_healed_is_logged_once_and_is_not_told_as_healed(caplog):
 
 
 def test_a_remedy_that_fails_is_logged_once_and_the_other_is_applied(caplog):
-    healing = Healing()
+    healing = ScriptedHealing()
     healing.remedies.trouble = errors.PlacementUnavailable("nobody answers")
     for _ in range(3):
         healing.found()

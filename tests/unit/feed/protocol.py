@@ -270,7 +270,7 @@ def _violation(
 
 
 @dataclass(frozen=True)
-class Explored:
+class Exploration:
     """What was found.
 
     :ivar states: how many there are.
@@ -283,7 +283,7 @@ class Explored:
     path: tuple[str, ...] = ()
 
 
-def explore(protocol: Protocol, first: State, most: int = 5_000_000) -> Explored:
+def explore(protocol: Protocol, first: State, most: int = 5_000_000) -> Exploration:
     """Visit every state that can be reached, the nearest first; stop at a violation."""
     for known in (_ordered, _violation):
         known.cache_clear()
@@ -300,11 +300,11 @@ def explore(protocol: Protocol, first: State, most: int = 5_000_000) -> Explored
                 came_from[after] = (state, name)
                 wrong = violation(after)
                 if wrong is not None:
-                    return Explored(len(came_from), wrong, _path(came_from, after))
+                    return Exploration(len(came_from), wrong, _path(came_from, after))
                 following.append(after)
         assert len(came_from) < most
         waiting = following
-    return Explored(len(came_from))
+    return Exploration(len(came_from))
 
 
 def _path(came_from: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.feed.protocol import Explored, Protocol, beginning, explore
+from tests.unit.feed.protocol import Exploration, Protocol, beginning, explore
 
 
 def test_three_writers_and_two_readers_lose_nothing_in_any_order() -> None:
@@ -28,7 +28,7 @@ def test_a_transaction_whose_id_was_voided_is_begun_again_and_seen() -> None:
     assert explored.violation is None, explored.path
 
 
-def wrong(protocol: Protocol, records: int = 1, prunings: int = 0) -> Explored:
+def wrong(protocol: Protocol, records: int = 1, prunings: int = 0) -> Exploration:
     explored = explore(protocol, beginning(2, 1, records=records, prunings=prunings))
     assert explored.violation is not None
     return explored

@@ -9,7 +9,7 @@ from compute_agent.placement.transports.transport import Request, Response, make
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
 
-class Busy:
+class BusyProvider:
     """A provider with traits whose generation another writer raises behind the first read."""
 
     def __init__(self) -> None:
@@ -41,6 +41,6 @@ def _json(status: int, body: object) -> Response:
 
 
 def test_a_claim_in_between_does_not_stop_it() -> None:
-    provider = Busy()
+    provider = BusyProvider()
     assert fleet.mark(PlacementApi(Connection(provider)), "u", "host", is_enabled=False)
     assert sorted(provider.traits) == ["COMPUTE_NODE", COMPUTE_STATUS_DISABLED]

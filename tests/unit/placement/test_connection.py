@@ -39,7 +39,7 @@ class Line:
         return make_response(200, [("Content-Type", "application/json")], DOCUMENT)
 
 
-class Replaced:
+class ReplacedPlacement:
     """Placement with extensions that is replaced by another one, whose answers are given.
 
     :ivar versions: how many times its versions were asked for.
@@ -122,7 +122,7 @@ EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
     ],
 )
 def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(path, status, headers):
-    replaced = Replaced(status, **headers)
+    replaced = ReplacedPlacement(status, **headers)
     connection = Connection(replaced, use_extensions=True)
     assert connection.understands_extensions((1, 1))
     with pytest.raises(errors.PlacementTooOld):
@@ -135,7 +135,7 @@ def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(path, 
 def test_what_a_placement_refuses_although_it_has_the_extension_is_no_lost_extension(
     status, headers
 ):
-    replaced = Replaced(status, **headers)
+    replaced = ReplacedPlacement(status, **headers)
     connection = Connection(replaced, use_extensions=True)
     connection.versions()
     with pytest.raises(errors.UsageRetrievalFailed):

@@ -12,7 +12,7 @@ from compute_agent.placement.transports.transport import Request, Response, make
 from compute_agent.report.client import ReportClient
 
 
-class Knowing:
+class AllKnowing:
     """Knows every trait and every aggregate that it is asked about."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Knowing:
     ("amount", "sizes"), [(1, [1]), (200, [200]), (201, [200, 1]), (401, [200, 200, 1])]
 )
 def test_traits_are_asked_for_200_at_a_time_and_each_once(amount, sizes):
-    placement = Knowing()
+    placement = AllKnowing()
     wanted = {f"CUSTOM_{number:04}" for number in range(amount)}
     assert Providers(Connection(placement)).known_traits(wanted) == wanted
     assert [len(names) for names in placement.lists] == sizes
@@ -40,26 +40,26 @@ def test_traits_are_asked_for_200_at_a_time_and_each_once(amount, sizes):
 
 
 def test_how_many_are_asked_for_at_a_time_is_up_to_the_caller():
-    placement = Knowing()
+    placement = AllKnowing()
     Providers(Connection(placement), max_listed=2).known_traits(["A", "B", "C"])
     assert placement.lists == [["A", "B"], ["C"]]
 
 
 def test_no_traits_are_no_request():
-    placement = Knowing()
+    placement = AllKnowing()
     assert Providers(Connection(placement)).known_traits([]) == set()
     assert placement.lists == []
 
 
 def test_sharing_providers_are_asked_for_200_aggregates_at_a_time():
-    placement = Knowing()
+    placement = AllKnowing()
     aggregates = {str(uuidlib.UUID(int=number)) for number in range(MAX_LISTED + 1)}
     Providers(Connection(placement)).sharing(aggregates)
     assert [len(names) for names in placement.lists] == [200, 1]
 
 
 def test_the_client_asks_for_as_many_when_nothing_else_is_said():
-    placement = Knowing()
+    placement = AllKnowing()
     client = ReportClient(placement)
     client.names.ensure_traits([f"CUSTOM_{number}" for number in range(201)])
     client.close()

@@ -32,7 +32,7 @@ def version_document(newest: str) -> dict[str, Any]:
     return {"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": newest}]}
 
 
-class Answering:
+class ScriptedAnswer:
     """Tells its versions, and answers everything else with one text."""
 
     def __init__(self, status: int, text: str, newest: str = "1.39") -> None:
@@ -298,8 +298,8 @@ CALLS = {
 FOREIGN = ["<html>log in</html>", "", "[]", "{}", "null", "5", '"x"', '{"resource_prov']
 
 
-def asked(call: Call, status: int, text: str) -> tuple[Answering, object]:
-    transport = Answering(status, text, call.newest)
+def asked(call: Call, status: int, text: str) -> tuple[ScriptedAnswer, object]:
+    transport = ScriptedAnswer(status, text, call.newest)
     client = ReportClient(transport)
     try:
         return transport, call.make(client)

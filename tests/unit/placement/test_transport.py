@@ -34,7 +34,7 @@ class Echo:
         self.closed = True
 
 
-class Fixed:
+class FixedTransport:
     def send(self, _request: Request) -> Response:
         return make_response(200, [], "{}")
 
@@ -67,7 +67,7 @@ def test_a_recording_keeps_requests_that_got_no_answer_too():
         if path == "/broken":
             raise errors.PlacementAPIConnectFailure("x")
 
-    transport = RecordingTransport(Fixed(), before=broken)
+    transport = RecordingTransport(FixedTransport(), before=broken)
     transport.send(Request("GET", "/fine", (1, 30)))
     with pytest.raises(errors.PlacementAPIConnectFailure):
         transport.send(Request("POST", "/broken", (1, 30), {"a": 1}))
@@ -81,7 +81,7 @@ def test_a_recording_keeps_requests_that_got_no_answer_too():
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_a_read_only_transport_sends_no_write(method):
-    inner = RecordingTransport(Fixed())
+    inner = RecordingTransport(FixedTransport())
     transport = ReadOnlyTransport(inner)
     with pytest.raises(errors.PlacementError, match="this command only reads"):
         transport.send(Request(method, "/x", (1, 30)))

@@ -15,7 +15,7 @@ def tree(generation: int) -> ProviderTree:
     return made
 
 
-class Watched(ProviderTree):
+class WatchedTree(ProviderTree):
     """A tree during whose reading something else happens."""
 
     cache: TreeCache
@@ -26,7 +26,7 @@ class Watched(ProviderTree):
 
 
 def test_a_tree_is_not_stored_with_the_etag_of_the_next_one(tmp_path: Path) -> None:
-    watched = Watched()
+    watched = WatchedTree()
     watched.new_root("host", ROOT, 1)
     cache = watched.cache = TreeCache(ROOT, watched, etag='"old"')
     file = CacheFile(tmp_path / "cache.json", Clock())

@@ -21,7 +21,7 @@ GENERATION = {"resource_provider_generation": 0}
 CONFLICT = "consumer generation conflict"
 
 
-class Sleepless:
+class SleeplessClock:
     """A clock on which waits take no time."""
 
     def monotonic(self) -> float:
@@ -51,7 +51,7 @@ class Bank:
         self.before_claim: Callable[[str], None] = lambda _consumer: None
         self.after_claim: Callable[[str], None] = lambda _consumer: None
         self.unknown_name = ""
-        self.client = PlacementClient(self, retries=Retries(Sleepless()))
+        self.client = PlacementClient(self, retries=Retries(SleeplessClock()))
 
     def send(self, request: Request) -> Response:
         """Answer a request of the client."""

@@ -34,12 +34,12 @@ def test_the_end_of_one_call_is_progress_while_another_goes_on_also_when_it_fail
 
 
 def test_every_answer_of_placement_is_progress() -> None:
-    class Answering:
+    class AnsweringTransport:
         def send(self, request: Request) -> Response:
             return Response(204, {}, None, "")
 
     calls = Calls()
-    transport = WatchedTransport(Answering(), calls.record_progress)
+    transport = WatchedTransport(AnsweringTransport(), calls.record_progress)
     with calls.answering("select_destinations"):
         transport.send(Request("GET", "/", (1, 0), None))
         assert calls.move_on()

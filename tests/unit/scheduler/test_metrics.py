@@ -26,7 +26,7 @@ from tests.unit.scheduler.trees import candidate, summary
 ASKED = spec(vcpus=2, memory_mb=0, root_gb=0)
 
 
-class Counted:
+class CountedTime:
     """A scheduler over hosts that each have so many VCPU left, and what it counts."""
 
     def __init__(self, journal: Path, **free: int) -> None:
@@ -54,7 +54,7 @@ class Counted:
 
 
 def test_calls_candidates_and_claims_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
-    counted = Counted(tmp_path / "journal", a=4, b=8)
+    counted = CountedTime(tmp_path / "journal", a=4, b=8)
     counted.claim("i1")
     assert counted.value("requests_total", method="select_destinations", result="answered") == 1
     assert counted.value("request_duration_seconds_count", method="select_destinations") == 1
@@ -64,7 +64,7 @@ def test_calls_candidates_and_claims_are_counted_by_what_became_of_them(tmp_path
 
 
 def test_a_lost_claim_counts_by_its_cause_and_the_next_one_as_a_retry(tmp_path: Path) -> None:
-    counted = Counted(tmp_path / "journal", a=4, b=8)
+    counted = CountedTime(tmp_path / "journal", a=4, b=8)
     neighbour = {"neighbour": {"b": {"VCPU": 8}}}
     counted.bank.before_claim = lambda _consumer: counted.bank.held.update(neighbour)
     counted.claim("i1")
@@ -79,7 +79,7 @@ def test_a_lost_claim_counts_by_its_cause_and_the_next_one_as_a_retry(tmp_path: 
 
 
 def test_a_request_without_a_host_and_one_without_placement_differ(tmp_path: Path) -> None:
-    counted = Counted(tmp_path / "journal")
+    counted = CountedTime(tmp_path / "journal")
     with pytest.raises(NoValidHost):
         counted.claim("i1")
     counted.bank.down = True
@@ -91,7 +91,7 @@ def test_a_request_without_a_host_and_one_without_placement_differ(tmp_path: Pat
 
 
 def test_hosts_that_a_filter_rejects_are_counted_by_filter(tmp_path: Path) -> None:
-    counted = Counted(tmp_path / "journal", a=4, b=8)
+    counted = CountedTime(tmp_path / "journal", a=4, b=8)
     counted.bank.summaries["a"]["traits"] = ["COMPUTE_STATUS_DISABLED"]
     counted.claim("i1")
     assert counted.value("filter_rejected_hosts_total", filter="ComputeFilter") == 1

@@ -41,7 +41,7 @@ WRONG_FOR_SCHEDULERS: dict[str, Any] = {
 }
 
 
-class Heard(Announcements):
+class AwaitedAnnouncements(Announcements):
     """Announcements, and an event for the last one of a test."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class Heard(Announcements):
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def heard() -> AwaitedAnnouncements:
+    return AwaitedAnnouncements()
 
 
 @pytest.fixture
-def server_and_bus(heard: Heard) -> Iterator[tuple[BusServer, Any]]:
+def server_and_bus(heard: AwaitedAnnouncements) -> Iterator[tuple[BusServer, Any]]:
     transport = message_bus.open_transport(
         agent_conf.new_config(default_config_files=[]), "fake://"
     )
@@ -83,7 +83,9 @@ def cast(bus: Any, method: str, **arguments: Any) -> None:
 
 
 def test_a_scheduler_goes_on_with_the_next_and_keeps_nothing(
-    server_and_bus: tuple[BusServer, Any], heard: Heard, caplog: pytest.LogCaptureFixture
+    server_and_bus: tuple[BusServer, Any],
+    heard: AwaitedAnnouncements,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, bus = server_and_bus
     caplog.set_level(logging.WARNING)
@@ -102,7 +104,9 @@ def test_a_scheduler_goes_on_with_the_next_and_keeps_nothing(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_a_scheduler_goes_on_after_calls_that_do_not_exist(bus: Any, heard: Heard) -> None:
+def test_a_scheduler_goes_on_after_calls_that_do_not_exist(
+    bus: Any, heard: AwaitedAnnouncements
+) -> None:
     cast(bus, "compute_state")
     cast(bus, "compute_state", state={}, more=1)
     cast(bus, "no_such_method", state={})

@@ -79,7 +79,7 @@ def lock_use(directory: Path) -> None:
         pass
 
 
-class Kept:
+class KeptFile:
     """One file: its name, what reads it, and the error that it may end with."""
 
     def __init__(
@@ -95,9 +95,9 @@ class Kept:
 
 
 FILES = [
-    *(Kept(name, ledger_use, StateUnusable, good) for name, good in LEDGERS.items()),
-    Kept("registered", marker_use, errors.InvalidNodeConfiguration, MARKER),
-    Kept("compute_id", identity_use, errors.InvalidNodeConfiguration, None),
+    *(KeptFile(name, ledger_use, StateUnusable, good) for name, good in LEDGERS.items()),
+    KeptFile("registered", marker_use, errors.InvalidNodeConfiguration, MARKER),
+    KeptFile("compute_id", identity_use, errors.InvalidNodeConfiguration, None),
 ]
 
 
@@ -117,7 +117,7 @@ def bounded() -> Iterator[None]:
 @pytest.mark.parametrize("form", RAW)
 @pytest.mark.parametrize("file", FILES, ids=repr)
 def test_content_that_is_not_the_documents_is_refused_with_the_name_of_the_file(
-    tmp_path: Path, file: Kept, form: str
+    tmp_path: Path, file: KeptFile, form: str
 ) -> None:
     path = tmp_path / file.name
     path.write_bytes(RAW[form])
@@ -129,11 +129,11 @@ def test_content_that_is_not_the_documents_is_refused_with_the_name_of_the_file(
 
 @pytest.mark.parametrize("form", NO_FILES)
 @pytest.mark.parametrize(
-    "file", [*FILES, Kept("agent.lock", lock_use, StateUnusable, None)], ids=repr
+    "file", [*FILES, KeptFile("agent.lock", lock_use, StateUnusable, None)], ids=repr
 )
 @pytest.mark.usefixtures("bounded")
 def test_what_is_no_file_of_reasonable_size_is_refused_without_waiting_for_it_or_reading_it_all(
-    tmp_path: Path, file: Kept, form: str
+    tmp_path: Path, file: KeptFile, form: str
 ) -> None:
     path = tmp_path / file.name
     NO_FILES[form](path)
@@ -147,7 +147,7 @@ def test_what_is_no_file_of_reasonable_size_is_refused_without_waiting_for_it_or
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.document], ids=repr)
 def test_a_value_of_another_type_is_refused_with_its_place_in_the_file(
-    tmp_path: Path, file: Kept
+    tmp_path: Path, file: KeptFile
 ) -> None:
     path = tmp_path / file.name
     tried = 0
@@ -188,7 +188,7 @@ def test_a_claim_under_the_name_of_another_consumer_is_refused(tmp_path: Path) -
 @given(document=JSON)
 @pytest.mark.parametrize("file", FILES, ids=repr)
 def test_any_json_is_read_or_refused_with_the_documented_error(
-    tmp_path: Path, file: Kept, document: Any
+    tmp_path: Path, file: KeptFile, document: Any
 ) -> None:
     (tmp_path / file.name).write_bytes(file.written(document))
     with contextlib.suppress(file.error):

@@ -16,7 +16,7 @@ from placement_server.store.transactions.transaction import is_worth_retrying, r
 AT_SERVER = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 
 
-class WithState(Exception):
+class DriverError(Exception):
     def __init__(self, text: str, sqlstate: str | None = None) -> None:
         super().__init__(text)
         self.sqlstate = sqlstate
@@ -37,7 +37,7 @@ def wrapped(cause: Exception) -> DBAPIError:
     ],
 )
 def test_a_postgresql_that_may_come_up_is_waited_for(text: str) -> None:
-    error = wrapped(WithState(AT_SERVER + text))
+    error = wrapped(DriverError(AT_SERVER + text))
     assert not is_lasting(error)
     assert is_worth_retrying(error)
 
@@ -57,14 +57,14 @@ def test_a_postgresql_that_may_come_up_is_waited_for(text: str) -> None:
     ],
 )
 def test_a_refusal_by_postgresql_is_not_waited_for(text: str) -> None:
-    error = wrapped(WithState(AT_SERVER + text))
+    error = wrapped(DriverError(AT_SERVER + text))
     assert is_lasting(error)
     assert not is_worth_retrying(error)
 
 
 def test_one_of_several_hosts_that_may_come_up_is_waited_for() -> None:
     text = f'{AT_SERVER}FATAL:  role "x" does not exist\n{AT_SERVER}Connection refused'
-    assert not is_lasting(wrapped(WithState(text)))
+    assert not is_lasting(wrapped(DriverError(text)))
 
 
 @pytest.mark.parametrize("number", [2003, 1040, 1047])
@@ -80,15 +80,15 @@ def test_a_refusal_by_mysql_is_not_waited_for(number: int) -> None:
 
 
 def test_a_full_disk_of_postgresql_is_not_begun_again() -> None:
-    assert not is_worth_retrying(wrapped(WithState("could not extend file", "53100")))
+    assert not is_worth_retrying(wrapped(DriverError("could not extend file", "53100")))
 
 
 def test_the_reason_is_one_line_without_the_statement() -> None:
-    assert reason_of(wrapped(WithState("first\n\tsecond"))) == "first second"
+    assert reason_of(wrapped(DriverError("first\n\tsecond"))) == "first second"
     refusal = (
         "Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?"
     )
-    assert reason_of(wrapped(WithState(AT_SERVER + refusal))) == f"{AT_SERVER}Connection refused"
+    assert reason_of(wrapped(DriverError(AT_SERVER + refusal))) == f"{AT_SERVER}Connection refused"
     assert reason_of(FileNotFoundError(2, "No such file", "/ca.pem")).endswith("'/ca.pem'")
 
 

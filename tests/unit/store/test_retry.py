@@ -9,7 +9,7 @@ from placement_server.store.errors import ConcurrentUpdate, ProviderNotFound, St
 from placement_server.store.transactions.transaction import LostRace, is_worth_retrying, retrying
 
 
-class WithState(Exception):
+class DriverError(Exception):
     def __init__(self, sqlstate: str | None) -> None:
         super().__init__("no")
         self.sqlstate = sqlstate
@@ -23,7 +23,7 @@ def wrapped(cause: Exception, kind: type[DBAPIError] = OperationalError) -> DBAP
 def test_postgresql_deadlock_serialization_and_lock_timeout_are_begun_anew(
     sqlstate: str | None,
 ) -> None:
-    assert is_worth_retrying(wrapped(WithState(sqlstate)))
+    assert is_worth_retrying(wrapped(DriverError(sqlstate)))
 
 
 @pytest.mark.parametrize("number", [1213, 1205, 2006, 2013])
@@ -37,9 +37,9 @@ def test_mysql_goes_by_the_number_and_not_by_the_state_that_its_driver_adds() ->
     assert is_worth_retrying(wrapped(waited))
 
 
-LOCKED = wrapped(WithState("55P03"))
+LOCKED = wrapped(DriverError("55P03"))
 CUT_OFF = [
-    wrapped(WithState("57014")),
+    wrapped(DriverError("57014")),
     wrapped(Exception(1969, "max_statement_time exceeded")),
     wrapped(Exception(3024, "maximum statement execution time exceeded")),
 ]
@@ -74,7 +74,7 @@ def test_a_lock_is_waited_for_again_until_the_patience_is_over(
 
 
 def test_a_mistake_in_a_statement_is_not_begun_anew() -> None:
-    assert not is_worth_retrying(wrapped(WithState("42601"), ProgrammingError))
+    assert not is_worth_retrying(wrapped(DriverError("42601"), ProgrammingError))
     assert not is_worth_retrying(wrapped(Exception(1064, "syntax"), ProgrammingError))
     assert not is_worth_retrying(wrapped(sqlite3.OperationalError("no such table")))
 
@@ -119,7 +119,7 @@ def test_after_the_last_try_a_lost_race_is_a_concurrent_update(tries: int) -> No
 
 def test_after_the_last_try_a_failing_database_is_unavailable() -> None:
     def fail() -> None:
-        raise wrapped(WithState("40P01"))
+        raise wrapped(DriverError("40P01"))
 
     with pytest.raises(StoreUnavailable, match="testing"):
         retrying(fail, tries=2, doing="testing")

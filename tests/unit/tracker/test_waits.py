@@ -36,7 +36,7 @@ class Clock:
         self.meanwhile()
 
 
-class Conflicting:
+class ConflictingCall:
     """What conflicts so many times."""
 
     def __init__(self, times: int) -> None:
@@ -72,7 +72,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
 
     class WaitingPass(ScriptedPass):
         def propose(self, target: Any, last: Any = None, *, reshape: bool = False) -> Any:
-            retries.while_conflicting(Conflicting(2))
+            retries.while_conflicting(ConflictingCall(2))
             assert tracker._nodes["host1"].lock._is_held, "after the wait it is the pass's again"
             return super().propose(target, last, reshape=reshape)
 
@@ -104,7 +104,7 @@ def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_
     class WaitingPass(ScriptedPass):
         def propose(self, target: Any, last: Any = None, *, reshape: bool = False) -> Any:
             if target.name == "host1":
-                retries.while_conflicting(Conflicting(2))
+                retries.while_conflicting(ConflictingCall(2))
                 completed.append("host1")
             return super().propose(target, last, reshape=reshape)
 
@@ -136,7 +136,7 @@ def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> No
     workers = RequestPool(2)
     lock.acquire()
     with stepping_aside(LentLock(lock)):
-        workers.results([lambda: retries.while_conflicting(Conflicting(2))] * 2)
+        workers.results([lambda: retries.while_conflicting(ConflictingCall(2))] * 2)
     workers.close()
     assert seen == [True, True]
     assert lock._is_held, "held again when all of them go on"
@@ -148,11 +148,11 @@ def test_nothing_is_lent_while_versions_are_asked_for_as_claims_ask_for_them_too
     seen: list[bool] = []
     retries = Retries(Clock(lambda: seen.append(lock._is_held)), random.Random(1))
 
-    class Away:
+    class AwayTransport:
         def send(self, _request: Any) -> Any:
             raise errors.PlacementAPIConnectFailure("away")
 
-    connection = Connection(Away(), retries)  # type: ignore[arg-type]
+    connection = Connection(AwayTransport(), retries)  # type: ignore[arg-type]
     lock.acquire()
     with stepping_aside(LentLock(lock)), pytest.raises(errors.PlacementUnavailable):
         connection.versions()

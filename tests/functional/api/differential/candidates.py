@@ -29,7 +29,7 @@ _PATH = "/allocation_candidates?"
 
 def wrong_amounts(difference: Difference) -> bool:
     """A class is wanted with and without suffix and group_policy is not none."""
-    asked = _Asked.of(difference, (200, 200))
+    asked = _AskedQuery.of(difference, (200, 200))
     if asked is None or asked.policy == "none" or not asked.a_class_is_wanted_twice():
         return False
     theirs = definition.shapes(definition.keys(difference.theirs))
@@ -38,7 +38,7 @@ def wrong_amounts(difference: Difference) -> bool:
 
 def lost_anchors(difference: Difference) -> bool:
     """Only results are missing whose unsuffixed group is served by sharing providers alone."""
-    asked = _Asked.of(difference, (200, 200))
+    asked = _AskedQuery.of(difference, (200, 200))
     if asked is None or "" not in asked.groups or len(asked.groups) < 2:
         return False
     return asked.ours_is_right() and asked.lacks_only_shared_alone(difference.theirs, asked.results)
@@ -50,7 +50,7 @@ def hidden_by_debt(difference: Difference) -> bool:
     They add the free amounts of a tree up, and where more is reserved than there is that takes
     away from what others have.
     """
-    asked = _Asked.of(difference, (200, 200))
+    asked = _AskedQuery.of(difference, (200, 200))
     if asked is None or not asked.ours_is_right():
         return False
     wanted = {name for group in asked.groups.values() for name, _ in group.resources}
@@ -71,7 +71,7 @@ def hidden_by_debt(difference: Difference) -> bool:
 
 def groups_without_resources(difference: Difference) -> bool:
     """They find nothing for one without a positive filter, and overlook the in_tree of others."""
-    asked = _Asked.of(difference, (200, 200))
+    asked = _AskedQuery.of(difference, (200, 200))
     if asked is None or not asked.ours_is_right():
         return False
     idle = [group for group in asked.groups.values() if not group.resources]
@@ -90,7 +90,7 @@ def groups_without_resources(difference: Difference) -> bool:
 
 def limited(difference: Difference) -> bool:
     """Each answer is the right number of results of the other server's answer without limit."""
-    if _Asked.of(difference, (200, 200)) is None:
+    if _AskedQuery.of(difference, (200, 200)) is None:
         return False
     pairs = difference.sent.url.removeprefix(_PATH).split("&")
     limits = [pair.partition("=")[2] for pair in pairs if pair.startswith("limit=")]
@@ -129,7 +129,7 @@ def _is_limited(difference: Difference, whole: Difference, limit: int) -> bool:
 def crash_with_a_nested_sharing_provider(difference: Difference) -> bool:
     """They answer 500 where a sharing provider is a child in a tree."""
     for ours in (200, 400):
-        asked = _Asked.of(difference, (500, ours))
+        asked = _AskedQuery.of(difference, (500, ours))
         if asked is not None:
             right = asked.ours_is_right() if ours == 200 else _tells_an_unknown_name(difference)
             return right and any(
@@ -172,7 +172,7 @@ def _pairs(difference: Difference) -> list[tuple[str, str]]:
     return parse_qsl(difference.sent.url.partition("?")[2], keep_blank_values=True)
 
 
-class _Asked:
+class _AskedQuery:
     """A candidates query that our server answered, and what the definitions say of it."""
 
     def __init__(self, difference: Difference) -> None:
@@ -186,7 +186,7 @@ class _Asked:
         self._difference = difference
 
     @classmethod
-    def of(cls, difference: Difference, statuses: tuple[int, int]) -> _Asked | None:
+    def of(cls, difference: Difference, statuses: tuple[int, int]) -> _AskedQuery | None:
         """The query, None when it is another one or was answered with other statuses."""
         sent = difference.sent
         is_search = sent.method == "GET" and sent.url.startswith(_PATH)

@@ -25,7 +25,7 @@ _INVALID = re.compile("Inventory for '(.*)' on resource provider '(.*)' invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Deliberate:
+class DeliberateDifference:
     """One difference and when it applies."""
 
     reason: str
@@ -195,66 +195,66 @@ def _last_modified_of_an_update(difference: Difference) -> bool:
 
 
 DELIBERATE = [
-    Deliberate(
+    DeliberateDifference(
         "where a class is wanted with and without a suffix they add amounts up in shared objects",
         candidates.wrong_amounts,
     ),
-    Deliberate(
+    DeliberateDifference(
         "of the anchors of sharing providers that serve the unsuffixed group alone they keep one",
         candidates.lost_anchors,
     ),
-    Deliberate(
+    DeliberateDifference(
         "where more is reserved than there is they take the debt from what the tree has elsewhere",
         candidates.hidden_by_debt,
     ),
-    Deliberate(
+    DeliberateDifference(
         "groups without resources match by the same rules as others here; there not at all without "
         "a positive filter, and otherwise whatever their in_tree says",
         candidates.groups_without_resources,
     ),
-    Deliberate(
+    DeliberateDifference(
         "which of the results a limit leaves over is not told, only how many; before 1.29 they "
         "summarise idle providers of the same trees, too",
         candidates.limited,
     ),
-    Deliberate(
+    DeliberateDifference(
         "a sharing provider inside of a tree makes them answer 500; here it is one like others",
         candidates.crash_with_a_nested_sharing_provider,
     ),
-    Deliberate(
+    DeliberateDifference(
         "a limit that is none, hidden behind a good one, is 500 there and 400 here",
         candidates.hidden_bad_limit,
     ),
-    Deliberate(
+    DeliberateDifference(
         "an unknown name is told also where the search ends before it comes to it",
         candidates.unknown_name_told_early,
     ),
-    Deliberate(
+    DeliberateDifference(
         "U+0000 in a path is shown as U+FFFD: PostgreSQL has no text with it to compare",
         _null_in_path,
     ),
-    Deliberate(
+    DeliberateDifference(
         "of several unknown traits they tell one, by the order of a set",
         _unknown_traits,
     ),
-    Deliberate(
+    DeliberateDifference(
         "of several aggregates that are no uuids they tell one, by the order of a set",
         _bad_aggregates,
     ),
-    Deliberate(
+    DeliberateDifference(
         "a malformed record under a key that names no class is 400 and told before what else is "
         "wrong; there it is 500 if it is come to",
         _malformed_record,
     ),
-    Deliberate(
+    DeliberateDifference(
         "the text of a duplicate inventory is there the database's, with its SQL",
         _duplicate_inventory,
     ),
-    Deliberate(
+    DeliberateDifference(
         "the classes of an invalid allocation are those asked for, not also those given back",
         _classes_given_back,
     ),
-    Deliberate(
+    DeliberateDifference(
         "Last-Modified of a provider just renamed or moved is the time of this change; there that "
         "of the one before, or missing",
         _last_modified_of_an_update,

@@ -10,7 +10,7 @@ import time_machine
 
 from ..wsgi_client import Answer, Client
 from .reference import Reference
-from .vocabulary import Sent
+from .vocabulary import SentRequest
 
 START = datetime(2040, 1, 1, tzinfo=UTC)
 """Later than either database was made. The clock stands still but between requests."""
@@ -26,12 +26,12 @@ class Pair:
         self.api = api
         self.moment = START
 
-    def ask(self, sent: Sent) -> tuple[Answer, Answer]:
+    def ask(self, sent: SentRequest) -> tuple[Answer, Answer]:
         """Their answer and ours, ten seconds after the last."""
         self.moment += _STEP
         return self.ask_again(sent)
 
-    def ask_again(self, sent: Sent) -> tuple[Answer, Answer]:
+    def ask_again(self, sent: SentRequest) -> tuple[Answer, Answer]:
         """Their answer and ours at the same moment as before."""
         theirs = self._reference(
             sent.method, sent.url, headers=sent.all_headers(), body=sent.body, moment=self.moment
@@ -60,7 +60,7 @@ class Difference:
     :ivar pair: the servers, in the state after the request.
     """
 
-    sent: Sent
+    sent: SentRequest
     theirs: Answer
     ours: Answer
     found: tuple[str, ...]
@@ -85,7 +85,7 @@ class Difference:
 
     def unknown_to_both(self, url: str) -> bool:
         """Whether neither server has what the newest version has at this path."""
-        answers = self.pair.ask_again(Sent("GET", url, "1.39"))
+        answers = self.pair.ask_again(SentRequest("GET", url, "1.39"))
         return all(answer.status == 404 for answer in answers)
 
     def ours_now(self, url: str) -> Any:

@@ -13,7 +13,16 @@ from typing import Any
 from ..wsgi_client import Client
 from .draw import Draw
 from .reads import Reads
-from .vocabulary import AGGREGATES, CLASSES, CONSUMERS, NAMES, PROVIDERS, STRANGE, TRAITS, Sent
+from .vocabulary import (
+    AGGREGATES,
+    CLASSES,
+    CONSUMERS,
+    NAMES,
+    PROVIDERS,
+    STRANGE,
+    TRAITS,
+    SentRequest,
+)
 from .writes import Writes
 
 
@@ -48,17 +57,17 @@ class Traffic:
             (2, reads.nowhere),
         ]
 
-    def warm_up(self) -> Iterator[Sent]:
+    def warm_up(self) -> Iterator[SentRequest]:
         """Requests that make a world in which later ones find something.
 
         Two trees and two lone providers, with stock, traits and aggregates drawn at random.
         """
         for name in CLASSES:
             if name.startswith("CUSTOM_"):
-                yield Sent("PUT", f"/resource_classes/{name}", "1.39")
+                yield SentRequest("PUT", f"/resource_classes/{name}", "1.39")
         for name in TRAITS:
             if name.startswith("CUSTOM_"):
-                yield Sent("PUT", f"/traits/{name}", "1.39")
+                yield SentRequest("PUT", f"/traits/{name}", "1.39")
         parents = [None, PROVIDERS[0], PROVIDERS[0], None, PROVIDERS[3], None, None]
         for name, uuid, parent in zip(NAMES, PROVIDERS, parents, strict=False):
             body: dict[str, Any] = {"name": name, "uuid": uuid, "parent_provider_uuid": parent}
@@ -79,14 +88,14 @@ class Traffic:
                 yield self._write("PUT", f"{path}/{rest}", body)
 
     @staticmethod
-    def _write(method: str, url: str, body: Any) -> Sent:
-        return Sent(method, url, "1.39", body=json.dumps(body).encode())
+    def _write(method: str, url: str, body: Any) -> SentRequest:
+        return SentRequest(method, url, "1.39", body=json.dumps(body).encode())
 
-    def next(self) -> Sent:
+    def next(self) -> SentRequest:
         """The next request."""
         chance = self._draw.chance
         version = self._version()
-        minor = Sent("GET", "/", version).minor
+        minor = SentRequest("GET", "/", version).minor
         makers = [make for weight, make in self._makers for _ in range(weight)]
         method, url, body = self._draw.pick(makers)(39 if minor is None else minor)
         headers: dict[str, str] = {}
@@ -119,9 +128,9 @@ class Traffic:
             )
         if chance() < 0.01:
             headers[self._draw.pick(["OpenStack-System-Scope", "X-Domain-Id"])] = "all"
-        return Sent(method, url, version, headers, encoded, token)
+        return SentRequest(method, url, version, headers, encoded, token)
 
-    def retire_consumers(self, sent: Sent) -> None:
+    def retire_consumers(self, sent: SentRequest) -> None:
         """Never again name consumers that a write left without allocations.
 
         The published server may keep a record of such a consumer and then expects its generation.

@@ -37,7 +37,7 @@ STRANGE_TEXTS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRequest:
     """One request, the same for both servers."""
 
     method: str

@@ -137,11 +137,11 @@ def test_a_large_guest_is_split_when_no_cell_can_hold_it(journal: Path) -> None:
 
 
 def test_a_shortage_without_a_name_costs_one_candidate(journal: Path) -> None:
-    class Silent(Bank):
+    class SilentBank(Bank):
         def shortage(self, *args: Any, **kwargs: Any) -> str | None:
             return super().shortage(*args, **kwargs) and "There is too little."
 
-    bank = Silent(cards(1, 1).candidates, cards(1, 1).summaries)
+    bank = SilentBank(cards(1, 1).candidates, cards(1, 1).summaries)
     bank.held["neighbour"] = {"card0": {"VGPU": 1}}
     assert chosen(scheduler_on(bank, journal), ONE) == ["host-host"]
 
