@@ -179,7 +179,10 @@ class Agent:
         if self._conf.transport_url:
             from compute_agent.agent.rpc import RpcServer
 
-            self._rpc = RpcServer(self._conf, self.commands, self._parts.board.bus_is)
+            self._rpc = RpcServer(
+                self._conf, self.commands, self._parts.board.bus_is, self._hear_namesake
+            )
+            self._parts.node_pass.check_alone = self._rpc.namesakes.check_alone
 
     def _first_pass(self) -> None:
         """Run the first pass of every node, in the main thread; a fatal one stops the agent."""
@@ -242,6 +245,10 @@ class Agent:
     def _hardware_changed(self, what: str) -> None:
         LOG.debug("The hardware changed: %s.", what)
         self._schedule.trigger(f"event: {what}")
+        self._loop.wake()
+
+    def _hear_namesake(self) -> None:
+        self._schedule.trigger("another agent reports this node")
         self._loop.wake()
 
     def _placement_changed(self, node: str) -> None:

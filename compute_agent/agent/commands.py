@@ -230,7 +230,7 @@ class AgentCommands:
         document = self._parts.board.document()
         status_keys = (
             *("uuid", "name", "enabled", "disabled_reason"),
-            *("last_pass", "last_success", "reshape_pending", "caveats"),
+            *("last_pass", "last_success", "reshape_pending", "caveats", "trouble"),
         )
         is_nested = self._conf.compute.enable_numa_reporting_to_placement
         running_guests = self._running_guests()

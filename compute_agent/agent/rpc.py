@@ -16,8 +16,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compute_agent import errors
+from compute_agent.agent.namesakes import PERIODS, NamesakeEndpoint, Namesakes, own_place
 from compute_agent.daemon import message_bus
-from compute_agent.daemon.bus_server import BROKER_SECONDS, BusServer, check_broker
+from compute_agent.daemon.bus_server import (
+    BROKER_SECONDS,
+    BusServer,
+    check_broker,
+    stop_together,
+)
 from compute_agent.daemon.bus_state import BusState, fault_of
 
 if TYPE_CHECKING:
@@ -113,6 +119,7 @@ class RpcServer:
     """Answers calls and announces the agent, in threads of its own.
 
     :param on_state: called with the state of the bus and what is wrong with it, also repeatedly.
+    :param on_namesake: called when another agent turns up that reports a node of this one.
     """
 
     def __init__(
@@ -120,6 +127,7 @@ class RpcServer:
         conf: cfg.ConfigOpts,
         commands: AgentCommands,
         on_state: Callable[[BusState, str], None],
+        on_namesake: Callable[[], object],
     ) -> None:
         self._transport = message_bus.open_transport(conf)
         import oslo_messaging
@@ -129,7 +137,17 @@ class RpcServer:
         self._on_state = on_state
         self._interval = float(conf.report_interval)
         self._host = conf.DEFAULT.host
-        self._server: BusServer | None = None
+        self._servers: list[BusServer] = []
+        self.namesakes = Namesakes(own_place(conf), PERIODS * self._interval, on_namesake)
+        self._namesake_topic = f"{TOPIC}-named-{self._host}"
+        self._namesake_client = oslo_messaging.get_rpc_client(
+            self._transport,
+            oslo_messaging.Target(topic=self._namesake_topic, version=VERSION, fanout=True),
+            retry=SEND_RETRIES,
+        )
+        self._namesake_endpoint = NamesakeEndpoint(
+            self.namesakes, oslo_messaging.Target(version=VERSION)
+        )
         self._client = oslo_messaging.get_rpc_client(
             self._transport,
             oslo_messaging.Target(topic=STATE_TOPIC, version=STATE_VERSION, fanout=True),
@@ -152,26 +170,33 @@ class RpcServer:
         if self._thread.ident is None:
             return
         # where it never was on the bus, it waits for the broker, and there is nothing to leave
-        is_away = self._unheard or self._server is None
+        is_away = self._unheard or not self._servers
         self._thread.join(0.0 if is_away else BROKER_SECONDS)
-        if not self._thread.is_alive() and (self._server is None or self._server.stop()):
+        if not self._thread.is_alive() and stop_together(self._servers):
             self._transport.cleanup()
 
     def _run(self) -> None:
-        self._server = self._start_server()
+        self._servers = self._start_servers()
         while not self._stopping.is_set():
             self._announce()
             self._stopping.wait(self._interval)
 
-    def _start_server(self) -> BusServer | None:
-        """Begin to answer, as soon as the broker lets it; None where that is the end first."""
+    def _start_servers(self) -> list[BusServer]:
+        """Begin to answer, as soon as the broker lets it; none where that is the end first."""
         logged_state = None
         while not self._stopping.is_set():
-            server = BusServer(self._transport, TOPIC, self._host, [AgentEndpoint(self._commands)])
+            servers = [
+                BusServer(self._transport, topic, self._host, [endpoint])
+                for topic, endpoint in (
+                    (TOPIC, AgentEndpoint(self._commands)),
+                    (self._namesake_topic, self._namesake_endpoint),
+                )
+            ]
             try:
                 # a server waits for a broker that is away without an end and without a word
                 check_broker(self._transport, TOPIC)
-                server.start()
+                for server in servers:
+                    server.start()
             except Exception as error:  # noqa: BLE001 - also those of the libraries below
                 state, why = fault_of(error)
                 self._on_state(state, why)
@@ -188,14 +213,16 @@ class RpcServer:
             else:
                 LOG.info("Serving topic %s on the message bus.", TOPIC)
                 self._on_state(BusState.UP, "")
-                return server
-        return None
+                return servers
+        return []
 
     def _announce(self) -> None:
         self._sequence += 1
         state = None
         try:
             state = self._commands.announcement(self._sequence)
+            roots = [node["uuid"] for node in state["nodes"]]
+            self._namesake_client.cast({}, "agent_runs", agent=self.namesakes.message(roots))
             self._client.cast({}, "compute_state", state=state)
         except Exception as error:
             if message_bus.is_without_listener(str(error)):

@@ -23,6 +23,7 @@ UNKNOWN: Final = "unknown"
 """There is no message bus, or too little was heard on it so far."""
 
 _READ_AT_ONCE: Final = 8
+_MESSAGE_LENGTH: Final = 500
 _SILENCE: Final = (
     "its agent is not heard: it does not run, or cannot use the message bus "
     "(`compute-agent doctor` there)"
@@ -224,7 +225,8 @@ def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[
         yield "a reshape is pending: restart its agent"
     last = node.get("last_pass")
     if last and last["outcome"] != EventKind.COMPLETED.value:
-        yield f"the last pass of its agent: {last['outcome']}"
+        message = str((node.get("trouble") or {}).get("message", ""))[:_MESSAGE_LENGTH]
+        yield f"the last pass of its agent: {last['outcome']}{message and f': {message}'}"
     yield from map(str, node.get("caveats") or ())
     if failures := int(node.get("build_failures") or 0):
         yield count_of(failures, "failed build")

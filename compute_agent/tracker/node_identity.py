@@ -140,12 +140,15 @@ class NodeSetup:
         self._is_new = adoption.uuid is None
         if self._write:
             identity.write_compute_id(self._state_path, uuid)
-            LOG.info(
+            is_adopted = adoption.verdict is IdentityDecision.ADOPT
+            LOG.log(
+                logging.WARNING if is_adopted else logging.INFO,
                 "Node %s has the uuid %s (%s), kept in %s.",
                 name,
                 uuid,
-                "taken over from placement"
-                if adoption.verdict is IdentityDecision.ADOPT
+                "taken over from placement, which had a host of this name: if that is another "
+                "machine, stop this agent and give one of both another name"
+                if is_adopted
                 else "new",
                 self._state_path / identity.COMPUTE_ID,
             )

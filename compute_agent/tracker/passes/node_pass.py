@@ -84,6 +84,8 @@ class NodePass:
         self._merger = merger
         self._faults = faults
         self._read_only = read_only
+        self.check_alone: Callable[[str], None] = _accept
+        """Raises `InvalidNodeConfiguration` where another agent reports this root too."""
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
@@ -101,6 +103,7 @@ class NodePass:
         :raises ReshapeNeededAgain: it asked while it was.
         :raises ReshapeFailed: what it did would lose or overbook something.
         """
+        self.check_alone(target.uuid)
         facts = self._read_facts(target.name)
         # once, and again after an outage: the placement that answers then may be older
         with self._board.stage("read"):
@@ -367,3 +370,7 @@ class NodePass:
 def changes(steps: Iterable[Step]) -> list[Step]:
     """Return the steps that change something in placement."""
     return [op for op in steps if not isinstance(op, KeepProvider)]
+
+
+def _accept(_root: str) -> None:
+    """Default of a check: accepts all."""

@@ -243,6 +243,44 @@ def test_a_wrong_password_is_one_line_of_the_agent_and_the_end_of_the_scheduler(
     assert "Traceback" not in ended.stderr
 
 
+def test_two_agents_that_report_one_host_both_stop_and_name_each_other(
+    tmp_path: Path, placement: PlacementProcess, rabbitmq: RabbitMq
+) -> None:
+    node = f"host-{uuid.uuid4().hex[:8]}"
+    agents = []
+    for name in ("original", "clone"):
+        directory = tmp_path / name
+        directory.mkdir()
+        options = {"transport_url": rabbitmq.url, "host": node, "report_interval": 1}
+        agents.append(AgentProcess(directory, placement.url, DEFAULT=options))
+        agents[-1].script(nodes=[node], inventory=INVENTORY, units=UNITS)
+    original, clone = agents
+    with running(original):
+        with running(clone):
+            assert "WARNING" in next(
+                line for line in clone.logged().splitlines() if "taken over from placement" in line
+            )
+            for agent in agents:
+                trouble = eventually(lambda agent=agent: agent.node()["trouble"], "a trouble")
+                assert trouble["what"] == "the identity of this node is contradictory"
+                assert all(str(one.state) in trouble["message"] for one in agents)
+                assert agent.run("report").returncode == 5
+            shown = programs.run(
+                "compute-manage",
+                "host",
+                "list",
+                node,
+                f"--config-file={original.config}",
+                timeout=PATIENCE,
+            )
+            assert "Two agents report" in " ".join(shown.stdout.split())
+        # the other is gone, and this one goes on
+        eventually(lambda: original.node()["trouble"] is None, "a pass")
+    root = placement.root(node)
+    assert root
+    assert placement.request("DELETE", f"/resource_providers/{root['uuid']}").ok
+
+
 def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
     placement: PlacementProcess,
     agent: AgentProcess,

@@ -78,7 +78,7 @@ def served(tmp_path):
     listener.start()
     commands = Commands()
     states: list[str] = []
-    server = RpcServer(conf, commands, lambda state, _why: states.append(state))
+    server = RpcServer(conf, commands, lambda state, _why: states.append(state), lambda: None)
     server.start()
     target = oslo_messaging.Target(topic=TOPIC, server="agent1", version=VERSION)
     client = oslo_messaging.get_rpc_client(transport, target, timeout=30)

@@ -1,0 +1,135 @@
+"""Other agents that report the same node: a cloned image, or a name given twice.
+
+Every agent announces itself to those of its own name, on a topic of that name, so that a fleet
+exchanges no more messages for it than it has agents.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from compute_agent import errors
+from compute_agent.tracker.passes.device_faults import boot_id
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+
+PERIODS: Final = 3.0
+"""Periods of announcement after which one that was not heard again is gone."""
+MACHINE_ID: Final = Path("/etc/machine-id")
+_SHOWN_LENGTH: Final = 100
+
+
+class Place(NamedTuple):
+    """Where an agent runs. A cloned machine has the machine id of its original."""
+
+    address: str
+    machine_id: str
+    boot_id: str
+    state_path: str
+
+    def __str__(self) -> str:
+        """Return it as a message has it."""
+        return (
+            f"{self.address} (machine id {self.machine_id}, boot {self.boot_id}, "
+            f"state in {self.state_path})"
+        )
+
+    def is_same(self, other: Place) -> bool:
+        """Return whether both are one agent, which may have been started again."""
+        return (self.boot_id, self.state_path) == (other.boot_id, other.state_path)
+
+
+def own_place(conf: cfg.ConfigOpts) -> Place:
+    """Return where this agent runs."""
+    try:
+        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        machine_id = "unknown"
+    boot = boot_id(conf.host.procfs_root)
+    return Place(str(conf.my_ip), machine_id[:_SHOWN_LENGTH], boot, str(conf.state_path))
+
+
+class Namesakes:
+    """Others that report nodes of this agent. Safe for threads.
+
+    :param patience: seconds after which one that was not heard again is gone.
+    :param on_first: called when one is heard that was not there before.
+    """
+
+    def __init__(
+        self,
+        own: Place,
+        patience: float,
+        on_first: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.own = own
+        self._patience = patience
+        self._on_first = on_first
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._by_root: dict[str, tuple[float, Place]] = {}
+
+    def message(self, roots: list[str]) -> dict[str, Any]:
+        """Return what this agent announces to its namesakes."""
+        return {**self.own._asdict(), "roots": roots}
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Take in what an agent of this name announces, this one among them.
+
+        :raises ValueError: it is not of that form.
+        """
+        try:
+            place = Place(*(str(message[name])[:_SHOWN_LENGTH] for name in Place._fields))
+            roots = [str(root) for root in message["roots"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{type(error).__name__}: {str(error)[:_SHOWN_LENGTH]}") from error
+        if place.is_same(self.own._replace(state_path=self.own.state_path[:_SHOWN_LENGTH])):
+            return
+        now = self._clock()
+        with self._mutex:
+            is_first = any(self._other(root, now) is None for root in roots)
+            self._by_root.update(dict.fromkeys(roots, (now, place)))
+        if is_first:
+            self._on_first()
+
+    def check_alone(self, root: str) -> None:
+        """Check that no other agent reports a node.
+
+        :raises InvalidNodeConfiguration: one does; both are named.
+        """
+        with self._mutex:
+            other = self._other(root, self._clock())
+        if other is not None:
+            raise errors.InvalidNodeConfiguration(
+                f"Two agents report the resource provider {root}: this one, at {self.own}, and one "
+                f"at {other}. Stop the one that is not this host; on a cloned machine delete "
+                "compute_id and the state directory, and give it a name of its own ([DEFAULT]host)."
+            )
+
+    def _other(self, root: str, now: float) -> Place | None:
+        heard_at, place = self._by_root.get(root, (0.0, None))
+        return place if place is not None and now - heard_at < self._patience else None
+
+
+class NamesakeEndpoint:
+    """Where agents of one name announce themselves to each other."""
+
+    def __init__(self, namesakes: Namesakes, target: Any) -> None:
+        self.target = target
+        self._hear: Callable[[Mapping[str, Any]], None] = namesakes.hear
+
+    def agent_runs(self, _ctxt: Mapping[str, Any], agent: Mapping[str, Any]) -> None:
+        """Take in one announcement."""
+        try:
+            self._hear(agent)
+        except ValueError as error:
+            LOG.warning("A message of another agent of this name is ignored: %s", error)

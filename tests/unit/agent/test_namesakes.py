@@ -1,0 +1,57 @@
+"""Agents that report the same node."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.agent.namesakes import Namesakes, Place
+
+OWN = Place("10.0.0.1", "m", "boot1", "/var/lib/compute-agent")
+CLONE = OWN._replace(address="10.0.0.2", boot_id="boot2")
+ROOT = "5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
+
+
+class Heard:
+    """What an agent has heard, at a time that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.first_count = 0
+        self.namesakes = Namesakes(OWN, 30.0, self.count, lambda: self.now)
+
+    def count(self) -> None:
+        self.first_count += 1
+
+    def hear(self, place: Place, *roots: str) -> None:
+        self.namesakes.hear({**place._asdict(), "roots": list(roots)})
+
+
+def test_a_cloned_machine_is_named_until_it_is_silent() -> None:
+    heard = Heard()
+    for _ in range(2):
+        heard.hear(CLONE, ROOT)
+    assert heard.first_count == 1
+    with pytest.raises(errors.InvalidNodeConfiguration) as raised:
+        heard.namesakes.check_alone(ROOT)
+    assert str(OWN) in str(raised.value)
+    assert str(CLONE) in str(raised.value)
+    heard.namesakes.check_alone("another root")
+    heard.now = 30.0
+    heard.namesakes.check_alone(ROOT)
+
+
+def test_this_agent_before_and_after_a_restart_is_no_other() -> None:
+    heard = Heard()
+    heard.hear(OWN, ROOT)
+    heard.hear(OWN._replace(address="10.0.0.9"), ROOT)
+    heard.namesakes.check_alone(ROOT)
+    assert heard.first_count == 0
+
+
+@pytest.mark.parametrize("message", [{}, {"roots": None}, [], {**CLONE._asdict(), "roots": 1}])
+def test_a_malformed_message_is_refused_and_changes_nothing(message: object) -> None:
+    heard = Heard()
+    with pytest.raises(ValueError, match=r"^(Key|Type|Attribute)Error"):
+        heard.namesakes.hear(message)  # type: ignore[arg-type]
+    heard.namesakes.check_alone(ROOT)
