@@ -235,7 +235,7 @@ class TopologyDriver(ComputeDriver):
         """Forget the errors that a GPU reported."""
 
     def _check_guests(self) -> None:
-        guests = self._guests()
+        guests = self._guests() or {}
         cpu_faults = list(cpu_set_faults(guests, self.options.cpu_sets))
         if cpu_faults and self.conf.compute_agent.allow_cpu_set_change:
             LOG.error("The CPU sets do not fit the guests that run: %s", "; ".join(cpu_faults))
@@ -359,13 +359,13 @@ class TopologyDriver(ComputeDriver):
         self._pass.was_asked = True
         return super().holders(provider_uuid)
 
-    def _guests(self) -> dict[str, InstanceDevices]:
-        """Return what the guests hold that are known to be here."""
+    def _guests(self) -> dict[str, InstanceDevices] | None:
+        """Return what the guests hold that are known to be here; None: they are not listed."""
         self._pass.was_asked = True
-        return self.get_devices_of_instances() or {}
+        return self.get_devices_of_instances()
 
     def _has_pinned_guests(self) -> bool:
-        return any(devices.pinned_cpus for devices in self._guests().values())
+        return any(devices.pinned_cpus for devices in (self._guests() or {}).values())
 
     def _log_once(self, nodename: str, **topics: frozenset[str]) -> None:
         """Log sentences that were not true in the pass before."""

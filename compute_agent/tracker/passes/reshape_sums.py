@@ -120,7 +120,7 @@ class Exchanges(NamedTuple):
                 )
             }
             if here:
-                if sum(at == uuid for at, _rc in going) == 1:
+                if all(sum(at == uuid for at, _rc in units) == 1 for units in (going, coming)):
                     new_names.setdefault(old, set()).update(here)
                 links.append(frozenset({old, *here}))
             elif _is_of_devices(old):

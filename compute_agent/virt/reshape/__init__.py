@@ -60,7 +60,7 @@ def move_allocations(
     :raises ReshapeFailed: all consumers that cannot be moved, and why.
     """
     renames.move(situation, allocations)
-    gpus.move(situation, allocations, devices_of)
+    gpus.move(situation, allocations, devices_of, guests)
     if encryption := _encryption_move(situation):
         move_all(allocations, *encryption)
     cells.move(situation, allocations, devices_of, ratios)

@@ -29,6 +29,7 @@ from compute_agent.virt.reshape.moves import (
     shift,
     used_amount,
 )
+from compute_agent.virt.reshape.pci import Guests
 
 LOG = log.getLogger(__name__)
 
@@ -52,10 +53,12 @@ def reasons(situation: Situation) -> Iterator[str]:
             yield f"vGPUs move from {whole.name} to its virtual functions"
 
 
-def move(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:
+def move(
+    situation: Situation, allocations: Allocations, devices_of: DevicesOf, guests: Guests
+) -> None:
     """Edit `allocations` in place. Raises ReshapeFailed naming consumers."""
     view = _GpusOfSituation.of(situation)
-    _root_to_gpus(view, allocations, devices_of)
+    _root_to_gpus(view, allocations, devices_of, guests)
     for gpu in _with_vfs(situation):
         _vfs_to_whole(view, allocations, gpu)
         _whole_to_vfs(view, allocations, gpu, devices_of)
@@ -202,12 +205,15 @@ def _whole_to_vfs(
             )
 
 
-def _root_to_gpus(view: _GpusOfSituation, allocations: Allocations, devices_of: DevicesOf) -> None:
-    """Each consumer's vGPUs go where its mediated devices are."""
+def _root_to_gpus(
+    view: _GpusOfSituation, allocations: Allocations, devices_of: DevicesOf, guests: Guests
+) -> None:
+    """Each consumer's vGPUs go where its mediated devices are, or by rule where none are seen."""
     if not view.counting:
         return
     situation = view.situation
     faults = []
+    unseen_holders: list[tuple[str, dict[str, Any], Unit]] = []
     for resource_class in sorted(view.classes):
         source = Unit(situation.identities.root, resource_class)
         for consumer, record in sorted(allocations.items()):
@@ -215,6 +221,9 @@ def _root_to_gpus(view: _GpusOfSituation, allocations: Allocations, devices_of: 
             if not amount:
                 continue
             targets = _providers_of_mdevs(view, consumer, devices_of)
+            if not targets and _may_be_unseen(consumer, record, devices_of, guests):
+                unseen_holders.append((consumer, record, source))
+                continue
             if sum(targets.values()) != amount:
                 faults.append(
                     f"consumer {consumer} holds {amount} {resource_class} on "
@@ -224,11 +233,58 @@ def _root_to_gpus(view: _GpusOfSituation, allocations: Allocations, devices_of: 
                 continue
             for unit, count in sorted(targets.items(), key=lambda item: item[0].provider):
                 shift(record, source, unit, count)
+    faults += _to_freest(view, allocations, unseen_holders)
     if faults:
         raise errors.ReshapeFailed(
             error="; ".join(faults) + ". Start the guests so that their devices exist again, or "
             "delete allocations of guests that are gone"
         )
+
+
+def _may_be_unseen(
+    consumer: str, record: Mapping[str, Any], devices_of: DevicesOf, guests: Guests
+) -> bool:
+    """Whether a consumer may hold vGPUs that this driver cannot see.
+
+    A migration has no guest of its own, a stopped guest no mediated device, and a driver that lists
+    no guests sees none of them.
+    """
+    if record.get("consumer_type") == "MIGRATION" or guests() is None:
+        return True
+    devices = devices_of(consumer)
+    return devices is not None and not devices.mdevs
+
+
+def _to_freest(
+    view: _GpusOfSituation,
+    allocations: Allocations,
+    holders: Iterable[tuple[str, dict[str, Any], Unit]],
+) -> Iterator[str]:
+    """Move what nobody sees to the GPU with most free places; yield what has no room."""
+    free = {
+        unit: wanted_provider.inventory[unit.resource_class].total - used_amount(allocations, unit)
+        for wanted_provider in view.counting.values()
+        for unit in [view.unit(wanted_provider)]
+    }
+    for consumer, record, source in holders:
+        while amount := held_amount(record, source):
+            unit = max(free, key=lambda unit: (free[unit], unit.provider))
+            count = min(amount, free[unit])
+            if count <= 0:
+                yield (
+                    f"consumer {consumer} holds {amount} {source.resource_class} on "
+                    f"{view.situation.root.name}, and no GPU of this host has room for it"
+                )
+                break
+            shift(record, source, unit, count)
+            free[unit] -= count
+            LOG.info(
+                "Consumer %s shows no mediated device here: %d of its vGPUs go to %s, which has "
+                "most free.",
+                consumer,
+                count,
+                view.situation.name_of(unit.provider),
+            )
 
 
 def _providers_of_mdevs(

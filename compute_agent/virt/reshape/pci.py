@@ -18,7 +18,7 @@ from compute_agent.virt.reshape.moves import Situation, Unit, held_amount
 
 LOG = log.getLogger(__name__)
 
-Guests = Callable[[], Mapping[str, InstanceDevices]]
+Guests = Callable[[], Mapping[str, InstanceDevices] | None]
 """Holdings of each guest of the host, by uuid; asked only where it matters."""
 
 
@@ -101,6 +101,6 @@ def _held_of(new_units: Mapping[str, Unit], guests: Guests) -> dict[str, Counter
         uuid: Counter(
             new_units[address] for address in devices.pci_addresses if address in new_units
         )
-        for uuid, devices in sorted(guests().items())
+        for uuid, devices in sorted((guests() or {}).items())
     }
     return {uuid: amounts for uuid, amounts in held_units.items() if amounts}

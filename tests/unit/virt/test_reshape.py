@@ -278,7 +278,7 @@ class TestVgpus:
         assert "VGPU" not in host.totals()
 
     @pytest.mark.parametrize(
-        "mdevs", [(), (MdevUse("u1", GPU0), MdevUse("u2", GPU0)), (MdevUse("u", PciAddress("x")),)]
+        "mdevs", [(MdevUse("u1", GPU0), MdevUse("u2", GPU0)), (MdevUse("u", PciAddress("x")),)]
     )
     def test_a_consumer_whose_devices_do_not_match_is_named(
         self, mdevs: tuple[MdevUse, ...]
@@ -288,6 +288,40 @@ class TestVgpus:
         host.driver.guests["guest-1"] = InstanceDevices(mdevs=mdevs)
         with pytest.raises(errors.ReshapeFailed, match="consumer guest-1 holds 1 VGPU"):
             host.reshape({"guest-1": consumer(**{ROOT: {"VGPU": 1}})})
+
+    @pytest.mark.parametrize("why", ["stopped", "a migration", "a driver that lists no guests"])
+    def test_who_shows_no_device_goes_to_the_gpu_with_most_free(
+        self, why: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = flat_host()
+        root_with(host, "VGPU", 8)
+        unseen = consumer(**{ROOT: {"VGPU": 2, "VCPU": 1}})
+        before = {"unseen": unseen}
+        if why == "stopped":
+            host.driver.guests["unseen"] = InstanceDevices()
+        elif why == "a migration":
+            unseen["consumer_type"] = "MIGRATION"
+        if why == "a driver that lists no guests":
+            monkeypatch.setattr(type(host.driver), "list_instance_uuids", lambda _self: None)
+        else:
+            host.driver.guests["seen"] = InstanceDevices(mdevs=(MdevUse("u1", GPU0),))
+            before["seen"] = consumer(**{ROOT: {"VGPU": 1}})
+        after = checked_reshape(host, before)
+        gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
+        held = held_of(after["unseen"])
+        assert held.pop(ROOT) == {"VCPU": 1}
+        if "seen" in after:
+            assert held_of(after["seen"]) == {gpu0: {"VGPU": 1}}
+            assert held == {gpu1: {"VGPU": 2}}
+        else:
+            assert held in ({gpu0: {"VGPU": 2}}, {gpu1: {"VGPU": 2}})
+
+    def test_more_than_all_gpus_have_is_named(self) -> None:
+        host = flat_host()
+        root_with(host, "VGPU", 99)
+        host.driver.guests["guest-1"] = InstanceDevices()
+        with pytest.raises(errors.ReshapeFailed, match="and no GPU of this host has room"):
+            host.reshape({"guest-1": consumer(**{ROOT: {"VGPU": 99}})})
 
     def test_a_consumer_that_is_no_guest_here_is_named(self) -> None:
         host = flat_host()
