@@ -197,11 +197,11 @@ class CandidateService:
 
     def suppose(
         self,
-        changes: Sequence[Supposition],
+        suppositions: Sequence[Supposition],
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
     ) -> SupposedFleet:
-        """Return the fleet with changes supposed to be made, to be asked and then left.
+        """Return the fleet as it is supposed to be, to be asked and then left.
 
         The caller closes its account when the answers have been sent.
 
@@ -209,7 +209,7 @@ class CandidateService:
         :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        released_consumers = [change.consumer for change in changes if isinstance(change, Release)]
+        released_consumers = [it.consumer for it in suppositions if isinstance(it, Release)]
         if released_consumers:
             index, held_allocations = self.follower.index_with(
                 partial(_holdings_of, released_consumers)
@@ -227,7 +227,7 @@ class CandidateService:
                 stored_ratio=single_precision if is_mysql else float,
                 reserved_may_equal_total=microversion >= (1, 26),
             )
-            fleet.suppose(trees, changes, self._summaries)
+            fleet.suppose(trees, suppositions, self._summaries)
         except BaseException as error:
             if isinstance(error, CandidatesError):
                 # The frames it comes from hold the rows.

@@ -1,4 +1,4 @@
-"""A fleet with changes supposed to be made, and the answers of one request about it."""
+"""A fleet of which something is supposed, and the answers of one request about it."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class SupposedFleet:
         self._effort.end()
 
     def suppose(
-        self, trees: SupposedTrees, changes: Sequence[Supposition], summaries: SummaryCache
+        self, trees: SupposedTrees, suppositions: Sequence[Supposition], summaries: SummaryCache
     ) -> None:
-        """Make changes.
+        """Make suppositions true.
 
         :param summaries: of the index that is copied.
         :raises SuppositionError: one cannot be made.
         :raises SearchGaveUp: they take too long, or too much memory.
         """
-        trees.make_all(changes, self._look)
+        trees.make_all(suppositions, self._look)
         origin, self._index = self._index, trees.index()
         self._summaries = summaries.for_copy(self._index, origin)
         self._look()
@@ -65,7 +65,7 @@ class SupposedFleet:
         return self._answer(lambda evaluator: evaluator.candidates(query, microversion))
 
     def explain(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
-        """Return why the candidates are those that they are, and the closest changes.
+        """Return why the candidates are those that they are, and the closest relaxations.
 
         No provider is reported as short: the database knows who holds something, but not what is
         supposed of it.

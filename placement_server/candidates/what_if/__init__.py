@@ -1,1 +1,1 @@
-"""Supposed changes of the fleet, made on a copy of the index."""
+"""Suppositions about the fleet, made true on a copy of the index."""

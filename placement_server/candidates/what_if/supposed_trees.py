@@ -1,4 +1,4 @@
-"""The trees that supposed changes touch, as they are after them.
+"""The trees that suppositions touch, as they are after them.
 
 Changes are made one after the other on the rows of these trees; all together then become one new
 state of a copy of the index.
@@ -51,7 +51,7 @@ _BETWEEN_TICKS: Final = 64
 
 
 class SupposedTrees:
-    """Trees of one state of the index with changes made to them.
+    """Trees of one state of the index with suppositions made true in them.
 
     :param held_allocations: what the consumers to be released hold, as of the same moment as
         the index.
@@ -82,17 +82,17 @@ class SupposedTrees:
         self._next_id = int(self._ids.max(initial=0)) + 1
         self._copies: Counter[str] = Counter()
 
-    def make_all(self, changes: Sequence[Supposition], tick: Callable[[], None]) -> None:
-        """Make changes in order.
+    def make_all(self, suppositions: Sequence[Supposition], tick: Callable[[], None]) -> None:
+        """Make suppositions true, in order.
 
         :param tick: called now and then; may raise.
         :raises SuppositionError: one cannot be made; it has its position.
         """
-        for position, change in enumerate(changes):
+        for position, supposition in enumerate(suppositions):
             if position % _BETWEEN_TICKS == 0:
                 tick()
             try:
-                self._make(change)
+                self._make(supposition)
             except SuppositionError as error:
                 error.position = position
                 raise
@@ -114,25 +114,25 @@ class SupposedTrees:
         return IndexWriter.on_copy(self._index).apply(changed_trees)
 
     @singledispatchmethod
-    def _make(self, change: Supposition) -> None:
-        raise TypeError(f"{change!r} is not a change")
+    def _make(self, supposition: Supposition) -> None:
+        raise TypeError(f"{supposition!r} is not a supposition")
 
     @_make.register
-    def _set_inventory(self, change: SupposedInventory) -> None:
-        row = self._provider(change.provider, "provider")
-        class_id = self._index.names.class_ids.get(change.resource_class)
+    def _set_inventory(self, supposition: SupposedInventory) -> None:
+        row = self._provider(supposition.provider, "provider")
+        class_id = self._index.names.class_ids.get(supposition.resource_class)
         if class_id is None:
             raise InvalidSupposition(
-                f"There is no resource class {change.resource_class}.", ("resource_class",)
+                f"There is no resource class {supposition.resource_class}.", ("resource_class",)
             )
-        record = change.record
+        record = supposition.record
         ratio = self._stored_ratio(record.allocation_ratio)
         if not reserved_is_valid(
             record.total, record.reserved, ratio, may_equal_total=self._reserved_may_equal_total
         ):
             raise InvalidSupposition(
-                f"{record.reserved} reserved of {record.total} {change.resource_class} with an "
-                f"allocation ratio of {record.allocation_ratio:g} leave no capacity.",
+                f"{record.reserved} reserved of {record.total} {supposition.resource_class} with "
+                f"an allocation ratio of {record.allocation_ratio:g} leave no capacity.",
                 ("reserved",),
             )
         others = [entry for entry in row.inventories if entry.resource_class_id != class_id]
@@ -153,40 +153,40 @@ class SupposedTrees:
         self._put(replace(row, inventories=tuple(sorted(others, key=_class_id))))
 
     @_make.register
-    def _set_traits(self, change: SupposedTraits) -> None:
-        row = self._provider(change.provider, "provider")
+    def _set_traits(self, supposition: SupposedTraits) -> None:
+        row = self._provider(supposition.provider, "provider")
         trait_ids = self._index.names.trait_ids
-        for position, trait in enumerate(change.traits):
+        for position, trait in enumerate(supposition.traits):
             if trait not in trait_ids:
                 raise InvalidSupposition(f"There is no trait {trait}.", ("traits", position))
         self._put(
-            replace(row, trait_ids=tuple(sorted({trait_ids[name] for name in change.traits})))
+            replace(row, trait_ids=tuple(sorted({trait_ids[name] for name in supposition.traits})))
         )
 
     @_make.register
-    def _remove_tree(self, change: RemoveTree) -> None:
-        root_id = self._root(change.root)
+    def _remove_tree(self, supposition: RemoveTree) -> None:
+        root_id = self._root(supposition.root)
         self._trees[root_id] = None
         self._account.give(self._counted_sizes.pop(root_id, 0))
 
     @_make.register
-    def _add_tree(self, change: AddTree) -> None:
-        rows = self._rows(self._root(change.like, "like"))
-        added_count = len(self._added_providers) + len(rows) * change.copies
+    def _add_tree(self, supposition: AddTree) -> None:
+        rows = self._rows(self._root(supposition.like, "like"))
+        added_count = len(self._added_providers) + len(rows) * supposition.copies
         if added_count > MOST_ADDED:
             raise InvalidSupposition(
-                f"{change.copies} copies of {len(rows)} providers make {added_count} added "
+                f"{supposition.copies} copies of {len(rows)} providers make {added_count} added "
                 f"providers, the limit is {MOST_ADDED}.",
                 ("copies",),
             )
-        self._account.take(sizes.provider_rows(len(rows) * change.copies, 0))
+        self._account.take(sizes.provider_rows(len(rows) * supposition.copies, 0))
         empty = [
             replace(row, inventories=tuple(replace(entry, used=0) for entry in row.inventories))
             for row in sorted(rows.values(), key=_provider_id)
         ]
-        for _ in range(change.copies):
-            self._copies[change.like] += 1
-            self._add_copy(empty, self._copies[change.like])
+        for _ in range(supposition.copies):
+            self._copies[supposition.like] += 1
+            self._add_copy(empty, self._copies[supposition.like])
 
     def _add_copy(self, rows: Sequence[ProviderRow], number: int) -> None:
         ids = {row.id: new_id for new_id, row in enumerate(rows, self._next_id)}
@@ -205,14 +205,14 @@ class SupposedTrees:
         self._trees[ids[rows[0].root_id]] = copies
 
     @_make.register
-    def _release(self, change: Release) -> None:
+    def _release(self, supposition: Release) -> None:
         holdings = [
             holding
-            for holding in self._held_allocations.pop(change.consumer, ())
+            for holding in self._held_allocations.pop(supposition.consumer, ())
             if self._is_there(holding[0])
         ]
         if not holdings:
-            raise UnknownInSupposition(f"Consumer {change.consumer} holds nothing.")
+            raise UnknownInSupposition(f"Consumer {supposition.consumer} holds nothing.")
         for provider_id, class_id, amount in holdings:
             # Providers of trees that were left out of the index have no place.
             if provider_id in self._places:
@@ -220,11 +220,11 @@ class SupposedTrees:
                 self._use(row, {class_id: -amount})
 
     @_make.register
-    def _claim(self, change: SupposedAllocation) -> None:
+    def _claim(self, supposition: SupposedAllocation) -> None:
         class_ids = self._index.names.class_ids
         rows: dict[str, ProviderRow] = {}
         parts: list[ProviderRequest] = []
-        for provider, resources in change.allocations.items():
+        for provider, resources in supposition.allocations.items():
             path = ("allocations", provider)
             rows[provider] = self._provider(provider, *path)
             for name in resources:
@@ -247,10 +247,10 @@ class SupposedTrees:
             raise ImpossibleSupposition(str(error), at) from error
         except AllocationRefused as error:
             raise ImpossibleSupposition(str(error), ("allocations",)) from error
-        for provider, resources in change.allocations.items():
+        for provider, resources in supposition.allocations.items():
             self._use(rows[provider], {class_ids[name]: n for name, n in resources.items()})
 
-    # The rows that changes are made to.
+    # The rows that suppositions change.
 
     def _use(self, row: ProviderRow, more: Mapping[int, int]) -> None:
         inventories = tuple(
