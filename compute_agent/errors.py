@@ -120,7 +120,7 @@ class PlacementError(ComputeAgentError):
 
     :param message: a full sentence.
     :param status: HTTP status of the answer, `None` without one.
-    :param code: placement's error code (``placement.concurrent_update`` ...), where the answer
+    :param code: placement's error code (`placement.concurrent_update` ...), where the answer
         had one.
     :param detail: placement's own explanation, or the beginning of a body that was not a placement
         error.
@@ -177,7 +177,7 @@ class PlacementUnauthorized(PlacementError):
 class ResourceProviderUpdateFailed(PlacementError):
     """Placement could not be updated to the state of the host; base of all that a flush may raise.
 
-    ``name_conflict_uuid`` is the uuid of the provider that holds the name, where that is why.
+    `name_conflict_uuid` is the uuid of the provider that holds the name, where that is why.
     """
 
     name_conflict_uuid: str | None = None
@@ -186,7 +186,7 @@ class ResourceProviderUpdateFailed(PlacementError):
 class SyncFailure(NamedTuple):
     """One part of a flush that failed.
 
-    ``aspect`` is one of create, reparent, rename, inventories, aggregates, traits, delete.
+    `aspect` is one of create, reparent, rename, inventories, aggregates, traits, delete.
     """
 
     uuid: str
@@ -241,7 +241,7 @@ class InvalidInventory(ResourceProviderUpdateFailed):
 
 
 class TraitCreationFailed(ResourceProviderUpdateFailed):
-    """Placement refuses the name of a trait.  ``traits`` are the names."""
+    """Placement refuses the name of a trait.  `traits` are the names."""
 
     traits: frozenset[str] = frozenset()
 

@@ -32,8 +32,8 @@ def build_app(
 ) -> WSGIApplication:
     """Return the whole server as one WSGI callable.
 
-    :param store: where the data is; by default the one that ``[placement_database]`` describes.
-    :param auth_strategy: overrides ``[api]auth_strategy``.
+    :param store: where the data is; by default the one that `[placement_database]` describes.
+    :param auth_strategy: overrides `[api]auth_strategy`.
     :raises placement_server.store.errors.StoreError: the database cannot be reached or has
         another schema.
     :raises placement_server.conf.InvalidConfiguration: the policy file cannot be used, or the

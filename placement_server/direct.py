@@ -34,7 +34,7 @@ BASE_URL: Final = "http://placement.direct/placement"
 class DirectSession(requests.Session):
     """A session of requests whose relative URLs belong to the server in process.
 
-    It also serves keystoneauth1, as ``session.Session(session=direct_session)``.
+    It also serves keystoneauth1, as `session.Session(session=direct_session)`.
     """
 
     def request(

@@ -4,7 +4,7 @@ A handler raises one of the classes below with the specific message. The fixed l
 each status, and the HTML and plain renderings, are WebOb's.
 
 Rules for codes: a code never changes and is never reused; a new one is dotted, starts with
-``placement.`` and names what is wrong, not where; it is only for situations in which a client
+`placement.` and names what is wrong, not where; it is only for situations in which a client
 would act differently. Everything else has UNDEFINED.
 
     ApiError
@@ -52,7 +52,7 @@ _MESSAGE_LIMIT: Final = 65_536
 
 
 class ApiError(Exception):
-    """An answer other than success. ``message`` is the specific part of the detail.
+    """An answer other than success. `message` is the specific part of the detail.
 
     :param pointer: the JSON pointer to the part of the body that is wrong, where that is known.
     """
@@ -99,7 +99,7 @@ class NotFound(ApiError):
 
 
 class MethodNotAllowed(ApiError):
-    """405. ``allow`` lists the methods of the path; empty sends no Allow header."""
+    """405. `allow` lists the methods of the path; empty sends no Allow header."""
 
     status = 405
     webob_class = webob.exc.HTTPMethodNotAllowed

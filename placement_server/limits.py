@@ -9,8 +9,8 @@ NAMES: Final = 10_000
 """Traits, resource classes, aggregates or resource providers, of each kind."""
 
 FILTERS: Final = 1_000
-"""Filters of a query: each class of ``resources``, each trait or ``in:`` list of ``required``, each
-``member_of``, ..."""
+"""Filters of a query: each class of `resources`, each trait or `in:` list of `required`, each
+`member_of`, ..."""
 
 GROUPS: Final = 1_000
 """Groups of a query for allocation candidates."""

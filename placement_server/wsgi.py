@@ -2,7 +2,7 @@
 
     uwsgi --module placement_server.wsgi:application ...
 
-The configuration is read from ``$OS_PLACEMENT_CONFIG_DIR/placement.conf`` or the usual places.
+The configuration is read from `$OS_PLACEMENT_CONFIG_DIR/placement.conf` or the usual places.
 Importing this module starts the application. Import it in every process, and do not preload it
 before forking: database connections do not survive a fork.
 """

@@ -1,6 +1,6 @@
-"""The manual pages man/*.1, from the parsers of the programs: the source of ``--help`` too.
+"""The manual pages man/*.1, from the parsers of the programs: the source of `--help` too.
 
-A page per program and per family of commands, such as ``compute-manage host``. The package
+A page per program and per family of commands, such as `compute-manage host`. The package
 argparse-manpage repeats common options with every command, and roff warns of the usage it prints.
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def on_config(config: Any) -> Any:
-    """Add the version of ``setup.cfg`` to what every page shows."""
+    """Add the version of `setup.cfg` to what every page shows."""
     metadata = ConfigParser()
     metadata.read(Path(config.config_file_path).with_name("setup.cfg"))
     version = metadata["metadata"]["version"]

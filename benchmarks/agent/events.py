@@ -96,7 +96,7 @@ class Footprint:
 def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost], Footprint]:
     """Everything that happens to an agent, on one server.
 
-    :param extensions: ``auto``, or ``never`` for the plain API.
+    :param extensions: `auto`, or `never` for the plain API.
     """
     warm_up(server, directory, extensions)
     client = Client(server.url)

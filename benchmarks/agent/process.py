@@ -2,7 +2,7 @@
 
 A process of its own, so that its CPU and memory are the agent's alone. A line of JSON on standard
 input is a command, a line on standard output what it cost. Run by
-``benchmarks.agent.process_under_test``.
+`benchmarks.agent.process_under_test`.
 """
 
 import json
@@ -31,7 +31,7 @@ def resident_mib() -> float:
 class InterruptedRelay(Relay):
     """A transport that lets another client write just before the agent's next inventory.
 
-    ``before_write`` is called with the uuid of the provider.
+    `before_write` is called with the uuid of the provider.
     """
 
     def __init__(self, inner: Transport) -> None:
@@ -78,8 +78,8 @@ class MeasuredAgent:
     def passes(self, times: int = 1, change: str = "") -> dict[str, Any]:
         """Passes one after the other, each with a change of the machine before it if one is named.
 
-        :param change: ``inventory``: the disk grows; ``claim``: and another client claims some
-            of it before the agent writes; ``trait``: or sets a trait; ``restored``: the machine is
+        :param change: `inventory`: the disk grows; `claim`: and another client claims some
+            of it before the agent writes; `trait`: or sets a trait; `restored`: the machine is
             as it was.
         """
 

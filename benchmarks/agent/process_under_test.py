@@ -23,7 +23,7 @@ _PROCESS = f"{WITHOUT_EXTRAS}from benchmarks.agent.process import main\nmain()"
 class Bound:
     """What an event may cost at most; None: nothing is demanded. CPU in seconds.
 
-    ``nova``: requests, client CPU and placement CPU of the published Nova, where it was measured.
+    `nova`: requests, client CPU and placement CPU of the published Nova, where it was measured.
     """
 
     requests: int
@@ -55,7 +55,7 @@ class Cost:
 
 
 class AgentUnderTest:
-    """A process of ``benchmarks.agent.process`` and the host it reports."""
+    """A process of `benchmarks.agent.process` and the host it reports."""
 
     def __init__(self, directory: Path, server: Server, **options: str) -> None:
         self.host = f"host-{uuid.uuid4().hex[:8]}"

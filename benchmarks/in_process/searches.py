@@ -7,7 +7,7 @@ the provider summaries of the trees in the answer have been rendered once before
 
     python -m benchmarks.in_process.searches [--runs 15] [--scale] [--only TEXT]
 
-``--scale`` adds the growth from 1,000 to 100,000 hosts: load time, memory, cost of a change.
+`--scale` adds the growth from 1,000 to 100,000 hosts: load time, memory, cost of a change.
 """
 
 from __future__ import annotations

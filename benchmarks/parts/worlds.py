@@ -1,9 +1,9 @@
 """The data sets, loaded through the API of whatever server, the same uuids in each.
 
-- ``flat``: hosts of one provider with VCPU, MEMORY_MB and DISK_GB, one trait, one aggregate;
-- ``nested``: hosts of 13 providers: root with the disk, two NUMA cells with CPUs and memory, two
+- `flat`: hosts of one provider with VCPU, MEMORY_MB and DISK_GB, one trait, one aggregate;
+- `nested`: hosts of 13 providers: root with the disk, two NUMA cells with CPUs and memory, two
   GPUs and a card with two PFs below each cell;
-- ``gpus``: hosts with one-unit GPUs as children.
+- `gpus`: hosts with one-unit GPUs as children.
 """
 
 import threading

@@ -69,7 +69,7 @@ class Size:
 
 
 def fill(url: str, hosts: int) -> None:
-    """Write so many hosts into an empty PostgreSQL database at ``//user@host:port/name``."""
+    """Write so many hosts into an empty PostgreSQL database at `//user@host:port/name`."""
     with psycopg.connect(f"postgresql:{url}", autocommit=True) as connection:
         for statement in _statements(hosts, _UUID_OF_POSTGRESQL):
             connection.execute(statement)

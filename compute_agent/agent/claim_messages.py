@@ -19,14 +19,14 @@ from compute_agent.virt.layout.wanted import UNMANAGED
 def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
     """Return the request in a call of `instance_claim`.
 
-    :param spec: ``{"instance_uuid": UUID, "node": NAME, "migration_uuid": UUID}``, the last two
-        optional; ``instance_group``, ``force_hosts`` and ``force_nodes`` say from whom the instance
-        is to be kept apart; ``flavor``, ``is_bfv``, ``project_id`` and ``user_id`` are read for an
+    :param spec: `{"instance_uuid": UUID, "node": NAME, "migration_uuid": UUID}`, the last two
+        optional; `instance_group`, `force_hosts` and `force_nodes` say from whom the instance
+        is to be kept apart; `flavor`, `is_bfv`, `project_id` and `user_id` are read for an
         instance that no scheduler claimed for. Other keys are left alone, so that a request
         specification may be sent whole.
-    :param allocations: ``{PROVIDER: {"resources": {CLASS: AMOUNT}}}`` as placement gave it; empty:
+    :param allocations: `{PROVIDER: {"resources": {CLASS: AMOUNT}}}` as placement gave it; empty:
         what placement holds for the instance.
-    :param mappings: ``{GROUP: [PROVIDER, ...]}`` as placement gave it.
+    :param mappings: `{GROUP: [PROVIDER, ...]}` as placement gave it.
     :raises InvalidInput: names the argument that is not of this form.
     """
     fields = mapping("spec", spec or {})
@@ -57,7 +57,7 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
 def answer_of(claim: Claim, tree: ProviderTree) -> dict[str, Any]:
     """Return the answer to `instance_claim`.
 
-    A function that the hypervisor must not take from its driver has ``"managed": false``.
+    A function that the hypervisor must not take from its driver has `"managed": false`.
 
     :param tree: of the node, with its named units.
     """

@@ -1,7 +1,7 @@
 """The UNIX socket where the running agent answers `compute-agent status` and `report`.
 
 One request and one reply per connection, each one line of JSON. A request is
-``{"command": NAME, ...arguments}``, a reply ``{"result": ...}`` or ``{"error": SENTENCE}``.
+`{"command": NAME, ...arguments}`, a reply `{"result": ...}` or `{"error": SENTENCE}`.
 
 The members of the socket's group may ask; what changes claims or the host is for the agent's user
 and root, as the kernel names the sender (SO_PEERCRED).

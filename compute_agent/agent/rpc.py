@@ -1,10 +1,10 @@
-"""The agent on the message bus: topic ``compute-agent``, server = the name of the service.
+"""The agent on the message bus: topic `compute-agent`, server = the name of the service.
 
     ping(), status(node), plan(node), report_now(node, wait), set_host_enabled(enabled, reason),
     list_instances(node), instance_claim(spec, allocations, mappings),
     drop_claim(instance, error, image), clear_fault(provider)
 
-and, every `report_interval` seconds, a cast to all that listen on topic ``compute-state``.
+and, every `report_interval` seconds, a cast to all that listen on topic `compute-state`.
 Reporting to placement works without the bus, so an absent broker is logged once and waited for.
 """
 

@@ -70,7 +70,7 @@ class AnswerReader(io.RawIOBase):
 class BoundedAnswer(http.client.HTTPResponse):
     """An answer that takes no longer, from its first byte to its last, than one wait of its socket.
 
-    The ``response_class`` of a connection: http.client makes one when a request has been sent, and
+    The `response_class` of a connection: http.client makes one when a request has been sent, and
     one for the answer of a proxy to CONNECT.
     """
 

@@ -1,6 +1,6 @@
 """The requests session for placement, keystone and others, which limits their answers.
 
-Nothing of an answer reaches the caller before all of it was read and found within the ``limits``,
+Nothing of an answer reaches the caller before all of it was read and found within the `limits`,
 so its users (keystoneauth1, this project) can rely on them.
 """
 

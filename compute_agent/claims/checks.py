@@ -40,7 +40,7 @@ def stale(
     """Return the claims behind which nobody stands any more.
 
     :param suspects: claims of instances that do not run here.
-    :param records: provider uuid to consumers with their ``resources`` there, as placement has it.
+    :param records: provider uuid to consumers with their `resources` there, as placement has it.
     :param others: consumers that are known for themselves: they are not unknown migrations.
     """
 

@@ -1,7 +1,7 @@
 """Named units of a host that are free: pure functions of what there is and who holds what.
 
 A provider may count things of which a guest gets certain ones: CPUs of its own, PCI functions,
-places for mediated devices (``0000:84:00.0/3``), slices of a GPU (``MIG-...``). They are in the
+places for mediated devices (`0000:84:00.0/3`), slices of a GPU (`MIG-...`). They are in the
 provider's `resources`. Which slice a guest has no hypervisor reports: only its claim names it.
 """
 

@@ -88,7 +88,7 @@ def new_console() -> Console:
 
 
 def print_paged(part: RenderableType) -> None:
-    """Print; in the program of ``PAGER`` (less by default) what a terminal cannot show at once."""
+    """Print; in the program of `PAGER` (less by default) what a terminal cannot show at once."""
     console = new_console()
     if not sys.stdout.isatty():
         console.print(part)

@@ -65,9 +65,9 @@ def new_config(
 ) -> cfg.ConfigOpts:
     """Parse `argv` and the configuration files, and check the value of every option.
 
-    :param argv: options of oslo.config only, that is ``--config-file``, ``--config-dir`` and those
+    :param argv: options of oslo.config only, that is `--config-file`, `--config-dir` and those
         of oslo.log.
-    :param project: names the directory below ``/etc`` in which files are looked for.
+    :param project: names the directory below `/etc` in which files are looked for.
     :param default_config_files: read when `argv` names none, instead of looking for them.
     :param default_config_dirs: likewise.
     :raises InvalidConfiguration: a file that is missing, unreadable or does not parse, or a value
@@ -112,7 +112,7 @@ def list_opts() -> list[tuple[Any, list[cfg.Opt]]]:
 def reload(conf: cfg.ConfigOpts) -> list[str]:
     """Read the configuration files again, and change the options that may change while running.
 
-    :returns: one line per option that changed, ``[group]name: old -> new``.
+    :returns: one line per option that changed, `[group]name: old -> new`.
     :raises InvalidConfiguration: the files cannot be used; the old values stay in force.
     """
     try:

@@ -18,7 +18,7 @@ provider, unless the driver has a name of its own for the host, as the libvirt d
 the fully qualified name of this machine.
 """,
 )
-"""Read as ``conf.DEFAULT.host``, since a group of the same name hides it elsewhere."""
+"""Read as `conf.DEFAULT.host`, since a group of the same name hides it elsewhere."""
 
 service_opts = [
     cfg.StrOpt(

@@ -42,14 +42,14 @@ microversion 2.98): session, adapter and auth options of keystoneauth1.
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options that do not depend on ``auth_type``; plugins add theirs when loaded."""
+    """Register the options that do not depend on `auth_type`; plugins add theirs when loaded."""
     for group, options in list_opts():
         conf.register_group(group)
         conf.register_opts(options, group=group.name)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """Return the options by group, for the sample file; plugins are in group ``[placement]``."""
+    """Return the options by group, for the sample file; plugins are in group `[placement]`."""
     return [
         (cfg.OptGroup(name, title=f"{kind.capitalize()} service", help=text), _options(kind))
         for name, kind, text in SERVICES

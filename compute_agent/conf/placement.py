@@ -39,7 +39,7 @@ def _options() -> list[Any]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options that do not depend on ``auth_type``; plugins add theirs when loaded."""
+    """Register the options that do not depend on `auth_type`; plugins add theirs when loaded."""
     conf.register_group(_group())
     conf.register_opts(_options(), group="placement")
 

@@ -70,7 +70,7 @@ def keep_quiet() -> None:
 def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:
     """Return the newest version that calls to a service may have, `None` for any.
 
-    :param service: an option of group ``upgrade_levels``.
+    :param service: an option of group `upgrade_levels`.
     """
     value = conf.upgrade_levels[service]
     return value if value and _VERSION.fullmatch(value) else None

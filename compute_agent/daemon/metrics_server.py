@@ -15,7 +15,7 @@ class MetricsServer:
     """Serves a registry of metrics over HTTP.
 
     :param option: the option that `bind` is the value of, for errors.
-    :param bind: ``ADDRESS:PORT``; port 0 takes a free one.
+    :param bind: `ADDRESS:PORT`; port 0 takes a free one.
     """
 
     def __init__(self, option: str, bind: str, registry: CollectorRegistry) -> None:

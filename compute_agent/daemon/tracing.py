@@ -1,8 +1,8 @@
 """Spans of a program's work, which OpenTelemetry sends to a collector.
 
-Off unless ``[tracing]otlp_endpoint`` is set: nothing of OpenTelemetry is imported then, and a span
+Off unless `[tracing]otlp_endpoint` is set: nothing of OpenTelemetry is imported then, and a span
 is a context that does nothing. A trace goes on from one program to the next in the header
-``traceparent`` of HTTP and the key of that name in the context of a call on the bus, where
+`traceparent` of HTTP and the key of that name in the context of a call on the bus, where
 oslo.messaging puts it too, as W3C defines it, beside the request ids of OpenStack.
 """
 
@@ -52,9 +52,9 @@ def span(
 ) -> AbstractContextManager[Any]:
     """Return what surrounds a piece of work; an error of it is recorded and passes through.
 
-    :param kind: the name of a kind of OpenTelemetry: ``INTERNAL``, ``CLIENT`` or ``SERVER``.
+    :param kind: the name of a kind of OpenTelemetry: `INTERNAL`, `CLIENT` or `SERVER`.
     :param carrier: of the trace that this goes on with; by default that of the span around it.
-    :param attributes: by name, with ``__`` for a dot.
+    :param attributes: by name, with `__` for a dot.
     """
     if _tracer is None:
         return _OFF

@@ -8,17 +8,17 @@ from compute_agent.placement.allocations.amounts import Amounts
 
 
 def count_of(number: int, noun: str) -> str:
-    """Return a number of things: ``1 consumer``, ``2 consumers``."""
+    """Return a number of things: `1 consumer`, `2 consumers`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def resources(amounts: Mapping[str, int]) -> str:
-    """Return amounts by class: ``512 MEMORY_MB, 1 VCPU``."""
+    """Return amounts by class: `512 MEMORY_MB, 1 VCPU`."""
     return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))
 
 
 def allocations(held_amounts: Amounts, name_of: Callable[[str], str] = lambda uuid: uuid) -> str:
-    """Return amounts by provider: ``1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0``.
+    """Return amounts by provider: `1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0`.
 
     :param name_of: the name of the provider of a uuid.
     """

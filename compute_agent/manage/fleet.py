@@ -30,7 +30,7 @@ _SILENCE: Final = (
 )
 
 Announced = Mapping[str, Any]
-"""The announcement of one node of an agent, with the name of its service as ``service``."""
+"""The announcement of one node of an agent, with the name of its service as `service`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class HeardAgents:
 class FleetHost:
     """One host.
 
-    :ivar agent: ``up``, ``silent`` or ``unknown``.
+    :ivar agent: `up`, `silent` or `unknown`.
     :ivar silent_since: when a silent agent was heard last, in seconds since 1970, if that is known.
     :ivar service: the name under which its agent is called on the bus; None unless it is up.
     :ivar reason: why it is disabled, as far as the agent knows.

@@ -32,7 +32,7 @@ class HostDifference:
     """One thing that differs.
 
     :ivar provider: the provider's name after the host's; empty for the root.
-    :ivar aspect: ``provider``, ``traits``, ``aggregates``, or a resource class and field of it.
+    :ivar aspect: `provider`, `traits`, `aggregates`, or a resource class and field of it.
     :ivar first: the value of the first host, as plain JSON types; likewise `second`.
     """
 

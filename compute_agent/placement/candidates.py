@@ -17,7 +17,7 @@ LOG = logging.getLogger(__name__)
 
 
 class CandidateAnswer(NamedTuple):
-    """An answer of ``GET /allocation_candidates``; ``version`` is the one to claim with."""
+    """An answer of `GET /allocation_candidates`; `version` is the one to claim with."""
 
     allocation_requests: list[dict[str, Any]]
     provider_summaries: dict[str, dict[str, Any]]
@@ -29,13 +29,13 @@ CLOSEST: Final[Microversion] = (1, 1)
 
 
 class Explanation(NamedTuple):
-    """An answer of ``GET /candidate_explanation``, as placement gave it.
+    """An answer of `GET /candidate_explanation`, as placement gave it.
 
     :ivar sentences: all of it, to be read.
     :ivar closest: sets of changes of the request with which it would have candidates; None where
         placement does not know the closest ones (before placement-ext 1.1).
-    :ivar short: the providers that lack least of some amount; None as for ``closest``.
-    :ivar complete: False when placement gave up before it had all of ``closest``.
+    :ivar short: the providers that lack least of some amount; None as for `closest`.
+    :ivar complete: False when placement gave up before it had all of `closest`.
     """
 
     trees: int
@@ -53,11 +53,11 @@ CAPACITY: Final[Microversion] = (1, 1)
 
 
 class Capacity(NamedTuple):
-    """An answer of ``GET /capacity``: how many further claims of one query would succeed.
+    """An answer of `GET /capacity`: how many further claims of one query would succeed.
 
     :ivar at_least: as many were claimed on a copy of the fleet.
-    :ivar at_most: no choice of candidates makes more succeed; ``exact`` when both are equal.
-    :ivar trees: ``root``, ``name``, ``at_least`` and ``at_most`` of each, the most first.
+    :ivar at_most: no choice of candidates makes more succeed; `exact` when both are equal.
+    :ivar trees: `root`, `name`, `at_least` and `at_most` of each, the most first.
     :ivar limited_by: how many trees run out of each class first.
     """
 
@@ -69,12 +69,12 @@ class Capacity(NamedTuple):
 
 
 class Fragmentation(NamedTuple):
-    """An answer of ``GET /fragmentation``, as placement gave it.
+    """An answer of `GET /fragmentation`, as placement gave it.
 
-    :ivar resource_classes: ``capacity``, ``used``, ``free``, ``largest_free`` and ``stranded`` of
+    :ivar resource_classes: `capacity`, `used`, `free`, `largest_free` and `stranded` of
         each.
-    :ivar shapes: of each shape ``resources``, how many fit (``at_least``, ``at_most``), how many
-        would if what is free lay ``together``, and the ``ratio``.
+    :ivar shapes: of each shape `resources`, how many fit (`at_least`, `at_most`), how many
+        would if what is free lay `together`, and the `ratio`.
     """
 
     resource_classes: dict[str, dict[str, int]]
@@ -211,7 +211,7 @@ class Candidates:
     ) -> dict[str, dict[str, int]] | dict[str, int]:
         """Usage of a project (and user): by consumer type where placement knows types (1.38).
 
-        :returns: from 1.38 type -> ``consumer_count`` and amount per class; else amount per class.
+        :returns: from 1.38 type -> `consumer_count` and amount per class; else amount per class.
         :raises errors.UsageRetrievalFailed: it could not be read.
         """
         query = [("project_id", project), *([("user_id", user)] if user else [])]

@@ -51,7 +51,7 @@ class ChangeFeed:
     ) -> Changes:
         """Return which trees changed in these ways, once there are some.
 
-        :param kinds: of ``structure``, ``usage`` (claims) and ``names``.
+        :param kinds: of `structure`, `usage` (claims) and `names`.
         :param after: the id behind which changes are asked for; None for none, but the present end.
         :param roots: the roots of the trees asked for; none: of all.
         :param wait: seconds to wait for the first change.

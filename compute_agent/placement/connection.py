@@ -80,7 +80,7 @@ class Retries:
     random: randomlib.Random = field(default_factory=randomlib.Random)
 
     def while_unavailable(self, attempt: Callable[[], T]) -> T:
-        """Repeat ``attempt`` while placement cannot answer; the last failure is raised."""
+        """Repeat `attempt` while placement cannot answer; the last failure is raised."""
         tries = 0
         while True:
             try:
@@ -102,9 +102,9 @@ class Retries:
         self._sleep(max(self.with_jitter(0.5 * 2 ** (tries - 1), 0.25), requested_wait))
 
     def while_conflicting(self, attempt: Callable[[], T]) -> T:
-        """Repeat ``attempt`` while another writer is first; the last conflict is raised.
+        """Repeat `attempt` while another writer is first; the last conflict is raised.
 
-        ``attempt`` must read again what it builds upon.
+        `attempt` must read again what it builds upon.
         """
         for tries in range(1, CONFLICT_TRIES):
             try:
@@ -116,7 +116,7 @@ class Retries:
         return attempt()
 
     def with_jitter(self, seconds: float, share: float) -> float:
-        """``seconds`` more or less by up to ``share`` of them."""
+        """`seconds` more or less by up to `share` of them."""
         return seconds * self.random.uniform(1 - share, 1 + share)
 
     def _sleep(self, seconds: float) -> None:
@@ -142,7 +142,7 @@ def new_global_request_id() -> str:
 
 
 def parse_version(text: str) -> Microversion:
-    """Return ``1.39`` as a pair.
+    """Return `1.39` as a pair.
 
     :raises ValueError: the text is not a microversion.
     """
@@ -214,7 +214,7 @@ class Connection:
 
     @property
     def tally(self) -> Tally | None:
-        """That of the innermost ``tracing`` this thread is in."""
+        """That of the innermost `tracing` this thread is in."""
         return _tally.get()
 
     def call(self, request: Request) -> Response:
@@ -369,7 +369,7 @@ class Connection:
 
 
 def _shape(path: str) -> str:
-    """``path`` with what identifies one thing left out, as a label of few values."""
+    """`path` with what identifies one thing left out, as a label of few values."""
     plain = path.partition("?")[0]
     parts = plain.strip("/").split("/")
     if len(parts) > 1:

@@ -1,6 +1,6 @@
 """Placement's resource providers: one method per call, each with its own typed failures.
 
-Every method may also raise ``PlacementUnavailable`` and ``PlacementUnauthorized``.
+Every method may also raise `PlacementUnavailable` and `PlacementUnauthorized`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, compl
 from compute_agent.state.shapes import Shape
 
 MAX_LISTED: Final = 200
-"""Items in one ``in:`` list; more make the URL too long for what stands before placement."""
+"""Items in one `in:` list; more make the URL too long for what stands before placement."""
 
 NO_PARENT: Final = "parent provider UUID does not exist"
 
@@ -51,7 +51,7 @@ class Providers:
     # -- reading -----------------------------------------------------------------------------
 
     def in_tree(self, uuid: str) -> list[PlacementProvider]:
-        """All providers of the tree that ``uuid`` is a member of; empty when it is unknown."""
+        """All providers of the tree that `uuid` is a member of; empty when it is unknown."""
         return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
 
     def find(self, query: str, doing: str, version: Microversion = BASE) -> list[Mapping[str, Any]]:
@@ -113,7 +113,7 @@ class Providers:
         return AtGeneration(body["resource_provider_generation"], frozenset(body["aggregates"]))
 
     def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
-        """Return consumer uuid -> ``resources`` and ``consumer_generation`` on this provider."""
+        """Return consumer uuid -> `resources` and `consumer_generation` on this provider."""
         request = Request(
             "GET",
             _path(uuid, "allocations"),
@@ -127,12 +127,12 @@ class Providers:
     # -- writing -----------------------------------------------------------------------------
 
     def create(self, uuid: str, name: str, parent_uuid: str | None) -> AtGeneration[bool]:
-        """Create a provider; ``content`` is whether it was not there before.
+        """Create a provider; `content` is whether it was not there before.
 
         A lost answer is looked up, never asked again blindly.
 
         :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
-            (``name_conflict_uuid``), the uuid to one that is elsewhere, or the request was refused.
+            (`name_conflict_uuid`), the uuid to one that is elsewhere, or the request was refused.
         :raises errors.ResourceProviderNotFound: the parent is gone.
         """
         body: dict[str, Any] = {"uuid": uuid, "name": name}
@@ -172,10 +172,10 @@ class Providers:
         return self._connection.retries.while_unavailable(attempt)
 
     def put(self, uuid: str, name: str, parent_uuid: str | None, *, reparents: bool) -> None:
-        """Rename, and move below another parent when ``reparents``.
+        """Rename, and move below another parent when `reparents`.
 
         :raises errors.PlacementTooOld: moving needs 1.37.
-        :raises errors.ResourceProviderUpdateFailed: refused; ``name_conflict_uuid`` if taken.
+        :raises errors.ResourceProviderUpdateFailed: refused; `name_conflict_uuid` if taken.
         """
         body: dict[str, Any] = {"name": name}
         if reparents:
@@ -251,7 +251,7 @@ class Providers:
     # -- names -------------------------------------------------------------------------------
 
     def known_traits(self, names: Collection[str]) -> set[str]:
-        """Return those of ``names`` that placement knows."""
+        """Return those of `names` that placement knows."""
         known_names: set[str] = set()
         for some in _batches(sorted(names), self._max_listed):
             quoted_names = ",".join(quote(name, safe="") for name in some)

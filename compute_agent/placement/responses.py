@@ -1,7 +1,7 @@
 """Meaning of an answer of placement, as a typed error.
 
-Placement explains itself in ``{"errors": [{"status", "title", "detail", "code",
-"request_id"}]}``.  A body that is not that comes from something in between (a proxy, a load
+Placement explains itself in `{"errors": [{"status", "title", "detail", "code",
+"request_id"}]}`.  A body that is not that comes from something in between (a proxy, a load
 balancer, a login page): it is never taken for placement's opinion, so a proxy's 404 does not make
 a provider vanish.
 """
@@ -111,7 +111,7 @@ def is_about_providers(error: errors.PlacementError) -> bool:
 
 
 def failure(kind: type[E], request: Request, response: Response) -> E:
-    """Make an error of type ``kind`` about an answer to this request."""
+    """Make an error of type `kind` about an answer to this request."""
     refusal = refusal_of(response)
     request_id = (refusal.request_id if refusal else None) or response.request_id
     shown_id = f" [{request_id}]" if request_id else ""
@@ -166,7 +166,7 @@ def refused(request: Request, response: Response) -> errors.PlacementError:
 
 
 def body_of(request: Request, response: Response, shape: Shape) -> Any:
-    """Return the JSON body of a good answer, checked against ``shape``.
+    """Return the JSON body of a good answer, checked against `shape`.
 
     :raises errors.PlacementError: the body has another shape (a login page with status 200, a
         truncated body, an answer of another service ...); of the type that the request names.

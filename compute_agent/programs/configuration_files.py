@@ -13,7 +13,7 @@ _OPTIONS: Final = ("--config-file", "--config-dir")
 def add_options(
     options: argparse._ActionsContainer, default: str, *, what: str = "configuration file"
 ) -> None:
-    """Add ``--config-file`` and ``--config-dir`` to a parser or a group of its options.
+    """Add `--config-file` and `--config-dir` to a parser or a group of its options.
 
     :param default: the file that is read where none is named.
     """

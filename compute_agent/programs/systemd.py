@@ -24,7 +24,7 @@ class ServiceManager:
         self._send("READY=1", f"STATUS={status}")
 
     def status(self, text: str) -> None:
-        """Set the line that ``systemctl status`` shows."""
+        """Set the line that `systemctl status` shows."""
         self._send(f"STATUS={text}")
 
     def reloading(self) -> None:

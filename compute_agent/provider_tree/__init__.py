@@ -1,6 +1,6 @@
 """The tree of resource providers of a host, as drivers read and change it.
 
-The import path ``compute_agent.provider_tree.ProviderTree`` is part of the driver contract.
+The import path `compute_agent.provider_tree.ProviderTree` is part of the driver contract.
 """
 
 from compute_agent.provider_tree.provider import (

@@ -67,9 +67,9 @@ class ProviderForest:
         self._lock = threading.RLock()
 
     def subtree(self, root: str) -> Self:
-        """Return an independent copy that holds only the tree of ``root``.
+        """Return an independent copy that holds only the tree of `root`.
 
-        :raises ValueError: ``root`` is unknown or is not a root.
+        :raises ValueError: `root` is unknown or is not a root.
         """
         with self._lock:
             provider = self._find(root)
@@ -143,7 +143,7 @@ class ProviderForest:
     ) -> str:
         """Add a child, and return its uuid.
 
-        Without ``uuid`` it is derived from the root's uuid and ``stable_key``, else the part of
+        Without `uuid` it is derived from the root's uuid and `stable_key`, else the part of
         the name after the root's name, so that it survives a rename of the host.
 
         :raises ValueError: the uuid or the name is taken or malformed, or the parent is unknown.
@@ -166,7 +166,7 @@ class ProviderForest:
                 del self._children[uuid]
 
     def move(self, name_or_uuid: str, new_parent: str | None) -> None:
-        """Put a provider with its descendants under another parent; ``None`` makes it a root.
+        """Put a provider with its descendants under another parent; `None` makes it a root.
 
         :raises ValueError: either is unknown, or the new parent is the provider or a descendant
             of it.

@@ -1,6 +1,6 @@
 """Inventory records: the amount of a resource class that a provider has, and rules for its use.
 
-A record is a mapping with the keys ``total reserved min_unit max_unit step_size allocation_ratio``.
+A record is a mapping with the keys `total reserved min_unit max_unit step_size allocation_ratio`.
 Placement fills in what a writer leaves out and stores the ratio in single precision, so records are
 completed before they are compared, and ratios are compared as 32-bit floats: 1.1 read back equals
 1.1.
@@ -31,7 +31,7 @@ PLACEMENT_DEFAULTS: Final[Mapping[str, Number]] = MappingProxyType(
         "allocation_ratio": 1.0,
     }
 )
-"""Values that placement stores for keys that the writer leaves out (``total`` is mandatory)."""
+"""Values that placement stores for keys that the writer leaves out (`total` is mandatory)."""
 
 RECORD_KEYS: Final = ("total", *PLACEMENT_DEFAULTS)
 
@@ -42,7 +42,7 @@ OPERATOR_KEYS: Final = frozenset({"allocation_ratio"})
 class FrozenRecord(dict[str, Any]):
     """A dict that cannot be changed, so that it can be shared between snapshots without copying.
 
-    ``copy()``, ``dict(...)`` and ``copy.deepcopy`` give an ordinary dict to edit.
+    `copy()`, `dict(...)` and `copy.deepcopy` give an ordinary dict to edit.
     """
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class FrozenRecord(dict[str, Any]):
 
 
 def single_precision(ratio: float) -> float:
-    """Return what a single precision column makes of ``ratio`` (itself when out of range)."""
+    """Return what a single precision column makes of `ratio` (itself when out of range)."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", ratio))[0])
     except OverflowError:
@@ -81,12 +81,12 @@ def complete_record(
     *,
     operator_keys: Collection[str] = OPERATOR_KEYS,
 ) -> FrozenRecord:
-    """Return ``record`` with all six keys.
+    """Return `record` with all six keys.
 
-    A missing key takes the stored value if it is one of ``operator_keys`` and something is stored,
-    otherwise placement's default.  Keys come out in the order of ``RECORD_KEYS``.
+    A missing key takes the stored value if it is one of `operator_keys` and something is stored,
+    otherwise placement's default.  Keys come out in the order of `RECORD_KEYS`.
 
-    :raises ValueError: ``total`` is missing, or a key is not one of the six.
+    :raises ValueError: `total` is missing, or a key is not one of the six.
     """
     unknown_keys = [key for key in record if key not in RECORD_KEYS]
     if unknown_keys:
@@ -110,7 +110,7 @@ def complete_inventory(
     *,
     operator_keys: Collection[str] = OPERATOR_KEYS,
 ) -> FrozenRecord:
-    """Return ``inventory``, each record completed by the one stored for the same class.
+    """Return `inventory`, each record completed by the one stored for the same class.
 
     :raises ValueError: as `complete_record`, naming the class.
     """

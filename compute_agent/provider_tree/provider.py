@@ -31,9 +31,9 @@ class Resource(NamedTuple):
 class ProviderData:
     """One provider as it was when asked for.
 
-    ``generation`` is ``None`` when it was created here and is not yet in placement;
-    ``parent_uuid`` is ``None`` for a root.
-    ``inventory`` maps class to record (six keys); it cannot be changed, ``copy.deepcopy`` it to
+    `generation` is `None` when it was created here and is not yet in placement;
+    `parent_uuid` is `None` for a root.
+    `inventory` maps class to record (six keys); it cannot be changed, `copy.deepcopy` it to
     edit.
     """
 
@@ -51,7 +51,7 @@ class ProviderData:
 
 
 class PlacementProvider(TypedDict):
-    """The keys read from a provider as ``GET /resource_providers`` returns it."""
+    """The keys read from a provider as `GET /resource_providers` returns it."""
 
     uuid: str
     name: str
@@ -63,13 +63,13 @@ def child_uuid(root_uuid: str, stable_key: str) -> str:
     """Return the uuid a child of this root always has, also after it was lost in placement.
 
     :param stable_key: the strongest identity the hardware gives (serial, permanent MAC, PCI
-        address, ``numa:<id>`` ...), never the host's name, which may change.
+        address, `numa:<id>` ...), never the host's name, which may change.
     """
     return str(uuidlib.uuid5(uuidlib.UUID(root_uuid), stable_key))
 
 
 def provider_name(full_name: str) -> str:
-    """Return ``full_name``; a too long one is cut and ends in ~ and digits of its SHA-256."""
+    """Return `full_name`; a too long one is cut and ends in ~ and digits of its SHA-256."""
     if len(full_name) <= MAX_NAME:
         return full_name
     digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
@@ -77,7 +77,7 @@ def provider_name(full_name: str) -> str:
 
 
 def canonical(uuid: str) -> str:
-    """Return ``uuid`` in lower case with dashes.
+    """Return `uuid` in lower case with dashes.
 
     :raises ValueError: it is not a uuid.
     """

@@ -1,7 +1,7 @@
 """The resource providers of one agent, as values in memory.
 
 No HTTP happens here.  One object may hold several trees: that of a compute node and, as lone
-roots, the sharing providers (trait ``MISC_SHARES_VIA_AGGREGATE``) that reach it through a common
+roots, the sharing providers (trait `MISC_SHARES_VIA_AGGREGATE`) that reach it through a common
 aggregate.  The shape is that of a forest of immutable records; here is their content, and which
 of it placement may have changed since it was read:
 
@@ -100,7 +100,7 @@ class ProviderTree(ProviderForest):
         *,
         operator_keys: Collection[str] = OPERATOR_KEYS,
     ) -> bool:
-        """Return whether ``inventory``, completed, differs from what the provider has."""
+        """Return whether `inventory`, completed, differs from what the provider has."""
         stored_inventory = self.data(name_or_uuid).inventory
         completed_inventory = complete_inventory(
             inventory, stored_inventory, operator_keys=operator_keys
@@ -117,10 +117,10 @@ class ProviderTree(ProviderForest):
     ) -> bool:
         """Replace the whole inventory; return whether that changed anything.
 
-        A key missing from a record keeps the stored value when it is one of ``operator_keys`` and
+        A key missing from a record keeps the stored value when it is one of `operator_keys` and
         takes placement's default otherwise; to get the default for the former, write it.
 
-        :raises ValueError: a record without ``total`` or with an unknown key.
+        :raises ValueError: a record without `total` or with an unknown key.
         """
         with self._lock:
             provider = self._find(name_or_uuid)
@@ -206,12 +206,12 @@ class ProviderTree(ProviderForest):
         *,
         complete_tree_of: str | None = None,
     ) -> None:
-        """Take in provider records as ``GET /resource_providers`` returns them, in any order.
+        """Take in provider records as `GET /resource_providers` returns them, in any order.
 
         Parent, name and generation are taken from the input.  A provider whose generation moved,
         and one that was not here, is marked stale; its content stays until it has been read.
         Providers that are not in the input stay, except those in the tree of
-        ``complete_tree_of`` (a uuid), which the input must hold whole.
+        `complete_tree_of` (a uuid), which the input must hold whole.
 
         :raises ValueError: a parent is neither in the input nor here (all such are named),
             parents form a loop, or a name occurs twice.  Nothing has changed then.
@@ -243,7 +243,7 @@ class ProviderTree(ProviderForest):
             self._children, self._stale = merged_tree._children, merged_tree._stale
 
     def stale_aspects(self, name_or_uuid: str) -> frozenset[str]:
-        """Return those of ``ASPECTS`` that placement may have changed since they were read."""
+        """Return those of `ASPECTS` that placement may have changed since they were read."""
         with self._lock:
             return self._stale.get(self._find(name_or_uuid).uuid, frozenset())
 

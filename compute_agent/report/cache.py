@@ -63,11 +63,11 @@ _THIS_FORMAT: Final = Shape(
 class TreeCache:
     """One root's tree as last read from placement or written to it.
 
-    ``hint``: it comes from a file and no probe has confirmed it yet.  ``probed_by``: global request
-    id of the pass that read the tree last.  ``etag``: of exactly this tree, where it was read as a
-    whole.  ``generations_unseen``: only that tag confirmed it, so generations may have risen.
-    ``allocations``: what its consumers had, where they were read with it.  ``written_elsewhere``:
-    another writer is known to have changed more than allocations.  ``reads_since_sharing``: reads
+    `hint`: it comes from a file and no probe has confirmed it yet.  `probed_by`: global request
+    id of the pass that read the tree last.  `etag`: of exactly this tree, where it was read as a
+    whole.  `generations_unseen`: only that tag confirmed it, so generations may have risen.
+    `allocations`: what its consumers had, where they were read with it.  `written_elsewhere`:
+    another writer is known to have changed more than allocations.  `reads_since_sharing`: reads
     of the tree since the sharing providers were read.
     """
 
@@ -138,7 +138,7 @@ def with_whole(
 
 
 class CacheFile:
-    """The file ``placement-cache.json``: a hint, so one that cannot be used is set aside.
+    """The file `placement-cache.json`: a hint, so one that cannot be used is set aside.
 
     It is replaced atomically.  An agent with many nodes writes it once a minute at most.
     """
@@ -182,7 +182,7 @@ class CacheFile:
         )
 
     def save(self, caches: Collection[TreeCache], *, now: bool = False) -> None:
-        """Write the trees, unless many trees were written a moment ago and ``now`` is False.
+        """Write the trees, unless many trees were written a moment ago and `now` is False.
 
         A file that cannot be written is logged and does no harm: the next start reads more.
         """

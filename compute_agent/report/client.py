@@ -152,7 +152,7 @@ class ReportClient:
         A root that placement has under another name is returned as it is.
 
         :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
-            (``name_conflict_uuid``).
+            (`name_conflict_uuid`).
         """
         tree = self.get_provider_tree(root_uuid, fresh=fresh)
         if tree.exists(root_uuid):
@@ -204,7 +204,7 @@ class ReportClient:
         is_ours: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> FlushReport:
-        """Update placement from ``base`` to ``new_tree``; without a difference no request.
+        """Update placement from `base` to `new_tree`; without a difference no request.
 
         :param base: the tree as it was read for this pass.
         :param allocations: given for a reshape: consumer uuid -> record as it shall be.
@@ -260,7 +260,7 @@ class ReportClient:
     def allocations_with_tree(self, root_uuid: str) -> Consumers | None:
         """Return the consumers of a tree where they were just read with it, else None; no request.
 
-        ``get_provider_tree(root_uuid, fresh=True)`` reads them where that is possible.
+        `get_provider_tree(root_uuid, fresh=True)` reads them where that is possible.
         """
         allocations = self._caches.of(root_uuid).allocations
         return copy.deepcopy(dict(allocations)) if allocations is not None else None
@@ -314,7 +314,7 @@ class ReportClient:
         return self._with_associations(provider) if provider is not None else None
 
     def get_allocations_for_provider(self, uuid: str) -> Consumers:
-        """Return ``resources`` and ``consumer_generation`` on one provider, by consumer uuid."""
+        """Return `resources` and `consumer_generation` on one provider, by consumer uuid."""
         return self.placement.providers.allocations(uuid, uuid)
 
     def change_traits(

@@ -30,7 +30,7 @@ class Rename(NamedTuple):
 class Difference(NamedTuple):
     """The changes from an old tree to a new one.
 
-    ``create`` has parents first, ``delete`` children first; the others follow the new tree's order.
+    `create` has parents first, `delete` children first; the others follow the new tree's order.
     """
 
     create: tuple[CreateProvider, ...] = ()

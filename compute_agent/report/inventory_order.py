@@ -50,7 +50,7 @@ def loses(change: SetInventory) -> set[str]:
 
 
 def direction(change: SetInventory) -> str:
-    """Return ``shrink``, ``grow`` or ``both``; only changes of one may be written together."""
+    """Return `shrink`, `grow` or `both`; only changes of one may be written together."""
     if not gains(change):
         return "shrink"
     return "both" if loses(change) else "grow"

@@ -62,9 +62,9 @@ def plan(
     known_traits: Collection[str] = (),
     known_classes: Collection[str] = (),
 ) -> list[Step]:
-    """Return the steps from ``base`` to ``wanted_tree``, in order; empty without a difference.
+    """Return the steps from `base` to `wanted_tree`, in order; empty without a difference.
 
-    :param is_owned: whether a provider of ``base`` may be deleted by this agent.
+    :param is_owned: whether a provider of `base` may be deleted by this agent.
     :param allocations: consumer uuid -> record, as they shall be; with them, inventories and
         allocations change together in one reshape.
     :param original_allocations: as they were; with them only consumers that differ are part of the
@@ -104,7 +104,7 @@ def plan(
 
 
 def apply(changes: Difference | Sequence[Step], tree: ProviderTree) -> ProviderTree:
-    """Return a new tree: ``tree`` after the changes, carried out one after the other.
+    """Return a new tree: `tree` after the changes, carried out one after the other.
 
     :raises ValueError: some step is not possible after those before it.
     """

@@ -151,7 +151,7 @@ def describe(step: Step) -> str:
 
 
 def carry_out(step: Step, tree: ProviderTree) -> None:
-    """Change ``tree`` as the step changes placement.
+    """Change `tree` as the step changes placement.
 
     :raises ValueError: the tree does not admit it (a missing parent, a taken name ...).
     """

@@ -71,7 +71,7 @@ class TreeReader:
                 raise
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
-        """Read some aspects of one provider into ``tree``."""
+        """Read some aspects of one provider into `tree`."""
         for (_, aspect), content in self._read_aspects(tree, [(uuid, name) for name in aspects]):
             take_in(tree, uuid, aspect, content)
 

@@ -21,7 +21,7 @@ HOST_TRAIT_PREFIXES = ("COMPUTE_", "OWNER_", "MISC_", "HW_ARCH_")
 PLAIN_MICROVERSION = (1, 36)
 """The first with root_required, same_subtree and mappings together."""
 ANY_OF_MICROVERSION = (1, 39)
-"""The first with ``required=in:A,B``."""
+"""The first with `required=in:A,B`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class RequestGroup:
 class CandidateRequest:
     """A whole request: groups by suffix ("" = unsuffixed), and clauses for all of them.
 
-    :param group_policy: ``none`` or ``isolate``; sent where there are several suffixed groups.
+    :param group_policy: `none` or `isolate`; sent where there are several suffixed groups.
     :param same_subtree: sets of suffixes whose providers must be in one subtree.
     :param apart: pairs of such a set and of suffixes whose providers must not be in that subtree.
     :param isolate: suffixes whose providers serve no other group; a hint only, which a placement
@@ -152,14 +152,14 @@ class CandidateRequest:
         )
 
     def parameters(self, *, is_extended: bool = False) -> list[tuple[str, str]]:
-        """Return the query parameters of ``GET /allocation_candidates``, sorted, unquoted.
+        """Return the query parameters of `GET /allocation_candidates`, sorted, unquoted.
 
         :param is_extended: use the extended API; otherwise the request must be `plain`.
         """
         return list(self._pairs(is_extended=is_extended))
 
     def query(self, *, is_extended: bool = False) -> str:
-        """Return the query string of ``GET /allocation_candidates``."""
+        """Return the query string of `GET /allocation_candidates`."""
         return urlencode(self.parameters(is_extended=is_extended), safe=":,!")
 
     def _pairs(self, *, is_extended: bool) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@
     root_required = A,!B
     group_policy = none                 or isolate
 
-``<S>`` is the suffix of a group, empty for the unsuffixed one.
+`<S>` is the suffix of a group, empty for the unsuffixed one.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def is_for_placement(key: str) -> bool:
 def image_traits(properties: Mapping[str, str]) -> frozenset[str]:
     """Return the traits that an image requires.
 
-    :raises InvalidRequest: a ``trait:`` property with a value other than ``required``.
+    :raises InvalidRequest: a `trait:` property with a value other than `required`.
     """
     trait_names = properties.get("traits_required", "")
     names = {
@@ -171,7 +171,7 @@ def suffixes(field_name: str, value: str) -> frozenset[str]:
 
 
 def subtree(field_name: str, value: str) -> Apart:
-    """Return the suffixes of ``_A,_B,!_C``: those in one subtree, and those outside of it."""
+    """Return the suffixes of `_A,_B,!_C`: those in one subtree, and those outside of it."""
     names = suffixes(field_name, value)
     outside = frozenset(name[1:] for name in names if name.startswith("!"))
     together = frozenset(name for name in names if not name.startswith("!"))
@@ -190,7 +190,7 @@ def group_policy(field_name: str, value: str) -> str:
 
 
 def root_traits(field_name: str, value: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the required and the forbidden traits of ``A,!B``."""
+    """Return the required and the forbidden traits of `A,!B`."""
     required_traits: set[str] = set()
     forbidden_traits: set[str] = set()
     for item in value.split(","):
@@ -207,7 +207,7 @@ def root_traits(field_name: str, value: str) -> tuple[frozenset[str], frozenset[
 
 
 def with_member_of(group: RequestGroup, field_name: str, value: str) -> RequestGroup:
-    """Return `group` with another clause on aggregates: ``in:U,V`` or ``U``, or one with ``!``."""
+    """Return `group` with another clause on aggregates: `in:U,V` or `U`, or one with `!`."""
     text = value.strip()
     is_negated = text.startswith("!")
     uuids_text = text.removeprefix("!").removeprefix("in:")

@@ -29,8 +29,8 @@ _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
 class RequestOptions:
     """Options of the conversion of a specification.
 
-    ``pci_aliases`` is `None` when devices are not requested from placement. Then an alias is
-    refused, unless ``is_without_devices``: nothing is requested for aliases.
+    `pci_aliases` is `None` when devices are not requested from placement. Then an alias is
+    refused, unless `is_without_devices`: nothing is requested for aliases.
     """
 
     limit: int | None = 1000

@@ -1,4 +1,4 @@
-"""Settings of a flavor or image (``hw:...``, ``os:...``) that stand for resources or traits.
+"""Settings of a flavor or image (`hw:...`, `os:...`) that stand for resources or traits.
 
 Each function takes a specification and a request and returns the request with the additions of its
 settings. `SETTINGS` lists them in the order in which they are applied.
@@ -38,7 +38,7 @@ _ADDRESS_SPACES = {
 
 
 def cpu_threads(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:cpu_thread_policy``: require or avoid hosts with hyper-threading."""
+    """Apply `hw:cpu_thread_policy`: require or avoid hosts with hyper-threading."""
     policy = _choice(spec, "hw:cpu_thread_policy", ("prefer", "require", "isolate"))
     group = request.group(UNSUFFIXED)
     if policy == "require":
@@ -49,7 +49,7 @@ def cpu_threads(spec: RequestSpec, request: CandidateRequest) -> CandidateReques
 
 
 def memory_encryption(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:mem_encryption``: one encryption context of the requested model."""
+    """Apply `hw:mem_encryption`: one encryption context of the requested model."""
     if not _flag(spec, "hw:mem_encryption"):
         return request
     model = _choice(spec, "hw:mem_encryption_model", MEMORY_ENCRYPTION_TRAITS) or "amd-sev"
@@ -58,7 +58,7 @@ def memory_encryption(spec: RequestSpec, request: CandidateRequest) -> Candidate
 
 
 def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:pmem``: persistent memory namespaces by label; a repeated label counts twice."""
+    """Apply `hw:pmem`: persistent memory namespaces by label; a repeated label counts twice."""
     labels = spec.flavor.extra_specs.get("hw:pmem")
     if not labels:
         return request
@@ -70,7 +70,7 @@ def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> Candidate
 
 
 def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:tpm_version``: an emulated TPM (default tpm-tis, with a secret of the user)."""
+    """Apply `hw:tpm_version`: an emulated TPM (default tpm-tis, with a secret of the user)."""
     version = _choice(spec, "hw:tpm_version", _TPM_VERSIONS)
     model = _choice(spec, "hw:tpm_model", _TPM_MODELS) or "tpm-tis"
     secret = spec.flavor_setting("hw:tpm_secret_security") or "user"
@@ -85,7 +85,7 @@ def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
 
 
 def firmware(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``os:secure_boot`` and ``hw_firmware_stateless``: abilities of the firmware."""
+    """Apply `os:secure_boot` and `hw_firmware_stateless`: abilities of the firmware."""
     if _choice(spec, "os:secure_boot", ("required", "optional", "disabled")) == "required":
         request = _requiring(request, "COMPUTE_SECURITY_UEFI_SECURE_BOOT")
     properties = spec.image.properties
@@ -96,7 +96,7 @@ def firmware(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
 
 
 def device_affinity(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:pci_numa_affinity_policy``: socket affinity needs a host that supports it."""
+    """Apply `hw:pci_numa_affinity_policy`: socket affinity needs a host that supports it."""
     policies = ("required", "legacy", "preferred", "socket")
     if _choice(spec, "hw:pci_numa_affinity_policy", policies) == "socket":
         return _requiring(request, "COMPUTE_SOCKET_PCI_NUMA_AFFINITY")
@@ -104,7 +104,7 @@ def device_affinity(spec: RequestSpec, request: CandidateRequest) -> CandidateRe
 
 
 def address_space(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Apply ``hw:maxphysaddr_mode``: the size of guest physical addresses."""
+    """Apply `hw:maxphysaddr_mode`: the size of guest physical addresses."""
     mode = _choice(spec, "hw:maxphysaddr_mode", _ADDRESS_SPACES)
     return _requiring(request, _ADDRESS_SPACES[mode]) if mode else request
 
@@ -169,7 +169,7 @@ def dedicated_cpus(spec: RequestSpec, vcpus: int) -> frozenset[int]:
 
 
 def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
-    """Return the CPU numbers below `vcpus` that a mask such as ``0-3,^1`` or ``^0`` names."""
+    """Return the CPU numbers below `vcpus` that a mask such as `0-3,^1` or `^0` names."""
     named_cpus: set[int] = set()
     dropped_cpus: set[int] = set()
     items = [item.strip() for item in text.split(",")]

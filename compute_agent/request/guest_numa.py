@@ -65,7 +65,7 @@ def guest_numa(
     """Distribute the guest's CPUs and memory over its NUMA nodes.
 
     :param vcpu: shared CPUs of the whole guest, likewise `pcpu` and `memory_mb`.
-    :param known_traits: page-size traits that placement knows, for ``hw:mem_page_size=large``.
+    :param known_traits: page-size traits that placement knows, for `hw:mem_page_size=large`.
     :raises InvalidRequest: nodes that do not add up, or a page size that does not exist.
     """
     pages = _page_traits(spec, known_traits)

@@ -31,8 +31,8 @@ _DEVICE_TYPES: Final = {
 class PciAlias:
     """The meaning of an alias: one device of this class with these traits.
 
-    ``device_types``: those of which it is, as agents mark them: PCI, PF, VF or VDPA.
-    ``numa_policy``: its distance from a guest that has NUMA nodes: required, legacy,
+    `device_types`: those of which it is, as agents mark them: PCI, PF, VF or VDPA.
+    `numa_policy`: its distance from a guest that has NUMA nodes: required, legacy,
     preferred or socket.
     """
 

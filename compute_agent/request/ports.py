@@ -15,8 +15,8 @@ def groups_of_port(
 ) -> tuple[tuple[RequestedGroup, ...], frozenset[frozenset[str]]]:
     """Return the groups of one port and the subtrees that bind them.
 
-    Old form ``{"resources": {...}, "required": [...]}``: one group named after the port. Extended
-    form ``{"request_groups": [{"id", "resources", "required"}], "same_subtree": [id, ...]}``: one
+    Old form `{"resources": {...}, "required": [...]}`: one group named after the port. Extended
+    form `{"request_groups": [{"id", "resources", "required"}], "same_subtree": [id, ...]}`: one
     group per id.
 
     :raises InvalidRequest: neither form.
@@ -31,7 +31,7 @@ def groups_of_port(
 def binding_allocation(
     port_id: str, resource_request: Mapping[str, Any], mappings: Mapping[str, Sequence[str]]
 ) -> str | dict[str, str]:
-    """Return the ``allocation`` of the port's binding profile after a claim.
+    """Return the `allocation` of the port's binding profile after a claim.
 
     The uuid of the provider for the old form, group id to uuid for the extended one.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """Sizes of an instance: ``memory_mb`` and ``swap`` in MiB, disks in GiB."""
+    """Sizes of an instance: `memory_mb` and `swap` in MiB, disks in GiB."""
 
     vcpus: int = 0
     memory_mb: int = 0
@@ -26,7 +26,7 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The image an instance boots from; ``properties`` as the image service names them."""
+    """The image an instance boots from; `properties` as the image service names them."""
 
     id: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class Image:
 class Destination:
     """The destination that the caller wants; empty strings where any will do.
 
-    ``aggregates``: sets of aggregates, the host must be in one of each. ``cell``: the one to be in,
-    or, with ``allow_cross_cell_move``, to be in rather than in another.
+    `aggregates`: sets of aggregates, the host must be in one of each. `cell`: the one to be in,
+    or, with `allow_cross_cell_move`, to be in rather than in another.
     """
 
     host: str = ""
@@ -63,7 +63,7 @@ class InstanceGroup:
 class RequestedGroup:
     """A request group from outside the flavor: a port, an accelerator, a device.
 
-    ``requester_id`` becomes the suffix unchanged, so that its requester finds its provider in the
+    `requester_id` becomes the suffix unchanged, so that its requester finds its provider in the
     mappings of the claim.
     """
 
@@ -89,7 +89,7 @@ class PciRequest:
 class RequestedNetwork:
     """A network or port of the request.
 
-    ``physnet`` and ``is_tunneled``: how it leaves the host, for guests that must be near.
+    `physnet` and `is_tunneled`: how it leaves the host, for guests that must be near.
     """
 
     physnet_aggregates: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class RequestedNetwork:
 class GuestCell:
     """One NUMA node of the guest from the caller; memory in MiB.
 
-    ``page_size``: as the extra spec ``hw:mem_page_size`` has it, empty for the usual pages.
+    `page_size`: as the extra spec `hw:mem_page_size` has it, empty for the usual pages.
     """
 
     shared_cpus: int
@@ -115,7 +115,7 @@ class GuestCell:
 class RequestSpec:
     """One request, for one or more instances of the same kind.
 
-    ``instance``: the one that is there already, where the caller names it.
+    `instance`: the one that is there already, where the caller names it.
     """
 
     project_id: str
@@ -143,11 +143,11 @@ class RequestSpec:
     consumer_type: str = "INSTANCE"
 
     def flavor_setting(self, name: str) -> str | None:
-        """Return a ``hw:`` or ``os:`` setting of the flavor."""
+        """Return a `hw:` or `os:` setting of the flavor."""
         return self.flavor.extra_specs.get(name)
 
     def image_setting(self, name: str) -> str | None:
-        """Return a setting of the image, where it is the property ``hw_`` or ``os_``."""
+        """Return a setting of the image, where it is the property `hw_` or `os_`."""
         return self.image.properties.get(name.replace(":", "_", 1))
 
     def setting(self, name: str) -> str | None:

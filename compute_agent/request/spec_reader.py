@@ -153,7 +153,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the uuids to claim for: ``instance_uuids``, or ``instance_uuid`` alone.
+    """Return the uuids to claim for: `instance_uuids`, or `instance_uuid` alone.
 
     :raises InvalidRequest: none, one that is not a uuid, or a number other than num_instances.
     """

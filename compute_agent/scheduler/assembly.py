@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """Parts of a scheduler; ``announcements`` is `None` where nothing is heard of agents."""
+    """Parts of a scheduler; `announcements` is `None` where nothing is heard of agents."""
 
     scheduler: Scheduler
     client: PlacementClient

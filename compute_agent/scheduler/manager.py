@@ -152,7 +152,7 @@ class Scheduler:
         """Claim a host for each instance; return one list per instance, in the same order.
 
         Element 0 is claimed. With `alternates`, hosts to try later follow, not claimed. A rebuild
-        (hint ``_nova_check_type``) is checked for where it is and claims nothing.
+        (hint `_nova_check_type`) is checked for where it is and claims nothing.
 
         :param claims: how claims are made and given back, where the instances hold something
             already; by default they must not.

@@ -34,7 +34,7 @@ _KINDS: Final = (
 class FileUnusable(errors.ComputeAgentError):
     """A file cannot be read, or does not hold what it should.
 
-    The message goes on from the name of the file: ``is a pipe, not a regular file``.
+    The message goes on from the name of the file: `is a pipe, not a regular file`.
     """
 
 
@@ -101,7 +101,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_named(name: str) -> bytes:
-    """Return what a user's argument names, 16 MiB at most: a file, a pipe, or ``-``.
+    """Return what a user's argument names, 16 MiB at most: a file, a pipe, or `-`.
 
     :raises FileUnusable: it cannot be read, or is larger.
     """

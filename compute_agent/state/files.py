@@ -125,7 +125,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file with the ending ``.broken``, replacing an earlier one.
+    """Rename a damaged file with the ending `.broken`, replacing an earlier one.
 
     :raises OSError: it was not renamed.
     """

@@ -241,7 +241,7 @@ def decide_adoption(
 
     :param root: the provider that placement has under this host's name, if any.
     :param has_instances: whether guests run here; `None` when the driver does not know.
-    :param adopt_asked: the operator set ``--adopt``.
+    :param adopt_asked: the operator set `--adopt`.
     """
     if root is None:
         return Adoption(IdentityDecision.CREATE)
@@ -284,7 +284,7 @@ def new_names(names: Mapping[str, str], old_root: str, new_root: str) -> dict[st
 
     :param names: uuid to name of every provider in the tree.
     :returns: uuid to new name, the root's included. Names that other services made, such as
-        ``host:Open vSwitch agent``, follow another rule and are left to them.
+        `host:Open vSwitch agent`, follow another rule and are left to them.
     """
     new_names = {}
     for uuid, name in names.items():

@@ -22,7 +22,7 @@ from compute_agent.state.shapes import (
 )
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
-"""Provider uuid to the classes (``inventories``) and ``traits`` that configuration files added."""
+"""Provider uuid to the classes (`inventories`) and `traits` that configuration files added."""
 
 _NAMES: Final = list_of(TEXT)
 _CUSTOM_NAMES: Final = list_of(text_like("CUSTOM_[A-Z0-9_]+", "a name that starts with CUSTOM_"))

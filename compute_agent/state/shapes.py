@@ -1,7 +1,7 @@
 """Shapes of JSON and YAML values, checked before anything is read out of a document.
 
 Keys that are not in a shape are ignored unless it is closed. A shape names the first
-place that does not fit, as ``resource_providers[3].generation is null, not a whole number``.
+place that does not fit, as `resource_providers[3].generation is null, not a whole number`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Shape:
     check: Check
 
     def misfit(self, body: Any) -> str | None:
-        """Return the first place in ``body`` that does not fit, if any."""
+        """Return the first place in `body` that does not fit, if any."""
         misfit_of_body = self.check(body)
         if misfit_of_body is None:
             return None

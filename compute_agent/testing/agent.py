@@ -22,8 +22,8 @@ class AgentFixture(fixtures.Fixture):
     :param endpoint: the URL of a placement without Keystone, as fixtures of placement_server have
         it; or a transport of the test.
     :param host: the name of the host.
-    :param driver: a driver, as ``[DEFAULT]compute_driver`` names it. The default makes up a machine
-        of ``[fake]``: NUMA cells, GPUs and network cards.
+    :param driver: a driver, as `[DEFAULT]compute_driver` names it. The default makes up a machine
+        of `[fake]`: NUMA cells, GPUs and network cards.
     :param options: values of other options, by group and name.
 
     :ivar node_uuid: the uuid of the host's root provider.
@@ -76,7 +76,7 @@ class AgentFixture(fixtures.Fixture):
     def report(self) -> PassResult:
         """Run one pass: look at the host, and make placement equal to it.
 
-        The first pass is that of a start, which may reshape; ``completed`` of the result says
+        The first pass is that of a start, which may reshape; `completed` of the result says
         whether all of it was done.
         """
         return self._tracker.run_pass(self._node)

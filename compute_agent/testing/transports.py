@@ -12,7 +12,7 @@ from compute_agent.placement.transports.transport import Request, Response, Tran
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request that was made and what came of it (``response`` None: there was no answer)."""
+    """One request that was made and what came of it (`response` None: there was no answer)."""
 
     request: Request
     response: Response | None
@@ -24,7 +24,7 @@ class RecordingTransport:
 
     :param inner: what answers.
     :param before: called with method, path and body before a request goes out; it may answer in
-        place of ``inner`` by returning a response, or raise as a transport does.
+        place of `inner` by returning a response, or raise as a transport does.
     :param after: called with method, path, body and the answer; what it returns is the answer, and
         it may raise, which is an answer lost on the way back.
     """
@@ -51,7 +51,7 @@ class RecordingTransport:
 
     @property
     def requests(self) -> list[str]:
-        """``METHOD /path`` of every request, in the order they ended."""
+        """`METHOD /path` of every request, in the order they ended."""
         return [str(exchange.request) for exchange in self.exchanges]
 
     @property

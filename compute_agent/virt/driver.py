@@ -234,12 +234,12 @@ class ComputeDriver(ABC):
         disk_available_least, gpus (a list, shown by `status`). A driver of several nodes gives
         `uuid`.
 
-        numa_topology lists the cells: ``{"id": N, "guests": {"shared_cpus": [...],
-        "dedicated_cpus": [...], "reserved_cpus": N, "memory_mib": N, "pages_mib": {KiB: N}}}``,
-        with other keys as the driver likes; claims choose cells by it. ``guests`` None, or absent:
+        numa_topology lists the cells: `{"id": N, "guests": {"shared_cpus": [...],
+        "dedicated_cpus": [...], "reserved_cpus": N, "memory_mib": N, "pages_mib": {KiB: N}}}`,
+        with other keys as the driver likes; claims choose cells by it. `guests` None, or absent:
         the cell has nothing of its own for guests. Optional:
-        ``"cores": [{"cpus": [...], "l3": N}]`` with the threads of each core, ``"package": N``,
-        ``"distances": {CELL: N}``.
+        `"cores": [{"cpus": [...], "l3": N}]` with the threads of each core, `"package": N`,
+        `"distances": {CELL: N}`.
 
         :raises ComputeHostNotFound: no such node.
         """

@@ -28,7 +28,7 @@ class NodeReading:
 class ReadingsOfPass(threading.local):
     """What the pass of this thread has read, by what it is; None outside a pass.
 
-    ``was_asked``: whether it asked what guests and consumers hold, which no reading shows.
+    `was_asked`: whether it asked what guests and consumers hold, which no reading shows.
     """
 
     by_subject: dict[str, Any] | None = None

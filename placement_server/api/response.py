@@ -73,7 +73,7 @@ def empty_response(status: int, *headers: tuple[str, str]) -> Response:
 
 
 def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
-    """Return ``cache-control`` and ``last-modified``, from 1.15 on.
+    """Return `cache-control` and `last-modified`, from 1.15 on.
 
     :param changes: when what is shown last changed; now where that is not known.
     """
@@ -85,5 +85,5 @@ def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
 
 
 def no_cache_headers(version: Microversion) -> Headers:
-    """Return ``cache-control`` alone, from 1.15 on."""
+    """Return `cache-control` alone, from 1.15 on."""
     return [("cache-control", "no-cache")] if version[1] >= 15 else []

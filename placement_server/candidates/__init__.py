@@ -1,1 +1,1 @@
-"""The search for allocation candidates; ``service`` is its only door."""
+"""The search for allocation candidates; `service` is its only door."""

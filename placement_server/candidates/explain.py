@@ -22,9 +22,9 @@ class Explanation(Reporter):
     """The course of one search in numbers.
 
     :ivar steps: the filters in the order in which they were applied, as an answer shows them: the
-        suffix of the ``group``, None for what is asked of roots; the ``filter`` that was asked for,
-        such as ``resources VCPU:4`` or ``member_of``; ``providers_left``, how many pass it and
-        those of the group before it, or ``trees_rejected``, how many trees lost their last way to
+        suffix of the `group`, None for what is asked of roots; the `filter` that was asked for,
+        such as `resources VCPU:4` or `member_of`; `providers_left`, how many pass it and
+        those of the group before it, or `trees_rejected`, how many trees lost their last way to
         serve the group.
     :ivar trees: how many trees there are.
     :ivar trees_tried: how many of them passed all filters.

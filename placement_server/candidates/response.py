@@ -289,7 +289,7 @@ class Renderer:
         return items_at
 
     def _write(self, placement: Positions, tree: TreeView, seen_slots: dict[int, None]) -> str:
-        """Write one candidate without a template, and add what is summarised to ``seen_slots``."""
+        """Write one candidate without a template, and add what is summarised to `seen_slots`."""
         root, size, shares = tree
         parts = []
         texts = self._parts

@@ -214,7 +214,7 @@ def _online_data_migrations(conf: cfg.ConfigOpts) -> int:
 def _run_migrations(
     store: Store, migrations: Sequence[tuple[str, Migration]], max_count: int | None
 ) -> int:
-    """Run batch after batch until nothing is left, or one pass of ``max_count`` rows."""
+    """Run batch after batch until nothing is left, or one pass of `max_count` rows."""
     if max_count is None:
         print(f"Running batches of {BATCH} until complete")
     totals = {name: Batch(0, 0) for name, _ in migrations}

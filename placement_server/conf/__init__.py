@@ -74,7 +74,7 @@ def new_config(
 ) -> cfg.ConfigOpts:
     """Return all options, read from the command line, files and OS_* variables of the environment.
 
-    :param args: command line arguments of oslo.config, such as ``--config-file``.
+    :param args: command line arguments of oslo.config, such as `--config-file`.
     :param config_files: read these instead of looking in the usual places; an empty list reads
         none.
     :raises InvalidConfiguration: a file cannot be read, or an option has a value of a wrong type.

@@ -1,7 +1,7 @@
 """Options that a placement.conf may hold and that have no effect here.
 
 They parse, so that an existing file stays valid, and the server names those that are set once at
-its start. An option that gets an effect leaves this list. ``slave_connection`` has a warning of its
+its start. An option that gets an effect leaves this list. `slave_connection` has a warning of its
 own, because its effect is missed (`placement_server.store.connection.configuration`).
 """
 

@@ -1,4 +1,4 @@
-"""Options of group ``api``: the authentication of callers."""
+"""Options of group `api`: the authentication of callers."""
 
 from oslo_config import cfg
 

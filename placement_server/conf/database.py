@@ -1,4 +1,4 @@
-"""Options of group ``placement_database``: the place of the data, and the connection to it."""
+"""Options of group `placement_database`: the place of the data, and the connection to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of group ``placement``: the search for candidates and the writing of claims."""
+"""Options of group `placement`: the search for candidates and the writing of claims."""
 
 from oslo_config import cfg
 

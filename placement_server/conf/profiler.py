@@ -1,4 +1,4 @@
-"""Options of group ``profiler``: those of osprofiler, whose traces became those of ``tracing``."""
+"""Options of group `profiler`: those of osprofiler, whose traces became those of `tracing`."""
 
 from oslo_config import cfg
 

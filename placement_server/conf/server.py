@@ -1,4 +1,4 @@
-"""Options of group ``placement_server``: those that OpenStack Placement does not have."""
+"""Options of group `placement_server`: those that OpenStack Placement does not have."""
 
 from oslo_config import cfg, types
 

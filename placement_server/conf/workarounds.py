@@ -1,4 +1,4 @@
-"""Options of group ``workarounds``: those of the published server for its own weaknesses."""
+"""Options of group `workarounds`: those of the published server for its own weaknesses."""
 
 from oslo_config import cfg
 

@@ -61,7 +61,7 @@ class ChangeSelection:
 class Watcher:
     """A request that waits. Others than its own thread use it under the lock of all watchers.
 
-    :ivar last: the id up to which ``changes`` are all that were asked for.
+    :ivar last: the id up to which `changes` are all that were asked for.
     """
 
     def __init__(self, selection: ChangeSelection, last: int) -> None:
@@ -89,7 +89,7 @@ class Watcher:
     ) -> bool:
         """Take what it asks for, and return whether it has something now.
 
-        :param batch: all changes that ``by_root`` has.
+        :param batch: all changes that `by_root` has.
         :param upto: the id up to which these are all.
         """
         selection = self.selection
@@ -133,7 +133,7 @@ class Watchers:
 
     @contextlib.contextmanager
     def join(self, selection: ChangeSelection, last: int) -> Iterator[Watcher]:
-        """Provide a place among those that wait, with all changes behind the id ``last``.
+        """Provide a place among those that wait, with all changes behind the id `last`.
 
         :raises TooManyWatchers: there is none.
         """

@@ -1,1 +1,1 @@
-"""The HTTP server of ``placement-server serve``: granian, and turns at the application."""
+"""The HTTP server of `placement-server serve`: granian, and turns at the application."""

@@ -1,7 +1,7 @@
 """Metrics for Prometheus.
 
 With several worker processes the numbers of all of them are added up, through the directory in
-PROMETHEUS_MULTIPROC_DIR: ``placement-server serve`` sets it before this module is imported.
+PROMETHEUS_MULTIPROC_DIR: `placement-server serve` sets it before this module is imported.
 """
 
 import os

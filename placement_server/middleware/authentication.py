@@ -1,7 +1,7 @@
 """Authentication of callers, by one of two strategies.
 
-``noauth2`` believes the token, which is the user's name: for tests and for a server that only its
-own machine can reach. ``keystone`` asks Keystone through keystonemiddleware. Both set the same
+`noauth2` believes the token, which is the user's name: for tests and for a server that only its
+own machine can reach. `keystone` asks Keystone through keystonemiddleware. Both set the same
 headers, from which `CallerFromHeaders` makes the caller that the policy is enforced for.
 """
 
@@ -49,9 +49,9 @@ _CALLERS_KEPT: Final = 256
 
 
 class NoAuth:
-    """Take ``user`` or ``user:project`` from the token as it is.
+    """Take `user` or `user:project` from the token as it is.
 
-    The user ``admin`` has the role admin, unless the client names roles itself.
+    The user `admin` has the role admin, unless the client names roles itself.
     """
 
     def __init__(self, application: WSGIApplication) -> None:
@@ -91,7 +91,7 @@ class CallerFromHeaders:
 
 
 def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> WSGIApplication:
-    """Put the application behind an authentication strategy, a value of ``[api]auth_strategy``."""
+    """Put the application behind an authentication strategy, a value of `[api]auth_strategy`."""
     identified_application = CallerFromHeaders(application)
     strategies: dict[str, Callable[[], Any]] = {
         "keystone": lambda: Keystone(identified_application, conf),
@@ -103,7 +103,7 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> W
 
 @functools.lru_cache(maxsize=_CALLERS_KEPT)
 def _caller(*values: str | None) -> Caller:
-    """Return the caller whom the values of ``_HEADERS`` describe."""
+    """Return the caller whom the values of `_HEADERS` describe."""
     get = dict(zip(_HEADERS, values, strict=True)).get
     is_admin_project = get("HTTP_X_IS_ADMIN_PROJECT")
     return Caller(

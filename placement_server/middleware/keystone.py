@@ -40,7 +40,7 @@ _PATIENCE: Final = 3
 
 _ATTEMPTS: Final = 3
 """Seconds that Keystone has to answer when a token is validated: so many times
-``http_connect_timeout``, which bounds one attempt, and of an answer that drips only the time
+`http_connect_timeout`, which bounds one attempt, and of an answer that drips only the time
 between two pieces."""
 
 _MOST_VALIDATIONS: Final = 32

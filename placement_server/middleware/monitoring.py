@@ -51,7 +51,7 @@ class AtPath:
 
 
 class Health:
-    """The checks of ``[healthcheck]``, and whether the database answers and the index is loaded.
+    """The checks of `[healthcheck]`, and whether the database answers and the index is loaded.
 
     :param application: the API, for clients that the options exclude.
     """
@@ -163,7 +163,7 @@ class Metrics:
 def wrap(
     application: WSGIApplication, conf: cfg.ConfigOpts, store: Store, follower: IndexFollower
 ) -> WSGIApplication:
-    """Put the paths that ``[placement_server]`` names in front of the application.
+    """Put the paths that `[placement_server]` names in front of the application.
 
     :param follower: what loads the index.
     """

@@ -1,6 +1,6 @@
 """Traces of requests and of their SQL, by OpenTelemetry.
 
-Off unless ``[tracing]otlp_endpoint`` is set: nothing of OpenTelemetry is imported then, and no
+Off unless `[tracing]otlp_endpoint` is set: nothing of OpenTelemetry is imported then, and no
 request passes through here.
 """
 
@@ -81,7 +81,7 @@ _HEADERS: Final = ("traceparent", "tracestate")
 
 
 def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WSGIApplication:
-    """Trace the application if ``[tracing]otlp_endpoint`` is set.
+    """Trace the application if `[tracing]otlp_endpoint` is set.
 
     :raises InvalidConfiguration: OpenTelemetry is not installed.
     """

@@ -39,7 +39,7 @@ DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": str(MIN), "max_version": s
 
 @functools.lru_cache(maxsize=512)
 def asked_for(header: str | None) -> Microversion | None:
-    """Return the version of the extensions that ``OpenStack-API-Version`` asks for, if any.
+    """Return the version of the extensions that `OpenStack-API-Version` asks for, if any.
 
     :raises InvalidVersionString: what follows the service type is not a version.
     :raises UnacceptableVersion: it is a version that this server does not have.

@@ -1,10 +1,10 @@
 """Microversions of the API, and their negotiation with a client.
 
-A microversion is the tuple ``(major, minor)``; handlers compare tuples, ``version >= (1, 14)``.
+A microversion is the tuple `(major, minor)`; handlers compare tuples, `version >= (1, 14)`.
 OpenStack owns the numbers: this list never grows past what OpenStack has published. What this
 server offers beyond it has a service type of its own in the same header.
 
-Adding a line here makes ``tests/unit/api/test_microversion.py`` fail until the count there is
+Adding a line here makes `tests/unit/api/test_microversion.py` fail until the count there is
 changed, with the documentation and the handlers.
 """
 
@@ -96,9 +96,9 @@ _NEGOTIATED_LENGTH: Final = 200
 
 
 def negotiate(header: str | None) -> Microversion:
-    """Return the version that the value of ``OpenStack-API-Version`` asks for.
+    """Return the version that the value of `OpenStack-API-Version` asks for.
 
-    The value is a comma-separated list of ``<service> <version>`` items. Items for other services
+    The value is a comma-separated list of `<service> <version>` items. Items for other services
     and items without a blank are ignored, the last one for placement counts, and without one the
     answer is the minimum.
 

@@ -159,7 +159,7 @@ def _result(operation: Operation) -> Document | None:
 
 
 def version_header(operation: Operation, version: tuple[int, int]) -> str:
-    """Return the value of ``OpenStack-API-Version`` with which an operation exists."""
+    """Return the value of `OpenStack-API-Version` with which an operation exists."""
     plain = f"{SERVICE_TYPE} {version[0]}.{version[1]}"
     return f"{plain}, {_extension(operation)}" if operation.extension else plain
 

@@ -1,7 +1,7 @@
 """Validation of the checks in an operator's policy file, which oslo.policy does not do.
 
 To oslo.policy a misspelt check is one that never matches, so it locks out everybody in silence; or
-nobody, behind a ``not``.
+nobody, behind a `not`.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Caller:
     """Further attributes, for the rules of an operator's policy file."""
 
     def identity(self) -> tuple[object, ...]:
-        """Return all that a rule can depend on, as a key; ``details`` must have hashable values."""
+        """Return all that a rule can depend on, as a key; `details` must have hashable values."""
         return (
             self.user_id,
             self.project_id,
@@ -255,7 +255,7 @@ def _loaded_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
 def _load(enforcer: policy.Enforcer) -> bool:
     """Read the files that have changed; return whether any has.
 
-    :raises ValueError: a file cannot be used; or another error of ``_UNUSABLE_FILE``.
+    :raises ValueError: a file cannot be used; or another error of `_UNUSABLE_FILE`.
     """
     before = enforcer.file_rules
     try:

@@ -19,7 +19,7 @@ _LEGACY: Final = policy.DeprecatedRule(
     deprecated_since="1.0",
 )
 """Before there were other roles than admin, admin was needed for everything. oslo.policy ORs this
-in while ``[oslo_policy]enforce_new_defaults`` is false and the operator has not overridden the
+in while `[oslo_policy]enforce_new_defaults` is false and the operator has not overridden the
 rule."""
 
 RULES: Final = (

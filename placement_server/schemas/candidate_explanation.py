@@ -41,7 +41,7 @@ EXPLANATION: Final[dict[str, Any]] = {
         "sentences": {"type": "array", "items": {"type": "string"}},
     },
 }
-"""``group`` is a suffix, "" for the unsuffixed group, null for what is asked of roots."""
+"""`group` is a suffix, "" for the unsuffixed group, null for what is asked of roots."""
 
 _GROUP: Final = {"type": ["string", "null"]}
 _AMOUNT: Final = {"type": "integer", "minimum": 1}
@@ -137,5 +137,5 @@ EXPLANATION_WITH_CLOSEST: Final[dict[str, Any]] = {
         "complete": {"type": "boolean"},
     },
 }
-"""From placement-ext 1.1 on. In a change ``group`` is a suffix, null for the query as a whole and
+"""From placement-ext 1.1 on. In a change `group` is a suffix, null for the query as a whole and
 for what is asked of roots. A unit of an inventory is shown where it forbids the amount."""

@@ -31,7 +31,7 @@ CAPACITY: Final[dict[str, Any]] = _exactly(
     },
     limited_by={"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
 )
-"""``name`` is null of a tree that is supposed, or was deleted while the answer was made."""
+"""`name` is null of a tree that is supposed, or was deleted while the answer was made."""
 
 FRAGMENTATION_QUERY: Final = SchemaByVersion(
     {
@@ -42,7 +42,7 @@ FRAGMENTATION_QUERY: Final = SchemaByVersion(
         }
     }
 )
-"""``resources`` may be repeated, a shape each; ``member_of`` too."""
+"""`resources` may be repeated, a shape each; `member_of` too."""
 
 FRAGMENTATION: Final[dict[str, Any]] = _exactly(
     resource_classes={
@@ -62,4 +62,4 @@ FRAGMENTATION: Final[dict[str, Any]] = _exactly(
         ),
     },
 )
-"""``ratio`` is null where nothing would fit even if what is free lay together."""
+"""`ratio` is null where nothing would fit even if what is free lay together."""

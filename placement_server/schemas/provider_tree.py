@@ -37,7 +37,7 @@ SHOW: Final = SchemaByVersion(
         }
     }
 )
-"""The query of GET; ``include`` may be repeated, and may have several values with commas."""
+"""The query of GET; `include` may be repeated, and may have several values with commas."""
 
 _INVENTORY: Final = _object(
     {

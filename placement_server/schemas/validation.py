@@ -45,7 +45,7 @@ def _is_uuid_like(value: object) -> bool:
 
 @lru_cache(maxsize=256)
 def _compile_anchored(pattern: str) -> re.Pattern[str]:
-    # In JSON schema ``$`` is the end of the string; in Python a final line break may follow it,
+    # In JSON schema `$` is the end of the string; in Python a final line break may follow it,
     # and a name with a line break at its end would get into the database.
     return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
 
@@ -146,7 +146,7 @@ _Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
 class SchemaByVersion:
     """The schemas of one body or query, each compiled once, keyed by the minor that began it.
 
-    :param schemas: ``{minor: schema}``; a request uses the newest not newer than its version.
+    :param schemas: `{minor: schema}`; a request uses the newest not newer than its version.
     :param strict_uuids: require dashes, as query parameters do and JSON bodies do not.
     """
 

@@ -116,7 +116,7 @@ _UNKNOWN_CLASSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violation of an invariant; ``mendable`` if `repair` can correct it."""
+    """One violation of an invariant; `mendable` if `repair` can correct it."""
 
     check: str
     subject: str

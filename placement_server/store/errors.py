@@ -28,7 +28,7 @@
     ├── SchemaRevisionUnknown
     └── SchemaIncomplete
 
-``str(error)`` is a full sentence; the attributes hold what it names.
+`str(error)` is a full sentence; the attributes hold what it names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LISTED: Final = 100
 
 
 def joined_names(names: Collection[str], most: int = _LISTED) -> str:
-    """Join names for a sentence; of more than ``most``, the first and the number of the others."""
+    """Join names for a sentence; of more than `most`, the first and the number of the others."""
     shown_names = ", ".join(islice(names, most))
     return f"{shown_names} and {len(names) - most} more" if len(names) > most else shown_names
 
@@ -167,7 +167,7 @@ class ProviderHasAllocations(RefusedRequest):
 
 
 class ReservedTooLarge(RefusedRequest):
-    """``reserved`` leaves no capacity (or less than none where it may equal the total)."""
+    """`reserved` leaves no capacity (or less than none where it may equal the total)."""
 
     def __init__(self, resource_class: str, uuid: str, may_equal_total: bool) -> None:
         limit = "greater than" if may_equal_total else "greater than or equal to"
@@ -264,7 +264,7 @@ class ConstraintViolated(AllocationRefused):
 
 
 class CapacityExceeded(AllocationRefused):
-    """An amount beyond ``free``, what the request could have, its old allocations given back."""
+    """An amount beyond `free`, what the request could have, its old allocations given back."""
 
     def __init__(self, resource_class: str, uuid: str, requested_amount: int, free: int) -> None:
         super().__init__(

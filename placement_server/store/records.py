@@ -38,7 +38,7 @@ ANY: Final = AnyGeneration.ANY
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A resource provider. ``id`` and ``root_id`` never leave the server."""
+    """A resource provider. `id` and `root_id` never leave the server."""
 
     id: int
     uuid: str
@@ -105,7 +105,7 @@ class AllocationRow:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRecord:
-    """The holder of allocations; ``consumer_type`` is `None` for one without a type."""
+    """The holder of allocations; `consumer_type` is `None` for one without a type."""
 
     uuid: str
     generation: int

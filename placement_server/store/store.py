@@ -111,7 +111,7 @@ class Store:
         options: StoreOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Store:
-        """Open the store at ``url`` (an SQLAlchemy URL), and bring its schema up to date if asked.
+        """Open the store at `url` (an SQLAlchemy URL), and bring its schema up to date if asked.
 
         An SQLite database in memory always gets the schema.
 
@@ -147,7 +147,7 @@ class Store:
 
     @classmethod
     def from_conf(cls, conf: ConfigOpts, *, maintenance: bool = False) -> Store:
-        """Open the store that ``[placement_database]`` describes.
+        """Open the store that `[placement_database]` describes.
 
         :param maintenance: without the time limits that are for requests.
         :raises StoreError: as `open` does.
@@ -160,7 +160,7 @@ class Store:
 
     @property
     def engine(self) -> Engine:
-        """The engine of writes; its dialect name is ``engine.dialect.name``."""
+        """The engine of writes; its dialect name is `engine.dialect.name`."""
         return self._engines.writer
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class Store:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """Run ``function`` on one consistent view of the database.
+        """Run `function` on one consistent view of the database.
 
         Its errors are raised as they are.
 
@@ -205,7 +205,7 @@ class Store:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """Run ``function``, whose statements need not see the same moment.
+        """Run `function`, whose statements need not see the same moment.
 
         Nearly always it is one statement, which by itself is of one moment, so PostgreSQL and
         SQLite need no BEGIN and COMMIT: one round trip instead of three.
@@ -233,9 +233,9 @@ class Store:
         *args: _Arguments.args,
         **kwargs: _Arguments.kwargs,
     ) -> _Result:
-        """Run ``function`` in one transaction: all of it happens, or nothing.
+        """Run `function` in one transaction: all of it happens, or nothing.
 
-        ``function`` is retried, after a rollback, when the database or another writer made the
+        `function` is retried, after a rollback, when the database or another writer made the
         transaction fail; it must have no effect but on the transaction. Its errors are raised as
         they are.
 

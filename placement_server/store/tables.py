@@ -1,14 +1,14 @@
 """The tables, as the newest schema revision leaves them.
 
 The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column by column. Ours are
-``inventories.capacity``, ``inventories.used`` and the table ``changes``.
+`inventories.capacity`, `inventories.used` and the table `changes`.
 
     resource_providers 1-* inventories *-1 resource_classes
             | 1                  ^ (provider, class)
             *                    |
     (traits, aggregates)    allocations *-1 consumers *-1 (projects, users, consumer_types)
 
-``allocations.consumer_id`` is the consumer's uuid, not its id.
+`allocations.consumer_id` is the consumer's uuid, not its id.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Faults:
 
     Every method takes an HTTP method and a regular expression that is searched in path and query.
 
-    :ivar failed_requests: ``METHOD /path`` of the requests that failed, in their order.
+    :ivar failed_requests: `METHOD /path` of the requests that failed, in their order.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Faults:
     ) -> None:
         """Answer with an error in place of the server, which does nothing.
 
-        :param code: of the error document, for instance ``placement.concurrent_update`` with 409.
+        :param code: of the error document, for instance `placement.concurrent_update` with 409.
         """
         self._add(_Fault(method, path, HTTPStatus(status), code, times))
 

@@ -20,15 +20,15 @@ from placement_server.testing.interception import Interception
 
 
 class PlacementFixture(fixtures.Fixture):
-    """A complete Placement API without Keystone (``noauth2``), for the time of a test.
+    """A complete Placement API without Keystone (`noauth2`), for the time of a test.
 
-    Requests for the service type ``placement`` arrive here, whatever the catalogue says; so a
+    Requests for the service type `placement` arrive here, whatever the catalogue says; so a
     service under test needs no configuration but that of its client.
 
-    :param token: the user of requests that carry no token; ``admin`` may do everything.
-    :param conf_fixture: an ``oslo_config.fixture.Config`` whose configuration the server uses.
+    :param token: the user of requests that carry no token; `admin` may do everything.
+    :param conf_fixture: an `oslo_config.fixture.Config` whose configuration the server uses.
         By default it makes one of its own, so that several may live in one process.
-    :param db: a new database for this fixture. Otherwise ``[placement_database]`` of the
+    :param db: a new database for this fixture. Otherwise `[placement_database]` of the
         configuration names one, whose schema is up to date.
     :param use_intercept: requests of this process are answered in it, without a socket. Otherwise a
         thread serves HTTP on a free port of 127.0.0.1, which other processes reach too.

@@ -19,9 +19,9 @@ NAME: Final = "fleet"
 
 
 def show(request: Request) -> Response:
-    """Show all hosts, or with ``root`` those of them that exist.
+    """Show all hosts, or with `root` those of them that exist.
 
-    Each list has one entry for each host. A class has ``host``, the places in these lists of the
+    Each list has one entry for each host. A class has `host`, the places in these lists of the
     hosts that have the class, where not all do.
     """
     request.require_json_accepted()

@@ -1,4 +1,4 @@
-"""The files of the pages, served at ``[placement_server]web_path``.
+"""The files of the pages, served at `[placement_server]web_path`.
 
 They are the same for every caller and need no token; what they show comes from the API, with the
 token of the person who looks. All of them are read when the server starts, so nothing that a
@@ -61,7 +61,7 @@ class Pages:
 
     :param path: where the pages are, without a slash at the end.
     :param reads: names below the path that the application answers.
-    :param auth_strategy: ``[api]auth_strategy``; the pages ask for a token unless it is noauth2.
+    :param auth_strategy: `[api]auth_strategy`; the pages ask for a token unless it is noauth2.
     """
 
     def __init__(

@@ -125,7 +125,7 @@ def rules_ok(world: World, query: CandidateQuery, by_suffix: Mapping[str, frozen
 
 
 def answer(providers: Sequence[Provider], query: CandidateQuery, *, nested: bool) -> set[Result]:
-    """All results; ``nested`` is False before microversion 1.29."""
+    """All results; `nested` is False before microversion 1.29."""
     return {result for _root, result in results_by_root(providers, query, nested=nested)}
 
 

@@ -60,7 +60,7 @@ def _one_of(draw: st.DrawFn, uuids: list[str]) -> str:
 
 @st.composite
 def edited(draw: st.DrawFn, tree: ProviderTree, edits: int) -> ProviderTree:
-    """A copy of ``tree`` after some random legal edits, names being swapped about among them."""
+    """A copy of `tree` after some random legal edits, names being swapped about among them."""
     tree = tree.snapshot()
     for number in range(draw(st.integers(0, edits))):
         uuids = tree.get_provider_uuids()

@@ -10,6 +10,8 @@ FOLDERS = ("compute_agent", "placement_server", "tests", "benchmarks", "tools", 
 PARAMETER = re.compile(r":param ([^:]+):")
 VARIABLE = re.compile(r":[ic]var ([^:]+):")
 OTHER_STYLE = re.compile(r"#" + r":|:(?:func|class|meth|mod|attr|data|exc|const|obj):`")
+TWO_BACKTICKS = re.compile(r"(?<!`)``(?!`)")
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def python_files() -> list[Path]:
@@ -94,5 +96,11 @@ def test_references_are_plain_backticks_and_constants_have_docstrings():
         for path in python_files()
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if OTHER_STYLE.search(line)
+    ] + [
+        f"{path.relative_to(ROOT)}:{node.body[0].lineno}"
+        for path in python_files()
+        if TWO_BACKTICKS.search(text := path.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, DOCUMENTED) and TWO_BACKTICKS.search(ast.get_docstring(node) or "")
     ]
     assert wrong == [], "write `name` for a reference, and a docstring below a constant"

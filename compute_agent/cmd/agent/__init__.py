@@ -1,1 +1,1 @@
-"""The program ``compute-agent``."""
+"""The program `compute-agent`."""

@@ -1,1 +1,1 @@
-"""The command ``compute-agent dev``: placement-server, agent and scheduler on one machine."""
+"""The command `compute-agent dev`: placement-server, agent and scheduler on one machine."""

@@ -27,7 +27,7 @@ class Child:
     It is ended by its process id, and by the kernel if this process is killed.
 
     :param name: its name in messages.
-    :param arguments: module and its arguments, as after ``python -m``.
+    :param arguments: module and its arguments, as after `python -m`.
     """
 
     def __init__(

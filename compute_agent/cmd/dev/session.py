@@ -76,7 +76,7 @@ class DevRun:
         self._children: list[Child] = []
 
     def run(self) -> None:
-        """Run until `stop` is set; with ``once`` only through the demonstration.
+        """Run until `stop` is set; with `once` only through the demonstration.
 
         :raises DevFailed: something did not start, or ended by itself.
         :raises DevInterrupted: `stop` was set before everything was shown.

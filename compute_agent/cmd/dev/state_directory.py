@@ -37,7 +37,7 @@ def default_path(
 ) -> Path:
     """Return the directory used by default for a fleet.
 
-    ``$XDG_STATE_HOME/compute-agent``, or ``~/.local/state/compute-agent``; the XDG base directory
+    `$XDG_STATE_HOME/compute-agent`, or `~/.local/state/compute-agent`; the XDG base directory
     specification demands that a relative XDG_STATE_HOME is ignored.
     """
     base = environment.get("XDG_STATE_HOME", "")

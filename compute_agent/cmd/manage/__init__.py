@@ -1,1 +1,1 @@
-"""The program ``compute-manage``."""
+"""The program `compute-manage`."""

@@ -13,7 +13,7 @@ MEMBER_OF: Final = "in this aggregate; in:UUID,...: in at least one; ! before it
 
 
 def amounts(texts: Sequence[str]) -> dict[str, int]:
-    """Read ``VCPU=4`` or ``VCPU:4``, also several with commas between them.
+    """Read `VCPU=4` or `VCPU:4`, also several with commas between them.
 
     :raises BadInput: a text is something else.
     """
@@ -28,9 +28,9 @@ def amounts(texts: Sequence[str]) -> dict[str, int]:
 
 
 def parameters(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Read ``NAME=VALUE`` of a query string; the value may contain further signs.
+    """Read `NAME=VALUE` of a query string; the value may contain further signs.
 
-    :raises BadInput: a text has no ``=``.
+    :raises BadInput: a text has no `=`.
     """
     pairs = []
     for text in texts:

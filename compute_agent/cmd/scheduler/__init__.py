@@ -1,1 +1,1 @@
-"""The program ``compute-scheduler``."""
+"""The program `compute-scheduler`."""

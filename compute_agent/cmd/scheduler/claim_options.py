@@ -1,4 +1,4 @@
-"""Options of the commands that describe a request: ``claim`` and ``explain``."""
+"""Options of the commands that describe a request: `claim` and `explain`."""
 
 from __future__ import annotations
 

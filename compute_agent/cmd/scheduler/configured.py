@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_json(file: str) -> dict[str, Any]:
-    """Return the JSON object in a file, or on standard input for ``-``.
+    """Return the JSON object in a file, or on standard input for `-`.
 
     :raises InvalidRequest: it cannot be read, or is not an object.
     """
@@ -71,7 +71,7 @@ def assemble_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> S
 
 
 def log_errors(namespace: argparse.Namespace) -> None:
-    """Log errors on stderr, everything with ``--debug``; what a command prints says the rest."""
+    """Log errors on stderr, everything with `--debug`; what a command prints says the rest."""
     logging.basicConfig(
         level=logging.DEBUG if namespace.debug else logging.ERROR,
         format="%(levelname)s %(name)s: %(message)s",

@@ -1,6 +1,6 @@
-"""Request of ``compute-scheduler claim``, from its options.
+"""Request of `compute-scheduler claim`, from its options.
 
-A value may begin with the suffix of the group it belongs to, ``SUFFIX:VALUE``; without one it
+A value may begin with the suffix of the group it belongs to, `SUFFIX:VALUE`; without one it
 belongs to the unsuffixed group.
 """
 
@@ -113,7 +113,7 @@ def _requested_group(suffix: str, group: RequestGroup) -> RequestedGroup:
 
 
 def _split(option: str, text: str) -> tuple[str, str]:
-    """Return suffix and rest of ``SUFFIX:REST``; ``in:`` and ``!in:`` are not suffixes."""
+    """Return suffix and rest of `SUFFIX:REST`; `in:` and `!in:` are not suffixes."""
     head, colon, value = text.partition(":")
     if not colon or head.removeprefix("!") == "in":
         return UNSUFFIXED, text

@@ -55,7 +55,7 @@ def inventory_table(provider: ProviderLines) -> Table:
 
 
 def trait_text(traits: Sequence[str]) -> Text:
-    """Return the traits grouped by prefix, as in ``HW_CPU_X86_{AVX AVX2}``."""
+    """Return the traits grouped by prefix, as in `HW_CPU_X86_{AVX AVX2}`."""
     names_by_prefix: dict[str, list[str]] = {}
     for name in traits:
         prefix = next(

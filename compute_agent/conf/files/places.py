@@ -17,7 +17,7 @@ _WITH_SECRETS = ("placement", "nova", "neutron", "glance")
 
 
 def places(conf: cfg.ConfigOpts, message: str) -> str:
-    """Return ``[group]option = value in FILE`` for each option named in a message.
+    """Return `[group]option = value in FILE` for each option named in a message.
 
     Empty when none of them is set in a file.
     """

@@ -42,7 +42,7 @@ _Modes = tuple[bool | None, bool | None, tuple[bool, ...]]
 """MIG, mixed sizes of vGPUs, which NVLinks are active."""
 
 
-class _Lasting(NamedTuple):
+class _LastingFacts(NamedTuple):
     """What does not change about a GPU while NVML runs and the GPU stays in these modes.
 
     :ivar warnings: what could not be read of it, which every reading names.
@@ -64,7 +64,7 @@ class NvmlSource:
         self._nvml: Nvml | None = None
         self._warnings: list[str] = []
         self._conditions = LastingConditions()
-        self._lasting: dict[str, _Lasting] = {}
+        self._lasting: dict[str, _LastingFacts] = {}
         """By uuid, or by address where there is none."""
         self._address_of_index: dict[int, PciAddress] = {}
         self._lost_gpus: set[PciAddress] = set()
@@ -190,7 +190,9 @@ class NvmlSource:
                 address, uuid, mig_enabled=is_mig_enabled, vgpu_sizes_mixed=has_mixed_sizes
             )
             gpu = _lasting(nvml, handle, gpu, modes[2])
-            known_state = self._lasting[key] = _Lasting(modes, gpu, tuple(self._warnings[before:]))
+            known_state = self._lasting[key] = _LastingFacts(
+                modes, gpu, tuple(self._warnings[before:])
+            )
         else:
             self._warnings.extend(known_state.warnings)
         lasting = known_state.gpu

@@ -64,7 +64,7 @@ class Outcome:
 
     :ivar after: its allocations when it is healed, or as they are.
     :ivar surplus: what of `before` nothing asks for.
-    :ivar bindings: port to what its binding profile is to have under ``allocation``.
+    :ivar bindings: port to what its binding profile is to have under `allocation`.
     """
 
     instance: Instance

@@ -115,7 +115,7 @@ class AgentsOnBus:
     def nodes(
         self, roots: Collection[str], patience: float | None = None
     ) -> dict[str, Mapping[str, Any]]:
-        """Root provider to what is announced of its node and, as ``service``, by which host.
+        """Root provider to what is announced of its node and, as `service`, by which host.
 
         Ends as soon as every root of `roots` was announced, or after `patience` seconds.
         """

@@ -20,7 +20,7 @@ class Images:
 
     @classmethod
     def from_conf(cls, conf: Any) -> Images:
-        """As the group ``[glance]`` says."""
+        """As the group `[glance]` says."""
         return cls(Service(conf, "glance", "Glance", version="/v2"))
 
     def properties(self, image: str) -> Mapping[str, str] | None:

@@ -28,7 +28,7 @@ class NeutronPorts:
 
     @classmethod
     def from_conf(cls, conf: Any) -> NeutronPorts:
-        """As the group ``[neutron]`` says."""
+        """As the group `[neutron]` says."""
         return cls(Service(conf, "neutron", "Neutron", version="/v2.0"))
 
     def of(self, instance: Instance) -> tuple[Port, ...]:

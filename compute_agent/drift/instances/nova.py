@@ -36,7 +36,7 @@ class Compute:
 
     @classmethod
     def from_conf(cls, conf: Any) -> Compute:
-        """As the group ``[nova]`` says."""
+        """As the group `[nova]` says."""
         return cls(Service(conf, "nova", "Nova"))
 
     def servers(self) -> Iterator[Mapping[str, Any]]:

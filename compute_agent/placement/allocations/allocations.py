@@ -113,11 +113,11 @@ class Allocations:
     ) -> NoCapacity | None:
         """Give a consumer what an allocation request of placement names: one request for a new one.
 
-        :param allocation_request: as ``GET /allocation_candidates`` gave it, with ``mappings``.
+        :param allocation_request: as `GET /allocation_candidates` gave it, with `mappings`.
         :param version: the microversion it was given at.
-        :param mode: ``new``: the consumer must hold nothing yet; a consumer that holds exactly this
-            is our own earlier claim whose answer was lost.  ``add_to``: add to what it holds, which
-            must still be at ``consumer_generation``.
+        :param mode: `new`: the consumer must hold nothing yet; a consumer that holds exactly this
+            is our own earlier claim whose answer was lost.  `add_to`: add to what it holds, which
+            must still be at `consumer_generation`.
         :returns: `None` where the consumer holds it now.
         :raises errors.HoldsAnother: the consumer holds something else already.
         :raises errors.AllocationUpdateFailed: another writer changed the consumer, or the request
@@ -169,7 +169,7 @@ class Allocations:
     # -- one consumer ------------------------------------------------------------------------
 
     def get_allocs_for_consumer(self, consumer: str) -> Record:
-        """Read the consumer's record; just ``{"allocations": {}}`` when it holds nothing.
+        """Read the consumer's record; just `{"allocations": {}}` when it holds nothing.
 
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
@@ -205,7 +205,7 @@ class Allocations:
         return record, nature
 
     def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> NoCapacity | None:
-        """Write a consumer's whole record, as it was read or with ``consumer_generation`` None.
+        """Write a consumer's whole record, as it was read or with `consumer_generation` None.
 
         :raises errors.AllocationUpdateFailed: another writer changed it, or it is refused.
         """
@@ -287,9 +287,9 @@ class Allocations:
     # -- two consumers -----------------------------------------------------------------------
 
     def move_allocations(self, source: str, target: str) -> bool:
-        """Give all that ``source`` holds to ``target`` in place of what that holds, atomically.
+        """Give all that `source` holds to `target` in place of what that holds, atomically.
 
-        True also when ``target`` holds something and ``source`` nothing: it was moved before.
+        True also when `target` holds something and `source` nothing: it was moved before.
 
         :raises errors.AllocationMoveFailed: neither holds anything, one of them changed meanwhile,
             or the request was refused.

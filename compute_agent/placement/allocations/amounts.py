@@ -74,10 +74,10 @@ def of_record(record: Mapping[str, Any]) -> MutableAmounts:
 
 
 def of_entries(entries: Mapping[str, Any]) -> MutableAmounts:
-    """Return the amounts of the ``allocations`` in a body of the API."""
+    """Return the amounts of the `allocations` in a body of the API."""
     return {provider: dict(entry["resources"]) for provider, entry in entries.items()}
 
 
 def as_request(amounts: Amounts) -> dict[str, Any]:
-    """Return amounts as ``allocations`` in a body of the API."""
+    """Return amounts as `allocations` in a body of the API."""
     return {provider: {"resources": dict(resources)} for provider, resources in amounts.items()}

@@ -34,9 +34,9 @@ class AllocationExchange:
         An answer that is lost is looked for before the request is repeated, so that calling this
         again with the same records does nothing twice.
 
-        :param records: by consumer: ``allocations`` (empty takes all from it), ``project_id``,
-            ``user_id``, ``consumer_generation`` as it was read (None for a new one), and where
-            placement can take them ``consumer_type`` and ``mappings``.
+        :param records: by consumer: `allocations` (empty takes all from it), `project_id`,
+            `user_id`, `consumer_generation` as it was read (None for a new one), and where
+            placement can take them `consumer_type` and `mappings`.
         :raises errors.AllocationMoveFailed: another writer changed one of the consumers, or the
             request was refused; nothing was written.
         """

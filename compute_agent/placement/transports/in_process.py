@@ -22,7 +22,7 @@ from compute_agent.placement.transports.transport import (
 class InProcessTransport:
     """Calls the server's WSGI callable directly: same requests, same middleware, no socket.
 
-    :param app: a placement application that authenticates by headers (``auth_strategy = noauth2``).
+    :param app: a placement application that authenticates by headers (`auth_strategy = noauth2`).
         The caller has the roles admin, service and reader.
     """
 

@@ -1,4 +1,4 @@
-"""Transport over HTTP: keystoneauth1 with the usual ``[placement]`` options of OpenStack."""
+"""Transport over HTTP: keystoneauth1 with the usual `[placement]` options of OpenStack."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MISREAD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, Value
 
 
 class NoAuth(ka_noauth.NoAuth):  # type: ignore[misc]
-    """``auth_type = noauth``: the token and roles that a server without keystone takes on trust."""
+    """`auth_type = noauth`: the token and roles that a server without keystone takes on trust."""
 
     def get_headers(self, session: object, **kwargs: object) -> dict[str, str]:  # noqa: ARG002
         return {"X-Auth-Token": "admin", "X-Roles": "admin,service,reader"}
@@ -148,7 +148,7 @@ class KeystoneTransport:
 
     @classmethod
     def from_conf(cls, conf: Any, group: str = "placement") -> KeystoneTransport:
-        """From a configuration on which the options of ``group`` are registered."""
+        """From a configuration on which the options of `group` are registered."""
         limit = conf[group].timeout
         return cls(
             lambda: load_adapter(conf, group, KEYSTONE_TIMEOUT),
@@ -157,7 +157,7 @@ class KeystoneTransport:
 
     @classmethod
     def to_endpoint(cls, url: str) -> KeystoneTransport:
-        """To a placement without keystone, at ``url``."""
+        """To a placement without keystone, at `url`."""
 
         def load() -> Any:
             session = KeystoneSession(
@@ -280,7 +280,7 @@ def short_reason(error: Exception) -> str:
 
 
 def load_adapter(conf: Any, group: str = "placement", timeout: float = READ_TIMEOUT) -> Any:
-    """Make a keystoneauth1 adapter from the options of ``group``, whose answers are bounded.
+    """Make a keystoneauth1 adapter from the options of `group`, whose answers are bounded.
 
     :param timeout: seconds for the answer to a request that has no timeout of its own, where the
         option is not set.

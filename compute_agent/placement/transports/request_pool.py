@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class RequestPool:
-    """Runs independent requests on at most ``connections`` threads.
+    """Runs independent requests on at most `connections` threads.
 
-    The threads belong to this object; ``close`` ends them, and nothing is asked for afterwards.
+    The threads belong to this object; `close` ends them, and nothing is asked for afterwards.
     One task alone runs in the caller's thread.
     """
 

@@ -1,7 +1,7 @@
 """Transports of one request to placement: over HTTP, in process, or only recorded.
 
 A transport returns whatever was answered, whatever its status, and raises only when there was no
-answer: ``PlacementAPIConnectFailure`` (refused, reset, timed out) or ``PlacementUnauthorized`` (no
+answer: `PlacementAPIConnectFailure` (refused, reset, timed out) or `PlacementUnauthorized` (no
 credentials or endpoint to ask with).  What an answer means is decided elsewhere.
 """
 
@@ -40,11 +40,11 @@ def version_text(version: Microversion) -> str:
 class Request:
     """One request to placement, and what an answer to it means.
 
-    :ivar path: path and query string, quoted, starting with ``/``.
+    :ivar path: path and query string, quoted, starting with `/`.
     :ivar json: the body; None sends none.
     :ivar timeout: seconds to connect and to read; None takes the transport's own.
     :ivar extensions: the version of this project's extensions of the API to ask for beside the
-        microversion, or ``latest``; a placement that has none ignores that.
+        microversion, or `latest`; a placement that has none ignores that.
     :ivar conditions: headers that say under which condition it is to be carried out, by name.
     :ivar trace: headers that make placement go on with a trace.
     :ivar doing: what it is for, as the beginning of a sentence.
@@ -100,7 +100,7 @@ class Request:
 
 
 class Response(NamedTuple):
-    """One answer.  Header names are lower case; ``json`` is None when the body is not JSON."""
+    """One answer.  Header names are lower case; `json` is None when the body is not JSON."""
 
     status: int
     headers: Mapping[str, str]

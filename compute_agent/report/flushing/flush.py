@@ -68,7 +68,7 @@ class KeptProvider(NamedTuple):
 class FlushReport:
     """The result of a flush.
 
-    ``steps``: its plan.  ``created_uuids``: providers that this agent owns from now on.
+    `steps`: its plan.  `created_uuids`: providers that this agent owns from now on.
     """
 
     steps: tuple[Step, ...] = ()
@@ -112,7 +112,7 @@ class Flush:
         self.report = report or FlushReport()
 
     def run(self, steps: Sequence[Step]) -> FlushReport:
-        """Carry out ``steps``.
+        """Carry out `steps`.
 
         :raises errors.PlacementUnavailable: placement cannot answer; earlier writes stay.
         :raises errors.PlacementUnauthorized: likewise.

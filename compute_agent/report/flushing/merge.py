@@ -16,7 +16,7 @@ OPERATORS_OWN: Final = ("allocation_ratio", "reserved")
 
 
 def merge_set(base: frozenset[str], theirs: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
-    """Return ``theirs`` with our additions and without our removals."""
+    """Return `theirs` with our additions and without our removals."""
     return (theirs | (ours - base)) - (base - ours)
 
 

@@ -21,8 +21,8 @@ from compute_agent.report.tree_reader import TreeReader
 class ProviderWrites:
     """Writes to the providers of one live tree, which is kept up to date with each of them.
 
-    Every method raises ``ResourceProviderUpdateConflict`` after the last try,
-    ``ResourceProviderNotFound`` when the provider is gone, and what placement refuses.
+    Every method raises `ResourceProviderUpdateConflict` after the last try,
+    `ResourceProviderNotFound` when the provider is gone, and what placement refuses.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Writes through ``POST /reshaper``: many inventories and their allocations in one request."""
+"""Writes through `POST /reshaper`: many inventories and their allocations in one request."""
 
 from __future__ import annotations
 

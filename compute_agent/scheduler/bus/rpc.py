@@ -1,4 +1,4 @@
-"""Scheduler on the message bus: topic ``scheduler``, version 4.5.
+"""Scheduler on the message bus: topic `scheduler`, version 4.5.
 
     select_destinations(spec_obj, instance_uuids, return_objects, return_alternates)
         -> [[Selection, ...], ...]
@@ -9,7 +9,7 @@
 
 The calls about the life cycle of instances are in `rpc_life_cycle`. Arguments are plain
 dictionaries, or versioned objects as their serialiser writes them; the answer comes in the form of
-the question. Agents announce themselves on topic ``compute-state``.
+the question. Agents announce themselves on topic `compute-state`.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def lost_to_the_group(host: str, others: Collection[str]) -> LostClaim:
 class Claims(Protocol):
     """What makes the claims of one request.
 
-    ``shared_holdings``: what the instance holds already and needs only once.
+    `shared_holdings`: what the instance holds already and needs only once.
     """
 
     shared_holdings: SharedHoldings

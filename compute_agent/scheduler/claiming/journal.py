@@ -1,7 +1,7 @@
 """Journal of what is still to be done when the process dies or placement fails.
 
-One JSON object per line: ``{"id": ..., "entry": {...}}`` opens an entry, ``{"id": ..., "done":
-true}`` closes it. Appending is atomic enough: a line that was cut off by a crash is the last one,
+One JSON object per line: `{"id": ..., "entry": {...}}` opens an entry, `{"id": ..., "done":
+true}` closes it. Appending is atomic enough: a line that was cut off by a crash is the last one,
 and its entry was not begun yet. Several processes may share the file.
 """
 

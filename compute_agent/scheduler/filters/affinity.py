@@ -10,7 +10,7 @@ from compute_agent.scheduler.host_state import HostState
 
 
 class SameHostFilter(HostFilter):
-    """Hint ``same_host``: a host that runs one of these instances."""
+    """Hint `same_host`: a host that runs one of these instances."""
 
     run_filter_once_per_request = True
 
@@ -21,7 +21,7 @@ class SameHostFilter(HostFilter):
 
 
 class DifferentHostFilter(HostFilter):
-    """Hint ``different_host``: a host that runs none of these instances."""
+    """Hint `different_host`: a host that runs none of these instances."""
 
     run_filter_once_per_request = True
 
@@ -31,7 +31,7 @@ class DifferentHostFilter(HostFilter):
 
 
 class SimpleCIDRAffinityFilter(HostFilter):
-    """Hints ``build_near_host_ip`` and ``cidr``: a host whose address is in that network."""
+    """Hints `build_near_host_ip` and `cidr`: a host whose address is in that network."""
 
     run_filter_once_per_request = True
 

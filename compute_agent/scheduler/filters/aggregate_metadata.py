@@ -17,7 +17,7 @@ _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
 
 
 class AggregateInstanceExtraSpecsFilter(HostFilter):
-    """Extra specs ``aggregate_instance_extra_specs:<key>``, and unscoped ones, match metadata."""
+    """Extra specs `aggregate_instance_extra_specs:<key>`, and unscoped ones, match metadata."""
 
     run_filter_once_per_request = True
 
@@ -47,7 +47,7 @@ class AggregateImagePropertiesIsolation(HostFilter):
 
 
 class AggregateMultiTenancyIsolation(HostFilter):
-    """Hosts of aggregates with ``filter_tenant_id*`` are for these projects only."""
+    """Hosts of aggregates with `filter_tenant_id*` are for these projects only."""
 
     run_filter_once_per_request = True
 
@@ -64,7 +64,7 @@ class AggregateMultiTenancyIsolation(HostFilter):
 
 
 class AggregateTypeAffinityFilter(HostFilter):
-    """Metadata ``instance_type`` names the flavors that an aggregate is for."""
+    """Metadata `instance_type` names the flavors that an aggregate is for."""
 
     run_filter_once_per_request = True
 
@@ -75,7 +75,7 @@ class AggregateTypeAffinityFilter(HostFilter):
 
 
 class AggregateNumInstancesFilter(NumInstancesFilter):
-    """NumInstancesFilter with the smallest ``max_instances_per_host`` of the aggregates."""
+    """NumInstancesFilter with the smallest `max_instances_per_host` of the aggregates."""
 
     def limit(self, host: HostState) -> int:
         """Return the number of instances the host may have."""
@@ -83,7 +83,7 @@ class AggregateNumInstancesFilter(NumInstancesFilter):
 
 
 class AggregateIoOpsFilter(IoOpsFilter):
-    """IoOpsFilter with the smallest ``max_io_ops_per_host`` of the aggregates."""
+    """IoOpsFilter with the smallest `max_io_ops_per_host` of the aggregates."""
 
     def limit(self, host: HostState) -> int:
         """Return the number of operations the host may have under way."""

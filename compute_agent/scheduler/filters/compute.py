@@ -45,7 +45,7 @@ _BITS = ("cpu_info", "maxphysaddr", "bits")
 
 
 class ComputeCapabilitiesFilter(HostFilter):
-    """Compare extra specs ``capabilities:<fact>[:<part>...]``, and ``hw:maxphysaddr_bits``.
+    """Compare extra specs `capabilities:<fact>[:<part>...]`, and `hw:maxphysaddr_bits`.
 
     A host that does not announce a fact does not have it. An extra spec without a scope counts
     where the host announces a fact of its name; others are about aggregates.
@@ -93,12 +93,12 @@ _ARCHITECTURE_TRAITS = ("HW_ARCH_", "COMPUTE_ARCH_")
 
 
 class ImagePropertiesFilter(HostFilter):
-    """Compare ``hw_architecture``, ``img_hv_type`` and ``hw_vm_mode`` with what the host runs.
+    """Compare `hw_architecture`, `img_hv_type` and `hw_vm_mode` with what the host runs.
 
-    And, beside one of these, ``img_hv_requested_version`` and ``hw_maxphysaddr_bits`` with what it
+    And, beside one of these, `img_hv_requested_version` and `hw_maxphysaddr_bits` with what it
     announces of them; a host that announces none passes.
 
-    Hosts announce ``supported_instances``, a list of [architecture, hypervisor type, mode]. One
+    Hosts announce `supported_instances`, a list of [architecture, hypervisor type, mode]. One
     that does not is judged by its architecture traits alone; where it has none of these either, it
     passes and its agent decides.
     """

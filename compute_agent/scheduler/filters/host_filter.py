@@ -29,8 +29,8 @@ class FilterOptions:
 class HostFilter:
     """Base of all filters; override `host_passes`, or `filter_all` to see all hosts at once.
 
-    ``run_filter_once_per_request``: with several instances, run for the first of them only.
-    ``RUN_ON_REBUILD``: run also when an instance is rebuilt where it is.
+    `run_filter_once_per_request`: with several instances, run for the first of them only.
+    `RUN_ON_REBUILD`: run also when an instance is rebuilt where it is.
     """
 
     run_filter_once_per_request = False

@@ -1,4 +1,4 @@
-"""The hint ``query``: a condition on the host, written as JSON."""
+"""The hint `query`: a condition on the host, written as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXPECTED = 'JSON such as ["and", [">=", "$free_ram_mb", 1024], ["not", ["=", "$
 
 
 class JsonFilter(HostFilter):
-    """Evaluate ``[operator, argument, ...]``: = < > <= >= in, and or not; ``$name`` is a fact.
+    """Evaluate `[operator, argument, ...]`: = < > <= >= in, and or not; `$name` is a fact.
 
     A comparison with a fact that the host does not announce does not hold.
     """

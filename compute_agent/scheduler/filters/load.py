@@ -8,7 +8,7 @@ from compute_agent.scheduler.host_state import HostState
 
 
 class NumInstancesFilter(HostFilter):
-    """At most ``max_instances_per_host`` instances; a host that announces no number passes."""
+    """At most `max_instances_per_host` instances; a host that announces no number passes."""
 
     def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
         """Return whether the host may have one more instance."""
@@ -24,7 +24,7 @@ class NumInstancesFilter(HostFilter):
 
 
 class IoOpsFilter(HostFilter):
-    """At most ``max_io_ops_per_host`` builds, resizes and migrations under way."""
+    """At most `max_io_ops_per_host` builds, resizes and migrations under way."""
 
     def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
         """Return whether the host may begin one more."""

@@ -18,7 +18,7 @@ class PciPassthroughFilter(HostFilter):
     """Drop the candidates whose devices an alias does not allow, and hosts with none left.
 
     For a guest with NUMA nodes `is_near` says where the devices of its aliases, and
-    accelerators, may be. Without ``pci_in_placement`` all hosts pass.
+    accelerators, may be. Without `pci_in_placement` all hosts pass.
     """
 
     def concerns(self, spec: RequestSpec) -> bool:

@@ -8,7 +8,7 @@ from compute_agent.scheduler.host_state import HostState
 
 
 class ServerGroupAntiAffinityFilter(HostFilter):
-    """Policy ``anti-affinity``: at most ``max_server_per_host`` (1) members on a host.
+    """Policy `anti-affinity`: at most `max_server_per_host` (1) members on a host.
 
     Members on hosts that the request does not name are looked for on each host when its turn to be
     claimed comes (`GroupMembers`), in the name of this filter.
@@ -39,7 +39,7 @@ class ServerGroupAntiAffinityFilter(HostFilter):
 
 
 class ServerGroupAffinityFilter(HostFilter):
-    """Policy ``affinity``: where the group has members, only their hosts."""
+    """Policy `affinity`: where the group has members, only their hosts."""
 
     RUN_ON_REBUILD = False
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate; ``uuid`` is the one under which it is mirrored in placement."""
+    """One aggregate; `uuid` is the one under which it is mirrored in placement."""
 
     uuid: str
     name: str = ""
@@ -54,7 +54,7 @@ class Aggregates:
         return frozenset(aggregate.uuid for aggregate in self.all if key in aggregate.metadata)
 
     def of_tenant(self, project_id: str) -> frozenset[str]:
-        """Return the uuids of the aggregates that some ``filter_tenant_id*`` gives to a project."""
+        """Return the uuids of the aggregates that some `filter_tenant_id*` gives to a project."""
         return frozenset(
             aggregate.uuid
             for aggregate in self.all
@@ -190,7 +190,7 @@ class NovaAggregates:
 
 
 def source_of(conf: cfg.ConfigOpts) -> AggregateSource:
-    """Return the source that option ``[compute_scheduler]aggregate_source`` names.
+    """Return the source that option `[compute_scheduler]aggregate_source` names.
 
     :raises InvalidConfiguration: a file that cannot be used.
     """

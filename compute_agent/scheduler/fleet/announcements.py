@@ -17,8 +17,8 @@ ASKED_AGAIN_SECONDS: Final = 10.0
 class Announcement:
     """The last announcement about one host.
 
-    ``service_version`` says what the agent can do, 0 where it announces none.
-    ``attributes`` are further facts by name (hypervisor type, version, ...) that filters compare.
+    `service_version` says what the agent can do, 0 where it announces none.
+    `attributes` are further facts by name (hypervisor type, version, ...) that filters compare.
     """
 
     host: str
@@ -42,7 +42,7 @@ class Announcements:
         """How often a service version was heard that was not known."""
 
     def receive(self, state: Mapping[str, Any]) -> None:
-        """Take in one announcement: ``{"host", "nodes": [{"uuid", "enabled", ...}], ...}``.
+        """Take in one announcement: `{"host", "nodes": [{"uuid", "enabled", ...}], ...}`.
 
         :raises ValueError: it is not of this form; nothing of it is taken in.
         """

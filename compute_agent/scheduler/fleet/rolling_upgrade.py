@@ -20,7 +20,7 @@ FLAT, NESTED = "flat", "nested"
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Something that is done only once every agent has at least the version ``needs``."""
+    """Something that is done only once every agent has at least the version `needs`."""
 
     name: str
     needs: int

@@ -77,7 +77,7 @@ class HoldingsReader:
     def of_project(self, project: str) -> dict[str, dict[str, int]]:
         """Return the sums of what a project holds, by type of consumer and class.
 
-        The key ``consumer_count`` has the number of consumers of a type.
+        The key `consumer_count` has the number of consumers of a type.
 
         :raises PlacementError: it cannot be read.
         """

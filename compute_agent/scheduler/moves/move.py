@@ -15,8 +15,8 @@ from compute_agent.state.shapes import AMOUNTS, TEXT, list_of, map_of, word_of
 class MoveKind(StrEnum):
     """Kinds of moves, by what becomes of the allocations on the source.
 
-    ``cold`` (cold migration and resize) and ``live``: another consumer, named after the migration,
-    holds them until the move is confirmed. ``evacuate``: the instance holds both places until its
+    `cold` (cold migration and resize) and `live`: another consumer, named after the migration,
+    holds them until the move is confirmed. `evacuate`: the instance holds both places until its
     dead source comes back.
     """
 

@@ -51,8 +51,8 @@ class FilterCause:
 class LostClaim:
     """A claim that placement refused: on which host, and which provider had too little of what.
 
-    ``provider`` and ``resource_class`` are empty and ``amount`` is 0 where nothing was short, or
-    placement did not name it; ``detail`` is placement's explanation.
+    `provider` and `resource_class` are empty and `amount` is 0 where nothing was short, or
+    placement did not name it; `detail` is placement's explanation.
     """
 
     host: str

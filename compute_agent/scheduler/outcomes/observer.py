@@ -12,15 +12,15 @@ from compute_agent.scheduler.outcomes.causes import FilterCause
 Outcome = Literal["won", "shortage", "race", "group", "consumer", "failed"]
 """What became of one claim.
 
-``shortage``: a provider had too little left. ``race``: placement lost too many races of its own, or
-the provider is gone. ``group``: it was taken back, as another member of the server group was
-claimed on the same host at the same time. ``consumer``: another caller claims or changed the
-consumer. ``failed``: placement did not answer, or refused for another reason.
+`shortage`: a provider had too little left. `race`: placement lost too many races of its own, or
+the provider is gone. `group`: it was taken back, as another member of the server group was
+claimed on the same host at the same time. `consumer`: another caller claims or changed the
+consumer. `failed`: placement did not answer, or refused for another reason.
 """
 
 
 class MoveState(StrEnum):
-    """Steps that a move has come to; ``recovered``: finished or undone from the journal."""
+    """Steps that a move has come to; `recovered`: finished or undone from the journal."""
 
     BEGUN = "begun"
     NOT_BEGUN = "not_begun"

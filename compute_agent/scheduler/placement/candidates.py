@@ -97,7 +97,7 @@ def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[s
 
 
 def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
-    """Read the JSON body of ``GET /allocation_candidates``.
+    """Read the JSON body of `GET /allocation_candidates`.
 
     A candidate belongs to the host whose root is that of its providers that are not shared; it does
     not matter whether the root itself gives anything. One that takes from shared providers only is

@@ -21,7 +21,7 @@ class Holding:
 class WantedHolding:
     """What a consumer shall hold, instead of what it was read to hold.
 
-    ``project_id`` and ``user_id`` are for a consumer that holds nothing yet.
+    `project_id` and `user_id` are for a consumer that holds nothing yet.
     """
 
     holding: Holding

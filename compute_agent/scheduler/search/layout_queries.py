@@ -192,10 +192,8 @@ def on_target(request: CandidateRequest, root: str) -> CandidateRequest:
     """
     group = request.group(UNSUFFIXED)
     if not group.resources:
-        bound_groups = {
-            name: replace(group, in_tree=root) for name, group in request.groups.items()
-        }
-        return replace(request, groups=bound_groups)
+        tied_groups = {name: replace(group, in_tree=root) for name, group in request.groups.items()}
+        return replace(request, groups=tied_groups)
     disk = group.resources.get("DISK_GB", 0)
     if disk and len(group.resources) > 1 and "_DISK" not in request.groups:
         disk_traits = frozenset(
@@ -214,13 +212,13 @@ def _node_groups(
 ) -> tuple[RequestGroup, RequestGroup | None]:
     cpus = {name: n for name, n in (("VCPU", node.vcpu), ("PCPU", node.pcpu)) if n}
     memory = {"MEMORY_MB": node.memory_mb} if node.memory_mb else {}
-    bound_group = RequestGroup(
+    tied_group = RequestGroup(
         required=traits, forbidden=group.forbidden, in_tree=group.in_tree
     ).requiring(HW_NUMA_ROOT)
     if not (numa.page_traits and memory):
-        return bound_group.with_resources(cpus | memory), None
+        return tied_group.with_resources(cpus | memory), None
     pages = RequestGroup(memory, frozenset((numa.page_traits,)), in_tree=group.in_tree)
-    return bound_group.with_resources(cpus), pages
+    return tied_group.with_resources(cpus), pages
 
 
 def _host_group(group: RequestGroup) -> RequestGroup:

@@ -41,10 +41,10 @@ _ENCRYPTION_FORMATS = ("plain", "luks", "luksv2")
 class PrefilterContext:
     """Options and facts that prefilters look at.
 
-    ``owners``: every agent is new enough to mark what is its own.
-    ``device_type_traits``: those of PCI devices that placement knows.
-    ``known_traits`` are the standard traits, to leave out image properties that have none.
-    ``default_zone`` is the name of the zone of hosts that are in no other.
+    `owners`: every agent is new enough to mark what is its own.
+    `device_type_traits`: those of PCI devices that placement knows.
+    `known_traits` are the standard traits, to leave out image properties that have none.
+    `default_zone` is the name of the zone of hosts that are in no other.
     """
 
     aggregates: Aggregates = field(default_factory=Aggregates)

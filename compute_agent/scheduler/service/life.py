@@ -1,7 +1,7 @@
 """Life of a scheduler that serves: ready, reloaded, watched, dumped, stopped.
 
 It is ready once placement and the message bus have answered or are known to be away; the line of
-``systemctl status`` has which. The watchdog is notified while calls move on or there is none: a
+`systemctl status` has which. The watchdog is notified while calls move on or there is none: a
 call that ended, or placement that answered, is progress, and the passing of time is not.
 """
 

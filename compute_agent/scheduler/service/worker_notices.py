@@ -15,7 +15,7 @@ LONGEST_NOTICE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What one process has sent: names to values, such as ``READY`` to ``1``."""
+    """What one process has sent: names to values, such as `READY` to `1`."""
 
     pid: int
     values: Mapping[str, str]

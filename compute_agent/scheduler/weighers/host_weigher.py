@@ -18,9 +18,9 @@ _COMPARED: Final = 8
 
 
 class HostWeigher:
-    """Base of all weighers: ``option`` names its multiplier, `weigh` gives a host's raw weight.
+    """Base of all weighers: `option` names its multiplier, `weigh` gives a host's raw weight.
 
-    ``lowest`` is the raw weight that is scaled to 0; `None`: the least that a host has.
+    `lowest` is the raw weight that is scaled to 0; `None`: the least that a host has.
     """
 
     option = ""
@@ -122,7 +122,7 @@ class PCIWeigher(HostWeigher):
 
 
 class ServerGroupSoftAffinityWeigher(HostWeigher):
-    """Policy ``soft-affinity``: hosts with many members of the group."""
+    """Policy `soft-affinity`: hosts with many members of the group."""
 
     option = "soft_affinity"
 
@@ -136,7 +136,7 @@ class ServerGroupSoftAffinityWeigher(HostWeigher):
 
 
 class ServerGroupSoftAntiAffinityWeigher(HostWeigher):
-    """Policy ``soft-anti-affinity``: hosts with few members of the group."""
+    """Policy `soft-anti-affinity`: hosts with few members of the group."""
 
     option = "soft_anti_affinity"
 

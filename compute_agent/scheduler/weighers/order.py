@@ -77,7 +77,7 @@ BUILT_IN: tuple[type[HostWeigher], ...] = (
 class WeighingOptions:
     """Multipliers by the weigher's option name, and how equals and near-equals are treated.
 
-    ``spread_equals``: hosts of the same weight are in another order for each request.
+    `spread_equals`: hosts of the same weight are in another order for each request.
     """
 
     multipliers: Mapping[str, float] = field(default_factory=dict)

@@ -24,8 +24,8 @@ class PassTarget(NamedTuple):
 class Grounds(NamedTuple):
     """All that a proposal follows from: while they are equal, nothing has changed.
 
-    ``reading``: what the driver read of the node or, where it does not say, its tree. ``ledger``,
-    ``config_files``: how often the one was changed and the others were read.
+    `reading`: what the driver read of the node or, where it does not say, its tree. `ledger`,
+    `config_files`: how often the one was changed and the others were read.
     """
 
     target: PassTarget

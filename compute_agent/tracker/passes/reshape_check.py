@@ -21,8 +21,8 @@ from compute_agent.virt.driver import ClassChange
 from compute_agent.virt.layout.devices.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
-"""Consumer uuid to its record: ``allocations`` (provider uuid to ``resources``), ``project_id``,
-``user_id``, ``consumer_generation`` and, from microversion 1.38 on, ``consumer_type``."""
+"""Consumer uuid to its record: `allocations` (provider uuid to `resources`), `project_id`,
+`user_id`, `consumer_generation` and, from microversion 1.38 on, `consumer_type`."""
 
 
 def editable(allocations: Mapping[str, Mapping[str, Any]]) -> Allocations:

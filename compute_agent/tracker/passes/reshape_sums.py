@@ -81,10 +81,10 @@ class Holding(NamedTuple):
 class Exchanges(NamedTuple):
     """Which classes of a tree count as one in this reshape.
 
-    ``going``, ``coming``: units that a provider has only before, or only after.
-    ``newly_counted``: units that were in use before placement counted them; what is held of them
+    `going`, `coming`: units that a provider has only before, or only after.
+    `newly_counted`: units that were in use before placement counted them; what is held of them
     may appear from nowhere.
-    ``before``, ``after``: totals. ``new_names``: classes by the provider that they stay on.
+    `before`, `after`: totals. `new_names`: classes by the provider that they stay on.
     """
 
     groups: tuple[frozenset[str], ...]

@@ -123,7 +123,7 @@ def lay_out(
 class _Devices(NamedTuple):
     providers: tuple[WantedProvider, ...]
     pci_providers: tuple[WantedProvider, ...]
-    """What guests get whole, of which some are among ``providers``."""
+    """What guests get whole, of which some are among `providers`."""
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
     unmet: tuple[UnmetOption, ...]

@@ -159,7 +159,7 @@ def cell_facts(
 ) -> list[dict[str, object]]:
     """Return the cells of the machine, and what each of them has for guests, as JSON types.
 
-    ``guests`` is None for a cell that has nothing of its own for them. Memory in MiB, without
+    `guests` is None for a cell that has nothing of its own for them. Memory in MiB, without
     what is kept for the host.
     """
     guests = guest_cells(topology, cpus, options).cells

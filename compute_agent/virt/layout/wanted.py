@@ -15,7 +15,7 @@ from compute_agent.discovery.facts import PciAddress
 
 ROOT: Final = ""
 UNMANAGED: Final = "unmanaged"
-"""Metadata of a named unit of a device with ``managed: no``."""
+"""Metadata of a named unit of a device with `managed: no`."""
 MAX_TOTAL: Final = 2147483647
 
 

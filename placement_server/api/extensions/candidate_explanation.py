@@ -24,10 +24,10 @@ CLOSEST: Final = Microversion(1, 1)
 def show(request: Request) -> Response:
     """Show how many providers each filter left, and why trees have no candidate.
 
-    Every tree is searched for its first candidate. In placement-ext 1.0 ``limit`` changes nothing.
+    Every tree is searched for its first candidate. In placement-ext 1.0 `limit` changes nothing.
     From 1.1 on the smallest changes of the query that would give a candidate are shown as well, at
-    most ``limit`` sets of one or two changes (5), and the ten providers that lack the smallest
-    share of some amount. They are looked for until ``search_deadline``; ``complete`` is false when
+    most `limit` sets of one or two changes (5), and the ten providers that lack the smallest
+    share of some amount. They are looked for until `search_deadline`; `complete` is false when
     some were not tried. 503 when the first search, without changes, gives up.
     """
     candidates = request.services.candidates

@@ -1,7 +1,7 @@
 """Handlers of GET /capacity and GET /fragmentation: how much more fits, and why not more.
 
-Extensions. Both are bounded as a search for allocation candidates is: ``search_deadline``,
-``search_memory`` and the places for heavy searches; 503 ``placement.search_gave_up`` beyond.
+Extensions. Both are bounded as a search for allocation candidates is: `search_deadline`,
+`search_memory` and the places for heavy searches; 503 `placement.search_gave_up` beyond.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from placement_server.store.providers import provider_rows
 def show(request: Request) -> Response:
     """Show how many further claims of a query would succeed, one after the other.
 
-    ``limit`` bounds the trees that are listed, those with the most room first; the sums are over
+    `limit` bounds the trees that are listed, those with the most room first; the sums are over
     all trees. Amounts beyond 2**40 are counted as 2**40.
     """
     request.require_version(29)
@@ -68,7 +68,7 @@ def _trees(request: Request, capacity: Capacity) -> list[dict[str, Any]]:
 def show_fragmentation(request: Request) -> Response:
     """Show what is free of each class, what of it is stranded, and how many of each shape fit.
 
-    At most 100 shapes, each a value of ``resources``, which are taken as an unsuffixed group is.
+    At most 100 shapes, each a value of `resources`, which are taken as an unsuffixed group is.
     """
     request.require_version(29)
     request.require_json_accepted()

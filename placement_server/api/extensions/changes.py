@@ -25,13 +25,13 @@ _RETRY_AFTER: Final = 5
 
 
 def list_(request: Request) -> Response:
-    """List the changes with ids behind ``after``: so many, in order, each once, none missed.
+    """List the changes with ids behind `after`: so many, in order, each once, none missed.
 
-    Without ``after`` there are none, and ``last`` is where the feed is now. ``wait`` is how many
-    seconds the request waits while there is nothing to list. Of ``root`` and ``kind`` several may
+    Without `after` there are none, and `last` is where the feed is now. `wait` is how many
+    seconds the request waits while there is nothing to list. Of `root` and `kind` several may
     be given, up to 1,000; changes of any of them are listed.
 
-    400 for what is malformed; 410 when changes behind ``after`` have been deleted, or the database
+    400 for what is malformed; 410 when changes behind `after` have been deleted, or the database
     has none up to there; 503 with Retry-After when as many requests wait as may.
     """
     request.require_json_accepted()

@@ -27,7 +27,7 @@ from placement_server.store.providers.tree import Tree, TreeProvider, extend_tag
 def show(request: Request) -> Response:
     """Show the tree of a provider.
 
-    ``include`` adds ``usages``, ``allocations`` or both. With ``If-None-Match`` and the present
+    `include` adds `usages`, `allocations` or both. With `If-None-Match` and the present
     entity tag the answer is 304.
     """
     (provider_uuid,) = request.path_values

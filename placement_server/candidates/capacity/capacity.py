@@ -1,7 +1,7 @@
 """Capacity: how many further claims of one shape would succeed, one after the other.
 
-``at_least`` are claimed on a copy of the index, trees that are alike at once (`trees`); those
-with more placements than that are searched again. ``at_most`` is what providers have room for in
+`at_least` are claimed on a copy of the index, trees that are alike at once (`trees`); those
+with more placements than that are searched again. `at_most` is what providers have room for in
 sum, wherever it lies; trees that use the same sharing providers, *pools*, are a *cluster*, in which
 each pool counts once.
 """

@@ -46,7 +46,7 @@ class AlikeTrees:
     :param views: the trees.
     :param placements: of their class, at least one.
     :param is_pool: over all slots, whether more than one tree may take from a provider.
-    :ivar is_pooled: which of the providers of each tree these are; ``pools``, their slots.
+    :ivar is_pooled: which of the providers of each tree these are; `pools`, their slots.
     :ivar is_cut: whether there may be more placements than those that are claimed.
     """
 

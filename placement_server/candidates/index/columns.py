@@ -1,7 +1,7 @@
 """The growing arrays that hold the provider trees.
 
 A tree occupies consecutive *slots* in preorder, its root first, so the subtree of a slot is the
-range ``slot .. end[slot]``:
+range `slot .. end[slot]`:
 
     slot     0      1       2      3       4      5    | 6      (next tree)
              host   cell0   nic0   cell1   nic1   gpu  | host
@@ -52,7 +52,7 @@ class _InventoryBatch:
 class Columns:
     """The arrays of all trees, living and dead. Only the index writer appends.
 
-    :param origin: columns of which the first slots are shared, up to ``shared_size``.
+    :param origin: columns of which the first slots are shared, up to `shared_size`.
     """
 
     def __init__(self, origin: "Columns | None" = None, shared_size: int = 0) -> None:

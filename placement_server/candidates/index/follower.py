@@ -1,6 +1,6 @@
 """The follower of the feed of changes, which keeps the index equal to the store.
 
-Every write transaction records in the table ``changes`` which trees it touched. Before a search the
+Every write transaction records in the table `changes` which trees it touched. Before a search the
 follower reads, in one consistent view of the database, the records after the last one that it
 knows, and the trees that they name, as they are in that same view. So a search sees everything that
 was committed before it was asked for, on whichever worker, and never half a transaction.
@@ -9,9 +9,9 @@ Ids of records are assigned before transactions commit, so a lower one may appea
 (`placement_server.store.changes.cursor`). Missing ids are asked for again each time until they
 appear, or have been missing for `AWAITED_FOR`; writers ensure that nothing they acknowledged is
 overlooked then. Old records are pruned from the low end, so when the record
-``last`` is gone, others after it may be gone as well, and everything is read again. So it is where
+`last` is gone, others after it may be gone as well, and everything is read again. So it is where
 a database lacks a write that was seen: a standby that took over without the last writes, or a
-restored backup. The record ``last`` shows it each time, those seen before it are looked up when a
+restored backup. The record `last` shows it each time, those seen before it are looked up when a
 connection is new.
 """
 

@@ -43,7 +43,7 @@ class Extent(NamedTuple):
     nested_count: int = 0
 
     def plus(self, columns: Columns, roots: IntArray, sign: int = 1) -> "Extent":
-        """Return the extent with some trees, or without them when ``sign`` is -1."""
+        """Return the extent with some trees, or without them when `sign` is -1."""
         sizes = columns.end.view().take(roots) - roots
         return Extent(
             self.slots + sign * int(sizes.sum()),
@@ -199,7 +199,7 @@ class Index:
     def inventories(self, slot: int) -> Iterator[InventoryRow]:
         """Return the inventories of a slot.
 
-        The columns keep capacity, not what it is computed from: ``total`` comes back as the
+        The columns keep capacity, not what it is computed from: `total` comes back as the
         truncated capacity, with nothing reserved and a ratio of 1.
         """
         for class_id, view, row in self._entries(slot):

@@ -13,7 +13,7 @@ from placement_server.candidates.index.index import Index
 class ProviderFilters:
     """Conditions on a provider by itself; trees and sharing play no role.
 
-    :param required: sets of traits, one of each of which must be there; so for ``member_of``.
+    :param required: sets of traits, one of each of which must be there; so for `member_of`.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class SetTable:
     Hosts of one kind have equal sets, so filters are evaluated once per set and then looked up
     per provider.
 
-    :param origin: a table of which the first sets are shared, up to ``shared_count``.
+    :param origin: a table of which the first sets are shared, up to `shared_count`.
     """
 
     def __init__(self, origin: "SetTable | None" = None, shared_count: int = 0) -> None:
@@ -67,7 +67,7 @@ class SetTable:
         return number
 
     def containing_any(self, members: Iterable[Any], count: int) -> npt.NDArray[np.bool_]:
-        """Return for each of the first ``count`` sets whether it has any of some members."""
+        """Return for each of the first `count` sets whether it has any of some members."""
         containing = np.zeros(count, dtype=bool)
         for member in members:
             numbers = self.numbers_with(member)
@@ -80,7 +80,7 @@ class SetTable:
     def passing(
         self, count: int, terms: Iterable[Iterable[Any]], forbidden_members: Collection[Any]
     ) -> npt.NDArray[np.bool_]:
-        """Return for each of the first ``count`` sets whether it passes.
+        """Return for each of the first `count` sets whether it passes.
 
         :param terms: of each, a set that passes has any member.
         :param forbidden_members: of which it has none.

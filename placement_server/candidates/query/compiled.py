@@ -71,7 +71,7 @@ class Plan:
 
 
 def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: bool) -> Plan:
-    """Compile items and rules. All class names of the query must be in ``class_ids``."""
+    """Compile items and rules. All class names of the query must be in `class_ids`."""
     items: list[Item] = []
     for number, group in enumerate(query.groups):
         amounts = tuple((class_ids[name], amount) for name, amount in group.resources)

@@ -40,7 +40,7 @@ class FilterSize(NamedTuple):
         terms: Sequence[frozenset[str]],
         forbidden_names: frozenset[str],
     ) -> "FilterSize":
-        """Measure required terms and forbidden names; those of ``member_of`` are one condition."""
+        """Measure required terms and forbidden names; those of `member_of` are one condition."""
         apart = len(forbidden_names) if kind == "traits" else bool(forbidden_names)
         names = sum(map(len, terms)) + len(forbidden_names)
         return cls(parameter, kind, len(terms) + apart, names)
@@ -78,7 +78,7 @@ def is_uuid_like(value: str) -> bool:
 
 
 def parse_resources(value: str) -> dict[str, int]:
-    """Parse ``VCPU:2,MEMORY_MB:1024`` into amounts by class name; the last of equal names wins."""
+    """Parse `VCPU:2,MEMORY_MB:1024` into amounts by class name; the last of equal names wins."""
     form = (
         "Badly formed resources parameter. Expected resources query string parameter in form: "
         "?resources=VCPU:2,MEMORY_MB:1024. Got: {}."
@@ -105,10 +105,10 @@ def parse_resources(value: str) -> dict[str, int]:
 def parse_required(
     values: Sequence[str], microversion: Microversion, key: str = "required"
 ) -> tuple[TraitTerms, frozenset[str]]:
-    """Parse the values of ``required``.
+    """Parse the values of `required`.
 
     :param values: every value of the parameter that counts (below 1.39 only the last does).
-    :param key: the name of the parameter; ``root_required`` never takes an ``in:`` list.
+    :param key: the name of the parameter; `root_required` never takes an `in:` list.
     :returns: the terms that must each be met by at least one of their traits (a plain trait is a
         term of one), and the forbidden traits.
     """
@@ -165,7 +165,7 @@ def _parse_any_of(value: str, microversion: Microversion, key: str) -> frozenset
 def parse_member_of(
     values: Sequence[str], microversion: Microversion, key: str = "member_of"
 ) -> tuple[AggregateTerms, frozenset[str]]:
-    """Parse the values of ``member_of``.
+    """Parse the values of `member_of`.
 
     :returns: the terms that must each be met by membership in at least one of their aggregates,
         and the aggregates that it must not be a member of.
@@ -204,7 +204,7 @@ def parse_member_of(
 
 
 def parse_in_tree(value: str) -> str:
-    """Parse ``in_tree`` of the candidates: one provider uuid in any spelling, compared as given."""
+    """Parse `in_tree` of the candidates: one provider uuid in any spelling, compared as given."""
     uuid = value.strip()
     if not is_uuid_like(uuid):
         raise QueryError(

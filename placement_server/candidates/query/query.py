@@ -75,8 +75,8 @@ class RequestGroup:
 class SameSubtree:
     """One same_subtree constraint, by suffixes.
 
-    The providers of ``together`` must all be in the subtree of one of them; those of ``apart``
-    (written with ``!``, an extension) must not be in that subtree.
+    The providers of `together` must all be in the subtree of one of them; those of `apart`
+    (written with `!`, an extension) must not be in that subtree.
     """
 
     together: frozenset[str]
@@ -114,7 +114,7 @@ def parse(
 
     :param params: names and values in the order of the query string. They have passed the schema
         of the microversion.
-    :param extensions: understand the parameters of ``placement-ext 1.0`` as well.
+    :param extensions: understand the parameters of `placement-ext 1.0` as well.
     :raises QueryError: with the text and the code of the Placement API.
     """
     extensions = extensions and microversion >= (1, 36)
@@ -232,8 +232,8 @@ def _groups(
 ) -> list[RequestGroup]:
     """Parse the group parameters in the order of the query: the first error is the one reported.
 
-    ``resources`` and ``in_tree`` are parsed each time that they are given, though only the last
-    counts; ``required`` and ``member_of`` once, where they first appear.
+    `resources` and `in_tree` are parsed each time that they are given, though only the last
+    counts; `required` and `member_of` once, where they first appear.
     """
     fields: dict[str, dict[str, Any]] = {}
     parsed_names: set[str] = set()

@@ -71,7 +71,7 @@ SCHEMAS: dict[Microversion, JsonSchema] = {
 def schema_for(microversion: Microversion, *, extensions: bool = False) -> JsonSchema:
     """Return the schema for a microversion.
 
-    :param extensions: add the parameters of ``placement-ext 1.0``. They build on the parameters of
+    :param extensions: add the parameters of `placement-ext 1.0`. They build on the parameters of
         1.36, so below that microversion nothing is added.
     """
     since = max(version for version in SCHEMAS if version <= microversion)

@@ -23,7 +23,7 @@ class Reporter:
         """Report the slots that a filter of a group left, possibly with dead ones among them."""
 
     def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:
-        """Report the roots that lost their last way to serve a group because of ``reason``."""
+        """Report the roots that lost their last way to serve a group because of `reason`."""
 
     def tree_rejected(self, root: int, reason: str) -> None:
         """Report a tree in which no combination works, by its root."""

@@ -4,7 +4,7 @@ No input or output, no clock of its own, no global. The order of the candidates:
 
 1. The roots are visited in rounds, by ascending provider id: the first round takes one candidate
    of each tree, the second another one of each tree that has another, and so on (breadth first).
-   The ``depth-first`` strategy, which only counts under a maximum of candidates, takes all of a
+   The `depth-first` strategy, which only counts under a maximum of candidates, takes all of a
    tree before the next. Candidates that sharing providers serve alone do not belong to the
    trees that reach them: the first of the trees that these providers are in is visited for them
    once more.

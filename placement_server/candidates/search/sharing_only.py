@@ -31,7 +31,7 @@ class StandaloneSharing:
     """The sharing providers that may serve everything without the tree that they are linked to.
 
     :param slots: the slots of all sharing providers that a tree has a useful link to, ascending.
-    :param linked_sets: by item and then as ``slots``: the sets of links by which it can serve the
+    :param linked_sets: by item and then as `slots`: the sets of links by which it can serve the
         item, one bit each; 0 where it cannot.
     :param sets: all sets of links that have a provider for each item.
     """

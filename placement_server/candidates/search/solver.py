@@ -54,9 +54,9 @@ _BETWEEN_TICKS = 128
 class _Frame:
     """The choices for one item, and what was committed before it.
 
-    :ivar next: the place in ``choices`` of the one to try next.
+    :ivar next: the place in `choices` of the one to try next.
     :ivar taken_position: the position taken now, -1 for none.
-    :ivar has_solution: whether any choice led to a placement; ``fruitful``, whether this one did.
+    :ivar has_solution: whether any choice led to a placement; `fruitful`, whether this one did.
     :ivar failed_names: names of positions that led to none.
     """
 
@@ -208,7 +208,7 @@ class Solver:
             self.loads[number][position] += sign * amount
 
     def _commit(self, frame: _Frame, item: int, position: int) -> _Frame:
-        """Return the frame below, with what is committed once ``item`` is at ``position``."""
+        """Return the frame below, with what is committed once `item` is at `position`."""
         rules = self.plan.items[item]
         bit = 1 << position
         blocked_mask = frame.blocked_mask

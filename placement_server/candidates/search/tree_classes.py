@@ -242,7 +242,7 @@ class TreeClasses:
         """Build the problem of sharing providers that serve everything without a tree.
 
         :param shares: their slots.
-        :param linked_sets: by item and then as ``shares``, the sets of links by which it can serve.
+        :param linked_sets: by item and then as `shares`, the sets of links by which it can serve.
         """
         row = self._words(np.array([shares], dtype=np.int64), foreign=True)[0]
         problem = self._problem(_NO_TREE, shares, row)

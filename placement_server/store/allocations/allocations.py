@@ -211,7 +211,7 @@ def carry_out(
 
     All providers of the context are locked, and their trees get change records.
 
-    :param taken_amounts: what the check returned for ``requested_use``.
+    :param taken_amounts: what the check returned for `requested_use`.
     :param given_back: the present allocations of the consumers.
     :raises LostRace: something is not as the context says any more.
     """
@@ -301,7 +301,7 @@ def raised_providers(
 ) -> set[int]:
     """Return the ids of the providers whose generation rises.
 
-    These are those named and, with ``emptied_too``, those that a consumer with an empty set leaves.
+    These are those named and, with `emptied_too`, those that a consumer with an empty set leaves.
     """
     raised_ids = set(requested_use.provider_ids)
     if emptied_too:

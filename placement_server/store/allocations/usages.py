@@ -65,7 +65,7 @@ def by_consumer_type(
 
     Types without allocations are left out.
 
-    :param consumer_type: one type by name; ``unknown`` for the consumers without a type; ``all``
+    :param consumer_type: one type by name; `unknown` for the consumers without a type; `all`
         for one sum over all; `None` for each type on its own.
     """
     type_name = consumer_types.c.name

@@ -22,7 +22,7 @@ from placement_server.store.transactions.transaction import ReadTransaction
 
 
 class Gap(NamedTuple):
-    """The ids from ``start`` to before ``stop``, which are awaited since ``since``.
+    """The ids from `start` to before `stop`, which are awaited since `since`.
 
     A range, because a leap may be one of millions.
     """
@@ -49,7 +49,7 @@ class Position:
         return self.gaps[0].start - 1 if self.gaps else self.last
 
     def missing_ids(self, most: int) -> list[int] | None:
-        """Return the ids in the gaps one by one, None when there are more than ``most``."""
+        """Return the ids in the gaps one by one, None when there are more than `most`."""
         if sum(gap.stop - gap.start for gap in self.gaps) > most:
             return None
         return [number for gap in self.gaps for number in range(gap.start, gap.stop)]

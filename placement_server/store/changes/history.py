@@ -62,7 +62,7 @@ def oldest(tx: ReadTransaction) -> int:
 
 
 def ids_from(tx: ReadTransaction, start: int, most: int) -> Sequence[int]:
-    """Return the ids of records from ``start`` on, ascending."""
+    """Return the ids of records from `start` on, ascending."""
     statement = select(_C.id).where(_C.id >= start).order_by(_C.id).limit(most)
     return tx.execute(statement).scalars().all()
 
@@ -99,7 +99,7 @@ def page(
     roots: Collection[str] | None,
     most: int,
 ) -> list[FeedRecord]:
-    """Read the records with ids behind ``after`` up to ``upto``, at most so many, in order.
+    """Read the records with ids behind `after` up to `upto`, at most so many, in order.
 
     :param roots: uuids of roots; None for all trees.
     """

@@ -205,7 +205,7 @@ def usage(tx: ReadTransaction, root_ids: Collection[int]) -> Usage:
 
 
 def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
-    """Read the changes from the id ``last`` on, itself included, and those with ids in ``gaps``."""
+    """Read the changes from the id `last` on, itself included, and those with ids in `gaps`."""
     statement = _CHANGES_FROM.format(mark=tx.batches.mark)
     parameters: tuple[object, ...] = (last,)
     if gaps:
@@ -220,8 +220,8 @@ def news(
 ) -> tuple[list[ChangeRow], Usage]:
     """Read `changes_since`, and the `usage` of the trees of which only that changed.
 
-    It is one statement, so it needs no transaction. ``gaps`` are all below ``last``. From ``last``
-    on no more than ``limit`` changes are returned.
+    It is one statement, so it needs no transaction. `gaps` are all below `last`. From `last`
+    on no more than `limit` changes are returned.
     """
     parameters: tuple[object, ...] = (last,)
     if gaps:

@@ -1,4 +1,4 @@
-"""The settings of the store, from the options of group ``placement_database``."""
+"""The settings of the store, from the options of group `placement_database`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
 
 
 def _claim_tries(conf: cfg.ConfigOpts) -> int:
-    """Return how often to try a write; the default if group ``placement`` is not registered."""
+    """Return how often to try a write; the default if group `placement` is not registered."""
     try:
         count = conf.placement.allocation_conflict_retry_count
     except cfg.NoSuchOptError:

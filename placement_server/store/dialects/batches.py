@@ -24,7 +24,7 @@ CHUNK: Final = 8000
 
 
 def chunks(items: Sequence[_Item], size: int = CHUNK) -> Iterator[Sequence[_Item]]:
-    """Divide ``items`` into pieces that fit into one IN list."""
+    """Divide `items` into pieces that fit into one IN list."""
     if len(items) <= size:
         if items:
             yield items
@@ -38,8 +38,8 @@ class InventoryUpdate:
     """The change of one inventory by one claim; the defaults of the bounds admit everything.
 
     :ivar delta: is added to the use.
-    :ivar smallest: the smallest new amount; the inventory's ``min_unit`` may be at most this.
-    :ivar largest: the largest new amount; the inventory's ``max_unit`` must be at least this.
+    :ivar smallest: the smallest new amount; the inventory's `min_unit` may be at most this.
+    :ivar largest: the largest new amount; the inventory's `max_unit` must be at least this.
     :ivar step_size: the step size that the new amounts were checked against; 0 if there are none.
     """
 
@@ -81,7 +81,7 @@ class NewInventory(NamedTuple):
 
 
 class Insertion(NamedTuple):
-    """Rows for one table; ``columns`` are pairs of name and PostgreSQL type."""
+    """Rows for one table; `columns` are pairs of name and PostgreSQL type."""
 
     table: str
     columns: Sequence[tuple[str, str]]
@@ -89,7 +89,7 @@ class Insertion(NamedTuple):
 
 
 class Rise(NamedTuple):
-    """A provider to lock; it only counts as found while it is in the tree of ``root_id``.
+    """A provider to lock; it only counts as found while it is in the tree of `root_id`.
 
     Or in another tree of the request, on some databases: that tree has a change record as well.
     """
@@ -136,23 +136,23 @@ class Batches(ABC):
 
     @abstractmethod
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
-        """Return a condition behind a column, true for any of ``values``, and its parameters."""
+        """Return a condition behind a column, true for any of `values`, and its parameters."""
 
     def join_to_few(self, table: str, condition: str) -> str:
-        """Return a join with ``table``, to write behind a table of which few rows are read."""
+        """Return a join with `table`, to write behind a table of which few rows are read."""
         return f"JOIN {table} ON {condition}"
 
     @abstractmethod
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime
     ) -> None:
-        """Insert all rows, created and updated ``now``."""
+        """Insert all rows, created and updated `now`."""
 
     @abstractmethod
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryUpdate]) -> int:
-        """Apply ``changes``, each only where it still fits.
+        """Apply `changes`, each only where it still fits.
 
-        Rows are locked in the order of ``changes``, which must be (provider id, class id).
+        Rows are locked in the order of `changes`, which must be (provider id, class id).
 
         :returns: the number of changes that were applied.
         """

@@ -1,6 +1,6 @@
 """Batches on PostgreSQL: few and constant statements, which the server prepares once.
 
-A handful of rows is written as a list of values, more as arrays through ``unnest``: short lists
+A handful of rows is written as a list of values, more as arrays through `unnest`: short lists
 cost less to send, and long ones would be a new statement for every length.
 """
 
@@ -244,7 +244,7 @@ def _change(changes: Sequence[InventoryUpdate]) -> tuple[str, str, tuple[object,
 
 
 def _applying(changes: Sequence[InventoryUpdate]) -> tuple[str, tuple[object, ...]]:
-    """Return the common table expression ``applied``: one row for each inventory changed."""
+    """Return the common table expression `applied`: one row for each inventory changed."""
     if not changes:
         return "applied AS (SELECT 1 LIMIT 0)", ()
     first, change, values = _change(changes)
@@ -254,7 +254,7 @@ def _applying(changes: Sequence[InventoryUpdate]) -> tuple[str, tuple[object, ..
 def _raising(
     rises: Sequence[Rise], applied_count: int, now: datetime
 ) -> tuple[str, tuple[object, ...]]:
-    """Return the common table expression ``raised``: one row for each provider found."""
+    """Return the common table expression `raised`: one row for each provider found."""
     if len(rises) == 1 and rises[0].is_raised:
         provider_id, root_id, _ = rises[0]
         return _RAISE_ONE, (now, provider_id, root_id, applied_count)

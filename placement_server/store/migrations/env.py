@@ -1,4 +1,4 @@
-"""Alembic's entry point: migrations run on the connection that ``store.schema`` passes."""
+"""Alembic's entry point: migrations run on the connection that `store.schema` passes."""
 
 from __future__ import annotations
 

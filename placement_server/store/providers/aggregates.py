@@ -56,7 +56,7 @@ def replace(
     :param generation: must be the current one, which rises always; `None` neither compares nor
         raises it (microversions before 1.19).
     :raises ProviderNotFound: the provider does not exist.
-    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ConcurrentUpdate: `generation` is not the current one.
     """
     provider = provider_rows.get(tx, uuid)
     if generation is not None:

@@ -87,8 +87,8 @@ def find(
     :param ids: search among these providers only.
     :param required: sets of traits; the provider must have one of each set.
     :param member_of: sets of aggregates; the provider must be in one of each set.
-    :raises TraitNotFound: for names in ``required``, then in ``forbidden``.
-    :raises ResourceClassNotFound: for names in ``resources``.
+    :raises TraitNotFound: for names in `required`, then in `forbidden`.
+    :raises ResourceClassNotFound: for names in `resources`.
     """
     identity = _without_none(name=name or None, uuid=uuid, in_tree=in_tree)
     conditions = [_IDENTITY[attribute] for attribute in identity]

@@ -2,7 +2,7 @@
 
 Every change locks the provider's inventories first, so that no claim happens in between, and then
 raises the provider's generation, as claims do. That locks the provider, and an inventory is added
-only under this lock (``inventory_rows.write`` gives the reason). A write that may add an inventory
+only under this lock (`inventory_rows.write` gives the reason). A write that may add an inventory
 locks its class before all of that.
 """
 
@@ -62,10 +62,10 @@ def replace(
     records: Mapping[str, InventoryRecord],
     reserved_may_equal_total: bool,
 ) -> tuple[Provider, dict[str, StoredInventory]]:
-    """Make ``records`` the whole inventory of the provider; the generation rises always.
+    """Make `records` the whole inventory of the provider; the generation rises always.
 
     :raises ProviderNotFound: the provider does not exist.
-    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ConcurrentUpdate: `generation` is not the current one.
     :raises ReservedTooLarge: a record reserves too much.
     :raises ResourceClassNotFound: classes do not exist.
     :raises InventoryInUse: inventories to remove are in use.
@@ -130,7 +130,7 @@ def update_one(
     """Replace one inventory.
 
     :raises ProviderNotFound: the provider does not exist.
-    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ConcurrentUpdate: `generation` is not the current one.
     :raises ReservedTooLarge: the record reserves too much.
     :raises ResourceClassNotFound: the class does not exist.
     :raises InventoryNotFound: the provider has no inventory of the class.

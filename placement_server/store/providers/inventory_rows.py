@@ -200,7 +200,7 @@ def write_many(
     held_inventories: Mapping[tuple[int, int], HeldInventory],
     records: Mapping[tuple[int, int], InventoryRecord],
 ) -> None:
-    """Make held inventories equal to ``records`` and add the missing ones.
+    """Make held inventories equal to `records` and add the missing ones.
 
     Both are by (provider id, class id). New ones are in use by the allocations that exist already:
     older software leaves some. Their providers must be locked before, so that none of those is

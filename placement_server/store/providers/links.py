@@ -14,7 +14,7 @@ from placement_server.store.transactions.transaction import WriteTransaction
 def require_generation(provider: Provider, generation: int) -> None:
     """Refuse to replace the associations of a provider that has changed.
 
-    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ConcurrentUpdate: `generation` is not the current one.
     """
     if provider.generation != generation:
         raise ConcurrentUpdate(

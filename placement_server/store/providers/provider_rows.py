@@ -95,7 +95,7 @@ def select_with(
     *columns: ColumnElement[Any],
     order_by: ColumnElement[int],
 ) -> PlainSelect:
-    """Return the statement for `get_with`: columns of ``source``, joined by ``link``.
+    """Return the statement for `get_with`: columns of `source`, joined by `link`.
 
     The first column must not be nullable.
     """

@@ -125,7 +125,7 @@ def replace_of_provider(
     """Make these the traits of the provider; the generation rises if that changes anything.
 
     :raises ProviderNotFound: the provider does not exist.
-    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ConcurrentUpdate: `generation` is not the current one.
     :raises TraitNotFound: traits do not exist; it has all of these.
     """
     provider = provider_rows.get(tx, uuid)

@@ -82,7 +82,7 @@ def _class_ids(
 
 
 def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:
-    """Return the names of resource classes, in the order of ``ids``."""
+    """Return the names of resource classes, in the order of `ids`."""
     custom = [i for i in ids if i >= FIRST_CUSTOM_CLASS_ID]
     names = _STANDARD_NAMES
     if custom:

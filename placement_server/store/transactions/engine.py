@@ -71,7 +71,7 @@ def _is_in_memory(url: URL) -> bool:
 
 
 def create_engines(connection: str, options: StoreOptions) -> Engines:
-    """Return engines for the database at ``connection``, without connecting."""
+    """Return engines for the database at `connection`, without connecting."""
     url = database_url(connection, options.connection_parameters)
     log_driver(connection, url)
     backend = url.get_backend_name()
@@ -299,7 +299,7 @@ class KeptConnection:
         self._kept_until = 0.0
 
     def run(self, work: Callable[[Connection], _Result]) -> _Result:
-        """Return what ``work`` does with a connection."""
+        """Return what `work` does with a connection."""
         if not self._lock.acquire(blocking=False):
             return self._with_another(work)
         try:

@@ -23,7 +23,7 @@ _LONG_AGO: Final = datetime(1970, 1, 1)
 def was_committed(
     engine: Engine, change_id: int | None, write_id: int, options: StoreOptions
 ) -> bool:
-    """Return whether the transaction that wrote ``changes`` row ``change_id`` was committed.
+    """Return whether the transaction that wrote `changes` row `change_id` was committed.
 
     A plain read could come too early, while the old session still processes its COMMIT. So this
     inserts a row with the same key: the database makes it wait until the old session is gone,

@@ -98,7 +98,7 @@ class WriteTransaction(ReadTransaction):
         self.change_id: int | None = None
 
     def touch(self, root_ids: Iterable[int], kind: int) -> None:
-        """Record that the trees with these roots changed; ``kind`` is STRUCTURE or USAGE."""
+        """Record that the trees with these roots changed; `kind` is STRUCTURE or USAGE."""
         self._touched_roots.update((root_id, kind) for root_id in root_ids)
 
     def end_tree(self, root_id: int, uuid: str) -> None:
@@ -206,14 +206,14 @@ def retrying(
     patience: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> _Result:
-    """Run ``once``, and retry it while its failure is worth it.
+    """Run `once`, and retry it while its failure is worth it.
 
-    :param tries: how often ``once`` runs at most.
-    :param doing: what ``once`` does, for errors.
+    :param tries: how often `once` runs at most.
+    :param doing: what `once` does, for errors.
     :param patience: seconds after which a lock that was not available in time is not retried.
     :raises ConcurrentUpdate: the last failure was a lost race.
     :raises StoreUnavailable: the last failure was the database's.
-    :raises Exception: any other error of ``once``, as it is.
+    :raises Exception: any other error of `once`, as it is.
     """
     start = clock()
 

@@ -68,7 +68,7 @@ def ask(api: Client, query: str, version: str = "1.39") -> Any:
 
 
 def found(api: Client, query: str, version: str = "1.39") -> set[str]:
-    """The candidates, each as ``name(CLASS:n,...) name(...)``, sorted."""
+    """The candidates, each as `name(CLASS:n,...) name(...)`, sorted."""
     names = {uuid: name for name, uuid in UUID.items()}
     shown = []
     for request in ask(api, query, version)["allocation_requests"]:

@@ -1,6 +1,6 @@
 """Servers in process for tests of the HTTP API, each on a database of its own.
 
-The databases are SQLite files, or with ``PLACEMENT_TEST_DATABASE=postgresql`` or ``mariadb`` on a
+The databases are SQLite files, or with `PLACEMENT_TEST_DATABASE=postgresql` or `mariadb` on a
 private server of that kind.
 """
 
@@ -85,9 +85,9 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ca
 
 @pytest.fixture
 def make_api(make_database: Callable[[], str], tmp_path: Path) -> Iterator[MakeApi]:
-    """Make a server: noauth2, the legacy policy and pages, changed by ``group__option``.
+    """Make a server: noauth2, the legacy policy and pages, changed by `group__option`.
 
-    With ``filled_by`` there is what this function makes by requests, to a server that is gone.
+    With `filled_by` there is what this function makes by requests, to a server that is gone.
     """
     stores: list[Store] = []
 

@@ -113,7 +113,7 @@ PUBLIC: Final = (("GET", "/"),)
 
 
 def may(operation: Operation, roles: frozenset[str], *, project: str, new_defaults: bool) -> bool:
-    """Whether a caller of ``PROJECT`` may.
+    """Whether a caller of `PROJECT` may.
 
     :param project: the one that the request is about.
     """

@@ -21,7 +21,7 @@ _STOP_SECONDS = 40
 
 
 class ServerProcess:
-    """``placement-server serve`` on a free port, its output kept.
+    """`placement-server serve` on a free port, its output kept.
 
     :param migrated: its database has the schema before it starts.
     :param program: text of a program to run instead, which changes something of the server.

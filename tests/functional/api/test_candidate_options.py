@@ -16,7 +16,7 @@ ONE_GPU = "resources=VGPU:1"
 
 
 def gpu_hosts(api: Client, *counts: int) -> Client:
-    """Hosts with so many GPUs of one unit each, named ``host0``, ``host1`` and so on."""
+    """Hosts with so many GPUs of one unit each, named `host0`, `host1` and so on."""
     for number, count in enumerate(counts):
         host = api.provider(f"host{number}")
         for gpu in range(count):

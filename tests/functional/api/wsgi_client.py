@@ -44,7 +44,7 @@ class Answer:
 
 
 class Client:
-    """Requests to one application, as the user ``admin`` at the newest version by default."""
+    """Requests to one application, as the user `admin` at the newest version by default."""
 
     def __init__(self, application: Any, store: Store) -> None:
         self.application = application
@@ -66,7 +66,7 @@ class Client:
         """Send a request.
 
         :param url: path and query, percent-encoded.
-        :param raw: the body as bytes, instead of ``json_body``.
+        :param raw: the body as bytes, instead of `json_body`.
         :param content_type: only sent with a body.
         """
         path, _, query = url.partition("?")
@@ -190,7 +190,7 @@ class Client:
 def claim_body(
     held: Mapping[str, Mapping[str, Any]], generation: int | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The body of a claim at the newest version. ``held`` is keyed by provider path or uuid."""
+    """The body of a claim at the newest version. `held` is keyed by provider path or uuid."""
     return {
         "allocations": {
             provider.rpartition("/")[2]: {"resources": dict(resources)}

@@ -1,7 +1,7 @@
 """The Debian packages, from their build to their purge, on a copy of this machine.
 
 The copy is an overlay in namespaces of its own, with systemd as process 1, so nothing of it stays.
-The packages have the libraries of the tests in place of the virtual environment of ``make deb``,
+The packages have the libraries of the tests in place of the virtual environment of `make deb`,
 which is downloaded.
 """
 

@@ -91,7 +91,7 @@ class Host:
     def report(
         self, lay_out: Callable[[ProviderTree], None], *, fresh: bool = False, **options: Any
     ) -> FlushReport:
-        """One pass: read, lay out, write.  ``tally`` counts its requests."""
+        """One pass: read, lay out, write.  `tally` counts its requests."""
         client = self.client
         self.transport.clear()
         with client.tracing() as self.tally:

@@ -21,7 +21,7 @@ def small(name: str, *, vcpus: int = 8):
 def large(name: str, tag: str, *, disk: int = 100, flat: bool = False):
     """45 providers: root, 2 NUMA cells with 4 GPUs each, 2 NICs with 16 PFs each.
 
-    43 have inventory, 32 of one custom class; four traits are new.  ``flat``: all on the root.
+    43 have inventory, 32 of one custom class; four traits are new.  `flat`: all on the root.
     """
 
     def lay_out(tree: ProviderTree) -> None:

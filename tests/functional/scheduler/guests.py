@@ -22,7 +22,7 @@ def new_uuid() -> str:
 class Place:
     """Two hosts of one kind, told from those of other tests by a trait, and what one guest takes.
 
-    ``on("a")`` is what the guest holds on host a; ``shared`` what of it is on a common provider.
+    `on("a")` is what the guest holds on host a; `shared` what of it is on a common provider.
     """
 
     def __init__(self, world: World) -> None:

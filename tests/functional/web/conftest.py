@@ -60,7 +60,7 @@ def tab(window: Any) -> Any:
 def open_page(tab: Any, site: Site) -> Iterator[OpenPage]:
     """Open an address of the pages. A message on the console fails the test.
 
-    With ``complaints`` those that contain one of these texts do not. ``prepare`` gets the page
+    With `complaints` those that contain one of these texts do not. `prepare` gets the page
     before it loads.
     """
     unexpected: list[str] = []

@@ -20,7 +20,7 @@ _TRIES: Final = 50
 class Account:
     """A consumer that only this teller writes (reshapes of others move it within its tree).
 
-    ``ghosts``: what lost first writes could still make of it after it is gone.
+    `ghosts`: what lost first writes could still make of it after it is gone.
     """
 
     uuid: str
@@ -33,7 +33,7 @@ class Account:
 class Write:
     """A request that gives consumers exactly these allocations, whole or not at all.
 
-    ``generations`` are those it expects; ``leaves`` the providers that consumers with an empty set
+    `generations` are those it expects; `leaves` the providers that consumers with an empty set
     have allocations of, which raises their generations.
     """
 

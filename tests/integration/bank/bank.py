@@ -156,7 +156,7 @@ def run(
     equipment: Equipment = Equipment(),
     log: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """The bank under fire on a private database; ``rounds`` of every fault there is.
+    """The bank under fire on a private database; `rounds` of every fault there is.
 
     :param seconds: the least time that it takes, whatever the rounds.
     :param longest: seconds for which something stands still at most.

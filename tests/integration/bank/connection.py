@@ -20,7 +20,7 @@ PATIENCE: Final = 400.0
 
 
 class UnansweredRequest(Exception):
-    """Nobody knows whether the request was carried out. ``kind``: the status, or the error."""
+    """Nobody knows whether the request was carried out. `kind`: the status, or the error."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")

@@ -14,7 +14,7 @@ Holding = dict[str, dict[str, int]]
 
 @dataclass
 class GuardedWrite:
-    """A write that a generation guards. ``outcome``: acknowledged, refused or unknown."""
+    """A write that a generation guards. `outcome`: acknowledged, refused or unknown."""
 
     subject: str
     generation: int
@@ -24,9 +24,9 @@ class GuardedWrite:
 
 @dataclass
 class Ledger:
-    """``possible``: what each consumer may hold in the end, {} for nothing.
+    """`possible`: what each consumer may hold in the end, {} for nothing.
 
-    ``raised`` counts by provider how often acknowledged writes raised its generation, ``perhaps``
+    `raised` counts by provider how often acknowledged writes raised its generation, `perhaps`
     how often writes did whose outcome is unknown.
     """
 

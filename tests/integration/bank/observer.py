@@ -31,7 +31,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stock:
-    """An inventory as a look found it. ``counted`` is the column ``used``, if there is one."""
+    """An inventory as a look found it. `counted` is the column `used`, if there is one."""
 
     capacity: int
     stamp: int

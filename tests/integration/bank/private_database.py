@@ -29,13 +29,13 @@ _POSTGRESQL = Path("/usr/lib/postgresql")
 
 
 class PrivateDatabase(Protocol):
-    """One database, with a schema. ``port`` is None when there is no server to it."""
+    """One database, with a schema. `port` is None when there is no server to it."""
 
     kind: str
     port: int | None
 
     def url(self, port: int | None = None) -> str:
-        """Where it is; through another ``port``, if given."""
+        """Where it is; through another `port`, if given."""
 
     def start(self) -> None: ...
 

@@ -20,8 +20,8 @@ class Cut(enum.Enum):
 
 @dataclass
 class _Trap:
-    """Springs at the first chunk with ``marker`` or, if ``behind`` is given, at the first one
-    with ``marker`` that comes later on a connection than one with ``behind``."""
+    """Springs at the first chunk with `marker` or, if `behind` is given, at the first one
+    with `marker` that comes later on a connection than one with `behind`."""
 
     marker: bytes
     cut: Cut
@@ -30,7 +30,7 @@ class _Trap:
 
 
 class Proxy:
-    """Listens on ``port``, passes on to ``upstream`` (a loopback port, changeable)."""
+    """Listens on `port`, passes on to `upstream` (a loopback port, changeable)."""
 
     def __init__(self, upstream: int = 0) -> None:
         self.upstream = upstream
@@ -58,7 +58,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(change)
 
     def trap(self, marker: bytes, cut: Cut, behind: bytes = b"") -> threading.Event:
-        """Cut the next connection whose client sends ``marker``, somewhere behind ``behind``.
+        """Cut the next connection whose client sends `marker`, somewhere behind `behind`.
 
         The event tells when it was cut.
         """

@@ -21,7 +21,7 @@ _START_SECONDS = 300.0
 
 
 class Service:
-    """``workers`` processes of ``threads`` threads over one database."""
+    """`workers` processes of `threads` threads over one database."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ _DEADLINE = 40.0
 
 
 class Session:
-    """One client of one application. ``stop_at`` counts statements from 0; None: never."""
+    """One client of one application. `stop_at` counts statements from 0; None: never."""
 
     def __init__(self, url: str) -> None:
         self.store = Store.open(url, options=StoreOptions(sqlite_synchronous=False))
@@ -107,7 +107,7 @@ class Sessions:
     def one_after_the_other(
         self, actions: Sequence[Action], order: Sequence[int], scene: Scene
     ) -> tuple[int, ...]:
-        """The statuses by action, performed in ``order``."""
+        """The statuses by action, performed in `order`."""
         client = self.all[0].client
         statuses = {number: actions[number](client, scene).status for number in order}
         return tuple(statuses[number] for number in range(len(actions)))
@@ -122,7 +122,7 @@ class Sessions:
     def all_at_once(
         self, actions: Sequence[Action], scene: Scene, stop_at: int, *, first_goes_first: bool
     ) -> tuple[int, ...]:
-        """The first is stopped at ``stop_at``, the second before its COMMIT; then comes the third.
+        """The first is stopped at `stop_at`, the second before its COMMIT; then comes the third.
 
         When nobody moves any more, the stopped ones go on, one and then the other.
         """

@@ -32,7 +32,7 @@ TreeRead = tuple[dict[str, int], dict[str, Any], dict[str, tuple[Placed, int | N
 
 
 class Teller:
-    """Deals with the world until ``stopping`` is set."""
+    """Deals with the world until `stopping` is set."""
 
     def __init__(self, port: int, seed: str, number: int, world: World) -> None:
         self.random = random.Random(f"{seed}/{number}")
@@ -81,7 +81,7 @@ class Teller:
             self.report(done)
 
     def report(self, done: int) -> None:
-        """One dot for each write acknowledged since there were ``done``."""
+        """One dot for each write acknowledged since there were `done`."""
         sys.stdout.write("." * (self.ledger.counts["acknowledged"] - done))
         sys.stdout.flush()
 

@@ -1,6 +1,6 @@
 """Clients deal over HTTP while everything around them is killed, cut and restarted.
 
-A run is made again with ``BANK_SEED=...``: the choices of the clients and the schedule of the
+A run is made again with `BANK_SEED=...`: the choices of the clients and the schedule of the
 faults come from it.
 """
 

@@ -37,9 +37,9 @@ def original(sessions: Sessions) -> OriginalScene:
 
 
 def make_scene(client: Client) -> dict[str, str]:
-    """``host`` (VCPU 4) with its child ``device`` (VGPU 2), and ``other`` (VCPU 4).
+    """`host` (VCPU 4) with its child `device` (VGPU 2), and `other` (VCPU 4).
 
-    ``old`` holds VCPU 2 of the host and VGPU 1 of the device.
+    `old` holds VCPU 2 of the host and VGPU 1 of the device.
     """
     scene = {role: str(uuid.uuid4()) for role in ("host", "device", "other", "old", "a", "b", "c")}
     for role, parent, stock in (
@@ -126,7 +126,7 @@ def move(role: str, parent: str) -> Action:
 
 
 def migrate(client: Client, scene: Scene) -> Answer:
-    """``old`` goes to the other host; ``c`` keeps its place for it."""
+    """`old` goes to the other host; `c` keeps its place for it."""
     place = {scene["host"]: {"VCPU": 2}, scene["device"]: {"VGPU": 1}}
     return client.post(
         "/allocations",
@@ -138,7 +138,7 @@ def migrate(client: Client, scene: Scene) -> Answer:
 
 
 def reshape(client: Client, scene: Scene) -> Answer:
-    """The VCPUs go from the host to its device, with what ``old`` holds of them."""
+    """The VCPUs go from the host to its device, with what `old` holds of them."""
     stock = {"VGPU": {"total": 2}, "VCPU": {"total": 4}}
     return client.post(
         "/reshaper",

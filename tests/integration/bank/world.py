@@ -6,7 +6,7 @@
     rush-0 ... rush-3    VCPU, claimed one by one by everybody at once until there are no more
     root-0 ── child-0    MEMORY_MB at the root; the VCPUs move between root and child
 
-Every inventory record that is written has a ``max_unit`` of its own, its *stamp*: by it an
+Every inventory record that is written has a `max_unit` of its own, its *stamp*: by it an
 observer knows whether two looks saw the same record, and whether a refused one was stored.
 """
 
@@ -27,7 +27,7 @@ PROJECT: Final = {"project_id": "bank", "user_id": "teller", "consumer_type": "I
 
 @dataclass
 class World:
-    """Uuids by role. ``trees`` are pairs of root and child."""
+    """Uuids by role. `trees` are pairs of root and child."""
 
     pool: str = ""
     fixed: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class StampSource:
 
 
 def build(must: Any, seed: str) -> World:
-    """Create the world. ``must(method, path, body)`` gives the decoded answer or raises."""
+    """Create the world. `must(method, path, body)` gives the decoded answer or raises."""
     stamps = StampSource(0)
 
     def provider(name: str, inventories: dict[str, Any], parent: str | None = None) -> str:

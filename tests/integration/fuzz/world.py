@@ -23,7 +23,7 @@ NEWEST: Final = "placement 1.39, placement-ext 1.1"
 
 @dataclass(frozen=True, slots=True)
 class ValidRequest:
-    """One request; ``body`` None for none, ``version`` None for any."""
+    """One request; `body` None for none, `version` None for any."""
 
     method: str
     path: str

@@ -34,7 +34,7 @@ class _Order:
 
 
 class AnswerProxy:
-    """Listens on ``port`` and passes on to ``upstream``, a port of the loopback too."""
+    """Listens on `port` and passes on to `upstream`, a port of the loopback too."""
 
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream

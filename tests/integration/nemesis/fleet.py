@@ -2,7 +2,7 @@
 
     python -m tests.integration.nemesis.fleet --hosts 6 --claims 120 --longest 60 --seed 1
 
-It is the burst of ``tests/integration/burst`` with its reckoning, and other faults.
+It is the burst of `tests/integration/burst` with its reckoning, and other faults.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FleetTrouble(Trouble):
 
 
 class FleetFault(ABC):
-    """One kind of fault. All works again when ``strike`` returns."""
+    """One kind of fault. All works again when `strike` returns."""
 
     @abstractmethod
     def strike(self, trouble: FleetTrouble) -> str:

@@ -25,7 +25,7 @@ _CAUSAL = "--wsrep-sync-wait=7"
 
 
 class Cluster:
-    """Three nodes. Clients use ``port``, which leads to one of them."""
+    """Three nodes. Clients use `port`, which leads to one of them."""
 
     kind = "galera"
 

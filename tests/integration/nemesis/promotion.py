@@ -39,7 +39,7 @@ class Standby(PostgreSQL):
 
 
 class Pair:
-    """A primary and its standby. Clients use ``port``, which leads to the primary.
+    """A primary and its standby. Clients use `port`, which leads to the primary.
 
     :param synchronous: whether a commit is confirmed when the standby has it too.
     """

@@ -47,7 +47,7 @@ class Stage:
 
 
 class Fault(ABC):
-    """One kind of fault. All works again when ``strike`` returns."""
+    """One kind of fault. All works again when `strike` returns."""
 
     databases: ClassVar[frozenset[str] | None] = None
     """Kinds of databases that can have it; None for all."""

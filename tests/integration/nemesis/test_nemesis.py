@@ -1,6 +1,6 @@
 """A short form of the nemesis, on SQLite: each kind of fault but kills, for a second or less.
 
-``python -m tests.integration.nemesis --help`` has the long one.
+`python -m tests.integration.nemesis --help` has the long one.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def scene(store: Store) -> Scene:
         ├── left (VGPU 2)
         └── right (VGPU 2)
 
-    ``child`` and ``project`` are not there yet. ``old`` holds VCPU 3 of the host and VGPU 1 of
+    `child` and `project` are not there yet. `old` holds VCPU 3 of the host and VGPU 1 of
     the left device. Both are of generation 1, the others of 0.
     """
     host, other, left, right = (new_uuid() for _ in range(4))
@@ -87,7 +87,7 @@ def claim(
 
 
 def claim_two(first: str, second: str, *, new_project: bool = False) -> Action:
-    """One write for two consumers, ``old`` among them or not."""
+    """One write for two consumers, `old` among them or not."""
 
     def action(store: Store, scene: Scene) -> None:
         wanted = {scene["right"]: {"VGPU": 1}}
@@ -170,7 +170,7 @@ def set_traits(store: Store, scene: Scene) -> None:
 
 
 def reshape_to(role: str, *, new_project: bool = False) -> Action:
-    """Move the VCPUs of the host, with what ``old`` holds of them, to one of its children."""
+    """Move the VCPUs of the host, with what `old` holds of them, to one of its children."""
 
     def action(store: Store, scene: Scene) -> None:
         host, child, left = scene["host"], scene[role], scene["left"]

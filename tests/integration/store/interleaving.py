@@ -1,7 +1,7 @@
 """Two sessions in every order that matters, compared with one after the other.
 
-``first`` is stopped before each of its statements in turn (its COMMIT too); then ``second`` runs
-to its end, or until the database makes it wait; then ``first`` goes on. Whatever happens must be
+`first` is stopped before each of its statements in turn (its COMMIT too); then `second` runs
+to its end, or until the database makes it wait; then `first` goes on. Whatever happens must be
 what would have happened had they run one after the other, in one order or the other.
 """
 
@@ -32,7 +32,7 @@ DEADLINE = 30.0
 
 @dataclass
 class Stop:
-    """Stops one session once, before its statement number ``at``."""
+    """Stops one session once, before its statement number `at`."""
 
     at: int
     reached: threading.Event = field(default_factory=threading.Event)
@@ -137,9 +137,9 @@ class Sessions:
         at: int,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> tuple[str, str] | None:
-        """The two outcomes; None when ``first`` has no statement number ``at``.
+        """The two outcomes; None when `first` has no statement number `at`.
 
-        ``meanwhile`` is called when ``second`` has ended or waits, and ``first`` is still stopped.
+        `meanwhile` is called when `second` has ended or waits, and `first` is still stopped.
         """
         stop = Stop(at)
         begun = threading.Event()
@@ -160,7 +160,7 @@ class Sessions:
                 return one.result(DEADLINE), _result(two)
 
     def await_lock(self, waiting: Future[Any]) -> None:
-        """Return when a session waits for a lock, not on SQLite; ``waiting`` must not end."""
+        """Return when a session waits for a lock, not on SQLite; `waiting` must not end."""
         self._await_end_or_lock(waiting, threading.Event())
         assert not waiting.done(), f"it waited for nothing: {waiting.exception()}"
 
@@ -221,7 +221,7 @@ def check_serializable(
 ) -> None:
     """Fails with the place of the interruption when the outcome fits no serial order.
 
-    ``make_scene`` and ``look`` take one transaction each.
+    `make_scene` and `look` take one transaction each.
 
     :param ahead: how many scenes to make at once; 1 where one of the two changes those of others.
     """

@@ -47,7 +47,7 @@ def kill_session(connection: sa.Connection) -> None:
 
 @contextmanager
 def session_lost_before(store: Store, text: str) -> Iterator[list[str]]:
-    """The session dies once, just before the first statement that contains ``text``."""
+    """The session dies once, just before the first statement that contains `text`."""
     lost: list[str] = []
 
     def on_statement(connection: sa.Connection, _cursor: object, statement: str, *_: Any) -> None:

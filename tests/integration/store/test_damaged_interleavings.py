@@ -36,9 +36,9 @@ ID = "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :{}) AS fo
 def scene(store: Store) -> Scene:
     """A host (VCPU 8, DISK_GB 10) and another one (VCPU 8).
 
-    ``old`` holds VCPU 3 and, without an inventory, MEMORY_MB 5 of the host, ``loose`` nothing but
-    MEMORY_MB 2. Of DISK_GB the host seems to have 99. The provider ``lost`` has another's root,
-    the consumer ``ghost`` holds nothing.
+    `old` holds VCPU 3 and, without an inventory, MEMORY_MB 5 of the host, `loose` nothing but
+    MEMORY_MB 2. Of DISK_GB the host seems to have 99. The provider `lost` has another's root,
+    the consumer `ghost` holds nothing.
     """
     host = new_provider(store, {"VCPU": 8, "DISK_GB": 10})
     other, lost = new_provider(store, {"VCPU": 8}), new_provider(store)
@@ -136,7 +136,7 @@ def resize(store: Store, scene: Scene) -> None:
 
 
 def reshape_away(store: Store, scene: Scene) -> None:
-    """``old`` leaves the host, which the reshape does not list, for the other one."""
+    """`old` leaves the host, which the reshape does not list, for the other one."""
     other = scene["other"]
     store.write(
         reshape.apply,

@@ -1,6 +1,6 @@
 """Databases of OpenStack Placement go forward in place, keep all their data, and go back.
 
-The dumps in ``openstack/`` are of databases that the published package 16.0.0 made and was then
+The dumps in `openstack/` are of databases that the published package 16.0.0 made and was then
 filled through its API: a host with two NUMA children, a sharing pool, six consumers, and an
 inventory lowered below its use.
 """

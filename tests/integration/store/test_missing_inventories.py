@@ -31,7 +31,7 @@ def holder() -> str:
 
 @pytest.fixture
 def host(store: Store, holder: str) -> str:
-    """A provider of VCPU 8, of which ``holder`` has VCPU 1 and, without an inventory, DISK_GB 5."""
+    """A provider of VCPU 8, of which `holder` has VCPU 1 and, without an inventory, DISK_GB 5."""
     host = new_provider(store, {"VCPU": 8})
     store.write(allocations.write, [set_of(holder, {host: {"VCPU": 1}}, None)])
     sabotage(
@@ -108,7 +108,7 @@ def test_a_new_inventory_may_be_smaller_than_its_use(store: Store, host: str, ho
 def test_a_reshape_counts_what_is_held_of_an_inventory_that_it_adds(
     store: Store, host: str, holder: str, own: int, others: int, fits: bool
 ) -> None:
-    """The holder's 5 are given back where the reshape names it (``own``); where ``others`` come
+    """The holder's 5 are given back where the reshape names it (`own`); where `others` come
     as well, a third consumer, which is not named, has 1."""
     generation, other = generation_of(store, host), new_uuid()
     writes = [set_of(other, {host: {"DISK_GB": others}}, None)] if others else []

@@ -1,7 +1,7 @@
 """References to a name or a provider, written beside the end of what they refer to.
 
-A row that refers to something that is gone is what ``placement-manage audit`` finds and nobody can
-mend. Projects, users, consumer types and aggregates are removed by ``placement-manage prune``
+A row that refers to something that is gone is what `placement-manage audit` finds and nobody can
+mend. Projects, users, consumer types and aggregates are removed by `placement-manage prune`
 alone, a day after it found them out of use.
 """
 
@@ -36,9 +36,9 @@ def new_name() -> str:
 
 
 def scene(store: Store) -> Scene:
-    """Two hosts without anything, a host that has ``stocked`` 4, and names that nobody uses.
+    """Two hosts without anything, a host that has `stocked` 4, and names that nobody uses.
 
-    ``fresh`` names and labels are not there yet; ``idle`` ones were found out of use long ago.
+    `fresh` names and labels are not there yet; `idle` ones were found out of use long ago.
     """
     names = {role: new_name() for role in ("class", "stocked", "trait")}
     names |= {role: new_name() for role in ("fresh class", "fresh type", "idle type")}

@@ -31,7 +31,7 @@ STEPS = 25
 
 
 def claim(store: Store, *hosts: str) -> None:
-    """One unit of each, in the order of ``hosts``."""
+    """One unit of each, in the order of `hosts`."""
     amounts = {host: {"VCPU": 1} for host in hosts}
     store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
 

@@ -74,7 +74,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a request wants one consumer to be. ``generation`` is the one that it expects."""
+    """What a request wants one consumer to be. `generation` is the one that it expects."""
 
     allocations: Placed
     generation: int | None
@@ -84,7 +84,7 @@ class Entry:
 
 
 class Model:
-    """``traits`` and ``classes``: the names that there are, of which custom ones come and go."""
+    """`traits` and `classes`: the names that there are, of which custom ones come and go."""
 
     def __init__(self, traits: Iterable[str], classes: Iterable[str]) -> None:
         self.providers: dict[str, Provider] = {}

@@ -159,7 +159,7 @@ def _consumer(model: Model, uuid: str) -> dict[str, Any]:
 
 
 def shown(api: Client, path: str) -> Any:
-    """What the service answers, in the form of ``expected``."""
+    """What the service answers, in the form of `expected`."""
     answer = api.get(path)
     if answer.status != 200:
         return answer.status

@@ -3,7 +3,7 @@
     python -m tests.property.candidates.long_run --seed 1 --problems 10000
 
 Problem number N of a seed is the same in every run. Ends with status 1 at the first difference,
-which names it, and how to see it again: ``--seed S --first N --problems 1``.
+which names it, and how to see it again: `--seed S --first N --problems 1`.
 """
 
 from __future__ import annotations

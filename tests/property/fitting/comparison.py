@@ -1,6 +1,6 @@
 """One random host and guest: the planner's answer compared with all that there is.
 
-By command, as many as one likes: ``python -m tests.property.fitting.comparison FIRST NUMBER``.
+By command, as many as one likes: `python -m tests.property.fitting.comparison FIRST NUMBER`.
 """
 
 from __future__ import annotations

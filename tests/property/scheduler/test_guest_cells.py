@@ -30,7 +30,7 @@ RACK = "CUSTOM_RACK"
 
 @dataclass(frozen=True)
 class Cell:
-    """A NUMA cell, with a card below it where ``vgpu`` is above 0."""
+    """A NUMA cell, with a card below it where `vgpu` is above 0."""
 
     vcpu: int
     memory_mb: int
@@ -89,7 +89,7 @@ cells_of_a_host = st.lists(
     max_size=3,
 )
 Place = tuple[str, int]
-"""A cell (``cell``) or the card below it (``card``), by the cell's number."""
+"""A cell (`cell`) or the card below it (`card`), by the cell's number."""
 
 
 def fits(

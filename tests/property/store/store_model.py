@@ -56,7 +56,7 @@ class Model:
     def check_claim(
         self, writes: list[Write], records: dict[str, dict[str, InventoryRecord]]
     ) -> None:
-        """Raises unless every new allocation is possible against ``records``."""
+        """Raises unless every new allocation is possible against `records`."""
         asked = [
             (uuid_, name, amount)
             for write in writes

@@ -35,7 +35,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Provider:
-    """A provider of a test world; ``parent`` is the name of another one listed before it."""
+    """A provider of a test world; `parent` is the name of another one listed before it."""
 
     name: str
     parent: str | None = None
@@ -154,7 +154,7 @@ def results(body: Mapping[str, Any]) -> list[Result]:
 
 
 def amounts(body: Mapping[str, Any]) -> list[str]:
-    """The allocations of an answer, each as a sorted text such as ``host(VCPU:1) pool(DISK:2)``."""
+    """The allocations of an answer, each as a sorted text such as `host(VCPU:1) pool(DISK:2)`."""
     found = []
     for request in body["allocation_requests"]:
         parts = []

@@ -7,12 +7,12 @@ steps have the names of the functions that take them:
 =========  ============================================================================
 draw       the database gives a transaction the id of its record
 insert     the record is in the table, and its id locked, until the transaction ends
-commit     it ends; or ``roll_back``: the id is used up
-read       ``Horizon._read`` of a process
-void       ``Horizon._void``: the missing ids that were read become VOID records
-settle     ``Horizon.settle``, for a client; it ends before all is final where that takes long
-answer     ``service._answer``: the records behind the client's id, or ChangesPruned
-prune      ``changes.prune``: all but the newest record go
+commit     it ends; or `roll_back`: the id is used up
+read       `Horizon._read` of a process
+void       `Horizon._void`: the missing ids that were read become VOID records
+settle     `Horizon.settle`, for a client; it ends before all is final where that takes long
+answer     `service._answer`: the records behind the client's id, or ChangesPruned
+prune      `changes.prune`: all but the newest record go
 restart    a process that knows nothing
 =========  ============================================================================
 

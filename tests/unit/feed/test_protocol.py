@@ -1,6 +1,6 @@
 """The protocol of the feed of changes for clients, in every order of its steps.
 
-Longer, by hand: ``python -m tests.unit.feed.protocol``.
+Longer, by hand: `python -m tests.unit.feed.protocol`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from compute_agent.fitting.planner import plan
 
 
 def cores(*free: str, threads: int = 2, per_group: int = 99) -> tuple[Core, ...]:
-    """Return cores drawn as ``"01"`` (both threads free), ``"0-"`` (one is taken), ``"--"``.
+    """Return cores drawn as `"01"` (both threads free), `"0-"` (one is taken), `"--"`.
 
     CPU N of core C has the number 10 x C + N.
     """

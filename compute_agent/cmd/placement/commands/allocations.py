@@ -40,7 +40,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def read(client: Client, consumer: str) -> dict[str, Any]:
-    """Return what a consumer holds; ``allocations`` is empty when that is nothing."""
+    """Return what a consumer holds; `allocations` is empty when that is nothing."""
     record: dict[str, Any] = client.get(
         f"/allocations/{consumer}", f"Reading what consumer {consumer} holds"
     )

@@ -197,7 +197,7 @@ def _way_apart(group: Sequence[GuestDevice]) -> str:
 
 
 def _type_trait(group: Sequence[GuestDevice]) -> str:
-    """Return the trait of a provider's type, which an alias may ask for as ``device_type``."""
+    """Return the trait of a provider's type, which an alias may ask for as `device_type`."""
     device = group[0].device
     if all(claim.device.vdpa is not None for claim in group):
         # A VF gets its vDPA device while the host runs; until all have one they count as VFs.

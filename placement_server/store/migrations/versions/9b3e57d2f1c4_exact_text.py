@@ -1,6 +1,6 @@
 """Exact comparison of text on MySQL and MariaDB, as on the other databases.
 
-With the usual collations ``A`` equals ``a`` and trailing blanks do not count, so that two names
+With the usual collations `A` equals `a` and trailing blanks do not count, so that two names
 become one; with latin1 most names cannot be stored at all. OpenStack Placement works with
 these tables as well, so going back changes nothing.
 """

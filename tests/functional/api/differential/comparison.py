@@ -53,7 +53,7 @@ def differences(theirs: Answer, ours: Answer, start: datetime) -> list[str]:
 
 
 def changed(answer: Answer, start: datetime) -> datetime | None:
-    """The moment in Last-Modified, ``start`` for any before it, None without the header."""
+    """The moment in Last-Modified, `start` for any before it, None without the header."""
     header = answer.headers.get("last-modified")
     return None if header is None else max(start, parsedate_to_datetime(header))
 

@@ -53,7 +53,7 @@ def shapes(found: Counter[Key]) -> Counter[Key]:
 
 
 def results(world: list[Provider], query: CandidateQuery, minor: int) -> set[Result]:
-    """What the definitions find at a microversion, ``limit`` aside."""
+    """What the definitions find at a microversion, `limit` aside."""
     return oracle.answer(world, query, nested=minor >= 29)
 
 

@@ -13,7 +13,7 @@ _Choice = TypeVar("_Choice")
 
 
 class Draw:
-    """One stream of random choices. ``ours`` is asked for what is true at the moment."""
+    """One stream of random choices. `ours` is asked for what is true at the moment."""
 
     def __init__(self, seed: int, ours: Client) -> None:
         self.random = random.Random(seed)

@@ -1,7 +1,7 @@
 """This server and the published one give the same answers to the same random requests.
 
-``PLACEMENT_DIFFERENTIAL_REQUESTS`` says how many requests each seed makes (250 by default),
-``PLACEMENT_DIFFERENTIAL_SEEDS`` how many seeds there are (4) and ``PLACEMENT_DIFFERENTIAL_FIRST``
+`PLACEMENT_DIFFERENTIAL_REQUESTS` says how many requests each seed makes (250 by default),
+`PLACEMENT_DIFFERENTIAL_SEEDS` how many seeds there are (4) and `PLACEMENT_DIFFERENTIAL_FIRST`
 which is the first (0).
 """
 

@@ -27,7 +27,7 @@ from .writes import Writes
 
 
 class Traffic:
-    """Makes requests. ``ours`` is asked for the generations that are right at the moment."""
+    """Makes requests. `ours` is asked for the generations that are right at the moment."""
 
     def __init__(self, seed: int, ours: Client) -> None:
         self._draw = Draw(seed, ours)
