@@ -95,15 +95,18 @@ def _sum_faults(
         for fault in exchanges.faults(holding.was, holding.now)
     ]
     faulty_classes = {fault[0] for _consumer, fault in faults}
+    changed_classes = {rc for holding in adjusted.values() for rc in holding.sum_changes()}
+    others = changed_classes - faulty_classes - CPUS
     inferred = exchanges.inferred(adjusted.values(), faulty_classes)
+    if inferred is None:
+        # sums that agree by chance hide what a class became
+        inferred, others = exchanges.inferred(adjusted.values(), faulty_classes | others), set()
     if inferred is None:
         return [
             f"consumer {consumer} held {had} of {rc} and would hold {has}"
             for consumer, (rc, had, has) in faults
         ], ()
-    others = {rc for holding in adjusted.values() for rc in holding.sum_changes()}
-    renamed = exchanges.inferred(adjusted.values(), others - faulty_classes - CPUS)
-    return [], (*made, *inferred, *(renamed or ()))
+    return [], (*made, *inferred, *(exchanges.inferred(adjusted.values(), others) or ()))
 
 
 def _sharing_faults(base: ProviderTree, wanted_tree: ProviderTree) -> list[str]:
