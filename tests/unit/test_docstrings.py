@@ -1,4 +1,4 @@
-"""Docstrings: parameters that exist, and one style."""
+"""Docstrings with parameters that exist and in one style, and classes named by nouns."""
 
 import ast
 import re
@@ -11,6 +11,7 @@ PARAMETER = re.compile(r":param ([^:]+):")
 VARIABLE = re.compile(r":[ic]var ([^:]+):")
 OTHER_STYLE = re.compile(r"#" + r":|:(?:func|class|meth|mod|attr|data|exc|const|obj):`")
 TWO_BACKTICKS = re.compile(r"(?<!`)``(?!`)")
+PARTICIPLE = re.compile(r"^ *class (_?[A-Z][a-z]+(?:[^e]ed|able))\b", re.MULTILINE)
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -104,3 +105,12 @@ def test_references_are_plain_backticks_and_constants_have_docstrings():
         if isinstance(node, DOCUMENTED) and TWO_BACKTICKS.search(ast.get_docstring(node) or "")
     ]
     assert wrong == [], "write `name` for a reference, and a docstring below a constant"
+
+
+def test_no_class_is_named_by_a_participle_alone():
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in python_files()
+        for name in PARTICIPLE.findall(path.read_text())
+    ]
+    assert wrong == [], "name the thing that is so: KeptProvider, not Kept"

@@ -76,7 +76,7 @@ def test_a_library_that_fails_is_logged_once_until_it_works_again(
     assert "is used again" in last
 
 
-class Memcached:
+class MemcachedServer:
     """A real memcached on loopback."""
 
     def __init__(self) -> None:
@@ -126,15 +126,15 @@ class Memcached:
 
 
 @pytest.fixture
-def memcached() -> Iterator[Memcached]:
+def memcached() -> Iterator[MemcachedServer]:
     if shutil.which("memcached") is None:
         pytest.skip("memcached is not installed (Debian package: memcached)")
-    memcached = Memcached()
+    memcached = MemcachedServer()
     yield memcached
     memcached.end()
 
 
-def test_workers_share_what_they_remember(memcached: Memcached) -> None:
+def test_workers_share_what_they_remember(memcached: MemcachedServer) -> None:
     memcached.memory().set("t", SAID)
     other = memcached.memory()
     assert other.get("t") == SAID
@@ -146,7 +146,7 @@ def test_workers_share_what_they_remember(memcached: Memcached) -> None:
 
 
 def test_a_memcached_that_hangs_is_waited_for_once(
-    memcached: Memcached, caplog: pytest.LogCaptureFixture
+    memcached: MemcachedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = memcached.memory()
     memory.set("t", SAID)
@@ -164,7 +164,7 @@ def test_a_memcached_that_hangs_is_waited_for_once(
     )
 
 
-def test_a_memcached_that_is_away_costs_nothing_but_the_memory(memcached: Memcached) -> None:
+def test_a_memcached_that_is_away_costs_nothing_but_the_memory(memcached: MemcachedServer) -> None:
     memory = memcached.memory()
     memcached.end()
     memory.set("t", SAID)

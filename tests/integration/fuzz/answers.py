@@ -14,7 +14,7 @@ _SIZE: Final = re.compile(rb"[0-9A-Fa-f]+")
 _DEFECTS: Final = frozenset({500, 502, 504})
 
 
-class Malformed(ValueError):
+class MalformedAnswer(ValueError):
     """The bytes are not answers."""
 
 
@@ -35,7 +35,7 @@ class Answer:
 def answers(received: bytes) -> Iterator[Answer]:
     """Split what a server sent until it closed the connection.
 
-    :raises Malformed: it is not a sequence of answers.
+    :raises MalformedAnswer: it is not a sequence of answers.
     """
     while received:
         head, end, rest = received.partition(b"\r\n\r\n")
@@ -43,7 +43,7 @@ def answers(received: bytes) -> Iterator[Answer]:
         code = _STATUS.fullmatch(status)
         parsed = [_FIELD.fullmatch(line) for line in lines]
         if not end or code is None or None in parsed:
-            raise Malformed(f"not the head of an answer: {head[:300]!r}")
+            raise MalformedAnswer(f"not the head of an answer: {head[:300]!r}")
         fields = {field[1].lower(): field[2] for field in parsed if field}
         if code[1] == b"100":
             received = rest
@@ -58,10 +58,10 @@ def _body(fields: dict[bytes, bytes], rest: bytes) -> tuple[bytes, bytes]:
         while True:
             size, _, rest = rest.partition(b"\r\n")
             if not _SIZE.fullmatch(size):
-                raise Malformed(f"not the size of a chunk: {size[:300]!r}")
+                raise MalformedAnswer(f"not the size of a chunk: {size[:300]!r}")
             number = int(size, 16)
             if rest[number : number + 2] != b"\r\n":
-                raise Malformed(f"a chunk of {number} bytes does not end: {rest[-300:]!r}")
+                raise MalformedAnswer(f"a chunk of {number} bytes does not end: {rest[-300:]!r}")
             body, rest = body + rest[:number], rest[number + 2 :]
             if not number:
                 return body, rest
@@ -70,7 +70,7 @@ def _body(fields: dict[bytes, bytes], rest: bytes) -> tuple[bytes, bytes]:
         # the answer to HEAD has the length of what GET would return
         return b"", rest
     if len(rest) < length:
-        raise Malformed(f"a body of {length} bytes ends after {len(rest)}: {rest[-300:]!r}")
+        raise MalformedAnswer(f"a body of {length} bytes ends after {len(rest)}: {rest[-300:]!r}")
     return rest[:length], rest[length:]
 
 

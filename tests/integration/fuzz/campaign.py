@@ -17,7 +17,7 @@ import psutil
 
 from tests.integration.bank.service import Service
 from tests.integration.fuzz import kinds
-from tests.integration.fuzz.answers import Answer, Malformed, answers, defect, unanswered
+from tests.integration.fuzz.answers import Answer, MalformedAnswer, answers, defect, unanswered
 
 MIB: Final = 2**20
 MOST_GROWN: Final = 64.0
@@ -106,7 +106,7 @@ class Campaign:
         got: list[Answer] = []
         try:
             got.extend(answers(self._sent(exchange.pieces)))
-        except Malformed as error:
+        except MalformedAnswer as error:
             wrong.append(str(error))
         except TimeoutError:
             wrong.append(f"no end of the answers within {_PATIENCE:.0f} s")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.bank.service import Service
 from tests.integration.fuzz import kinds
-from tests.integration.fuzz.answers import Answer, Malformed, answers, defect, unanswered
+from tests.integration.fuzz.answers import Answer, MalformedAnswer, answers, defect, unanswered
 from tests.integration.fuzz.campaign import Campaign
 
 REQUESTS = 1000
@@ -100,5 +100,5 @@ def test_an_answer_in_chunks_is_read_to_its_end() -> None:
     ],
 )
 def test_bytes_that_are_not_answers_are_found(received: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedAnswer):
         list(answers(received))
