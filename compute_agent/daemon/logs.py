@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,9 @@ _CONNECTION: Final = re.compile(
 _CONNECTED: Final = re.compile(r"Reconnected to")
 _LEAVING: Final = re.compile(r"during closing channel")
 """What a broker says to a program that leaves, which is of no interest to anybody."""
+_WRAPPER: Final = "compute_agent.daemon.tracing"
+"""It surrounds calls, whose errors are not its own."""
+_SHOWN: Final = 200
 _MORE: Final = " (more lines of the library about this are left out)"
 
 
@@ -72,8 +76,7 @@ class BusConditions:
             was_away, self._is_away = self._is_away, False
             return was_away
         if not _CONNECTION.search(text):
-            defect = repr(record.exc_info[1]) if record.exc_info else ""
-            return self._is_due((record.name, str(record.msg), defect))
+            return self._is_due(_condition_of(record, text))
         is_news = not self._is_away
         if record.levelno < logging.WARNING or not self._is_due("connection", anyway=is_news):
             return False
@@ -85,3 +88,28 @@ class BusConditions:
         if self._logged_conditions.get(condition) is not None and not anyway:
             return False
         return self._logged_conditions.keep(condition, True)
+
+
+def _condition_of(record: logging.LogRecord, text: str) -> object:
+    """Return what a record is about, without the traceback of a message that nobody can read.
+
+    A defect of this program keeps its traceback: it passes through code of this program.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None or _passes_through_us(error):
+        return record.name, str(record.msg), repr(error)
+    kind = type(error).__name__
+    title = text.partition("\n")[0]
+    record.msg, record.args = f"{title[:_SHOWN]}: {kind}: {str(error)[:_SHOWN]!r}", ()
+    record.exc_info = record.exc_text = None
+    return record.name, kind
+
+
+def _passes_through_us(error: BaseException) -> bool:
+    if error.__traceback__ is None:
+        return True
+    return any(
+        frame.f_globals.get("__name__", "").startswith("compute_agent.")
+        and frame.f_globals["__name__"] != _WRAPPER
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    )

@@ -2,7 +2,8 @@
 
     placement-status [--config-file F] [--config-dir D] upgrade check [--json]
 
-Exit status: 0 all is well, 1 at least one warning, 2 at least one failure, 255 checks not run.
+Exit status: 0 all is well, 1 at least one warning, 2 at least one failure, 3 the database is
+unavailable, 255 checks not run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,13 +31,15 @@ from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.configuration import connection, store_options
 from placement_server.store.connection.failures import reason_of
-from placement_server.store.errors import SchemaOutOfDate, StoreError
+from placement_server.store.errors import SchemaOutOfDate, StoreError, StoreUnavailable
 from placement_server.store.schema import revision
 from placement_server.store.transactions.engine import create_engines
 from placement_server.store.transactions.transaction import ReadTransaction
 
 PROGRAM: Final = "placement-status"
 DESCRIPTION: Final = "Checks whether the database and the configuration suit this version."
+_CONNECT_TRIES: Final = 2
+_CONNECT_INTERVAL: Final = 2.0
 _REMEDY: Final = 'Run the "placement-manage db online_data_migrations" command.'
 
 
@@ -45,6 +49,10 @@ class Code(IntEnum):
     SUCCESS = 0
     WARNING = 1
     FAILURE = 2
+
+
+class DatabaseAway(StoreError):
+    """A database that a check could not connect to."""
 
 
 class Result(NamedTuple):
@@ -63,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configuration.parse(conf, [*files, *command], prog=PROGRAM, description=DESCRIPTION)
         log.setup(conf, "placement")
         results = _check(conf)
+    except DatabaseAway as error:
+        print(f"placement-status: {error}", file=sys.stderr)
+        return Exit.PLACEMENT
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
         print(f"placement-status: {reason_of(error)}", file=sys.stderr)
         return Exit.DEFECT
@@ -100,10 +111,19 @@ def _check(conf: cfg.ConfigOpts) -> list[Result]:
 @contextlib.contextmanager
 def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
     """Read the database at whatever revision it is: the checks also run before a sync."""
+    # who asks wants to know now, and does not wait for a database as a server does
     options = store_options(conf).for_maintenance()
+    options = replace(
+        options,
+        connect_tries=_CONNECT_TRIES,
+        connect_interval=min(options.connect_interval, _CONNECT_INTERVAL),
+    )
     engines = create_engines(connection(conf), options)
     try:
-        await_database(engines.reader, options)
+        try:
+            await_database(engines.reader, options)
+        except StoreUnavailable as error:
+            raise DatabaseAway(str(error)) from error
         with engines.reader.connect() as database, database.begin():
             yield ReadTransaction(database)
     finally:

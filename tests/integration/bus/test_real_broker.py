@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import uuid
@@ -241,6 +242,65 @@ def test_a_wrong_password_is_one_line_of_the_agent_and_the_end_of_the_scheduler(
     assert ended.returncode == 2, ended.stderr
     assert "The message bus refuses this scheduler" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+MALFORMED = [
+    b"",
+    b"not json",
+    b"[]",
+    b"1",
+    b"null",
+    b"\xff\xfe",
+    b"{}",
+    b'{"oslo.version": "2.0"}',
+    b'{"oslo.version": "9.0", "oslo.message": "{}"}',
+    b'{"oslo.version": "2.0", "oslo.message": 7}',
+    b'{"oslo.version": "2.0", "oslo.message": "[]"}',
+    b'{"oslo.version": "2.0", "oslo.message": "no json"}',
+    *(
+        json.dumps({"oslo.version": "2.0", "oslo.message": json.dumps(message)}).encode()
+        for message in (
+            {},
+            {"method": 7},
+            {"method": "nonsense", "args": {}, "version": "1.0"},
+            {"method": "ping", "args": [], "version": "1.0"},
+            {"method": "ping", "args": {"a": 1}, "version": "1.0"},
+            {"method": "ping", "args": {}, "version": "x"},
+            {"method": "ping", "args": {}, "version": 7},
+            {"method": "ping", "args": {}, "version": "99.0"},
+            {"method": "ping", "args": {}, "namespace": ["a"]},
+            {"method": "ping", "args": {}, "_msg_id": 7, "_reply_q": 8, "_timeout": "x"},
+            {"method": "status", "args": {"node": {}}, "version": "1.0"},
+            {"method": "__init__", "args": {}, "version": "1.0"},
+        )
+    ),
+]
+
+
+def test_malformed_messages_are_a_line_each_at_most_and_calls_go_on(
+    agent: AgentProcess, host: str, rabbitmq: RabbitMq, call: Caller
+) -> None:
+    import kombu
+
+    before = len(agent.logged())
+    with (
+        kombu.Connection(rabbitmq.url.replace("rabbit:", "amqp:")) as connection,
+        connection.channel() as channel,
+    ):
+        for body in MALFORMED:
+            for content_type in (
+                "application/json",
+                "text/plain",
+                "application/x-python-serialize",
+            ):
+                message = channel.prepare_message(
+                    body, content_type=content_type, content_encoding="utf-8"
+                )
+                channel.basic_publish(message, exchange="", routing_key=f"compute-agent.{host}")
+    eventually(call.answers, f"an answer after them; {agent.logged()}")
+    logged = agent.logged()[before:]
+    assert "Traceback" not in logged, logged
+    assert len(logged.splitlines()) <= len(MALFORMED), logged
 
 
 def test_two_agents_that_report_one_host_both_stop_and_name_each_other(

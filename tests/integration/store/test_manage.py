@@ -20,6 +20,7 @@ from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
 from placement_server.store.transactions.engine import create_engines
 from tests.fixtures.databases import Server
+from tests.fixtures.placement import free_port
 from tests.functional.documentation.shell_blocks import BlocksToRun, commands_of
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.published_dumps import load
@@ -227,12 +228,12 @@ def test_usage_errors_have_the_exit_status_that_scripts_know(
 
 
 @pytest.mark.parametrize(
-    ("url", "hint"),
+    ("url", "hint", "checked"),
     [
-        ("", "placement_database]connection"),
-        ("nonsense", "placement_database]connection"),
-        ("oracle://somewhere/x", "not on oracle"),
-        ("sqlite:////nonexistent/directory/placement.db", "unable to open"),
+        ("", "placement_database]connection", 255),
+        ("nonsense", "placement_database]connection", 255),
+        ("oracle://somewhere/x", "not on oracle", 255),
+        ("sqlite:////nonexistent/directory/placement.db", "unable to open", 3),
     ],
 )
 def test_a_database_that_cannot_be_used_is_named_with_the_option_to_change(
@@ -240,10 +241,24 @@ def test_a_database_that_cannot_be_used_is_named_with_the_option_to_change(
     capsys: pytest.CaptureFixture[str],
     url: str,
     hint: str,
+    checked: int,
 ) -> None:
     assert manage.main([*configured(url), "db", "sync"]) == 1
     assert hint in capsys.readouterr().err
-    assert status.main([*configured(url), "upgrade", "check"]) == 255
+    assert status.main([*configured(url), "upgrade", "check"]) == checked
+
+
+def test_the_upgrade_check_of_a_database_that_refuses_ends_soon(
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    url = f"postgresql+psycopg://u:p@127.0.0.1:{free_port()}/placement"
+    assert status.main([*configured(url), "upgrade", "check"]) == 3
+    assert "Cannot connect to" in capsys.readouterr().err
+    assert sum(waits) <= 5
 
 
 def test_the_upgrade_check_tells_failures_warnings_and_success_apart(

@@ -1,12 +1,15 @@
 """Lines of the message bus's library, and the format of all lines."""
 
+import json
 import logging
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from oslo_config import cfg
 
 from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
 from compute_agent.daemon.logs import PERIOD_SECONDS, BusConditions, set_up
 
 RABBIT = "oslo.messaging._drivers.impl_rabbit"
@@ -143,3 +146,27 @@ def test_a_line_has_no_error_that_it_does_not_ask_for(
     short, *rest = capfd.readouterr().err.splitlines()
     assert short.endswith("Placement does not answer.")
     assert "HTTPConnectionPool" in rest[0]
+
+
+def _record_of(call: Callable[[], object]) -> logging.LogRecord:
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - whatever it is
+        info = sys.exc_info()
+    return logging.LogRecord(
+        "oslo_messaging.rpc.server", logging.ERROR, "x.py", 1, "It failed\nin lines", (), info
+    )
+
+
+def test_a_message_that_no_library_can_read_is_one_line_without_traceback() -> None:
+    record = _record_of(lambda: json.loads("no\nmessage"))
+    assert BusConditions(lambda: 0.0).pass_on(record)
+    assert record.exc_info is None
+    assert record.getMessage().startswith("It failed: JSONDecodeError: ")
+    assert len(record.getMessage().splitlines()) == 1
+
+
+def test_a_defect_of_this_program_keeps_its_traceback() -> None:
+    record = _record_of(lambda: message_bus.version_cap(None, "x"))  # type: ignore[arg-type]
+    assert BusConditions(lambda: 0.0).pass_on(record)
+    assert record.exc_info is not None
