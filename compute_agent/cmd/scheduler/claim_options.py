@@ -17,7 +17,7 @@ def add_request_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--resources",
         metavar="CLASS=N,...",
-        help="amounts of resources, for example VCPU=2,MEMORY_MB=512",
+        help="amounts of resources, for example VCPU=2,MEMORY_MB=512 (or VCPU:2,MEMORY_MB:512)",
         **repeat_settings,
     )
     command.add_argument(

@@ -127,7 +127,7 @@ def _split(option: str, text: str) -> tuple[str, str]:
 def _amounts(option: str, text: str, items: str) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for item in items.split(","):
-        name, equals, number = item.strip().partition("=")
+        name, equals, number = item.strip().replace(":", "=").partition("=")
         amount = whole_number(number)
         if not equals or not extra_specs.RESOURCE_CLASS.match(name) or not amount:
             raise InvalidRequest(

@@ -40,6 +40,17 @@ def test_options_become_the_groups_they_name() -> None:
     )
 
 
+def test_amounts_may_be_written_as_in_a_query() -> None:
+    in_one, in_other = (
+        query(
+            resources=[f"VCPU{sign}2,MEMORY_MB{sign}512"],
+            groups=[f"GPU:VGPU{sign}1"],
+        )
+        for sign in "=:"
+    )
+    assert in_one == in_other
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
