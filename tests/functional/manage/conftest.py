@@ -290,7 +290,7 @@ def on_bus(offline: Operator, tmp_path: Path) -> Iterator[Callable[[Agent], None
         offline.arguments("audit")
         conf = agent_conf.new_config([f"--config-file={offline.directory / 'agent.conf'}"])
         conf.set_override("host", agent.host, group="DEFAULT")
-        server = RpcServer(conf, agent, lambda _state, _why: None)  # type: ignore[arg-type]
+        server = RpcServer(conf, agent, lambda _state, _why: None, lambda: None)  # type: ignore[arg-type]
         server.start()
         servers.append(server)
 
