@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from compute_agent.programs.kept_values import KeptValues
 from placement_server import errors
 from placement_server.api import routes
 from placement_server.api.extensions import (
@@ -178,6 +181,7 @@ def find(path: str, *, extensions: Microversion | None) -> tuple[Route | None, l
 
 LOG = logging.getLogger(__name__)
 
+OUTAGE_LOG_SECONDS: Final = 60.0
 _VARY: Final = ("vary", "openstack-api-version")
 
 
@@ -192,6 +196,7 @@ class Dispatcher:
     ) -> None:
         self._services = services
         self._own_routes = own_routes or {}
+        self._logged_causes: KeptValues[str, bool] = KeptValues(OUTAGE_LOG_SECONDS, most=100)
 
     def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         version: Microversion | None = None
@@ -203,15 +208,19 @@ class Dispatcher:
         except errors.ApiError as error:
             return _fail(error, environ, version, start_response)
         except StoreUnavailable as error:
-            LOG.error("%s %s: %s", environ["REQUEST_METHOD"], shown_uri(environ), error)
-            return _fail(errors.ServiceUnavailable(str(error)), environ, version, start_response)
+            self._log_outage(environ, error)
+            unavailable = errors.ServiceUnavailable(f"{error.message.rstrip('.')}.")
+            return _fail(unavailable, environ, version, start_response)
         except MemoryError:
             LOG.exception("%s %s: no memory", environ["REQUEST_METHOD"], shown_uri(environ))
             unavailable = errors.ServiceUnavailable("The server has no memory for this request.")
             return _fail(unavailable, environ, version, start_response)
         except Exception as error:
             LOG.exception("%s %s failed", environ["REQUEST_METHOD"], shown_uri(environ))
-            return _fail(errors.InternalError(str(error)), environ, version, start_response)
+            # statements and values of the database are for the log
+            is_of_database = isinstance(error, SQLAlchemyError)
+            text = "The database refused a statement." if is_of_database else str(error)
+            return _fail(errors.InternalError(text), environ, version, start_response)
         body = response.body
         chunks = ([body] if body else []) if isinstance(body, bytes) else body
         headers = [*response.headers, *_version_headers(version, environ)]
@@ -220,6 +229,19 @@ class Dispatcher:
             headers.append(("content-length", str(sum(map(len, chunks)))))
         start_response(STATUS_LINES[response.status], headers)
         return chunks
+
+    def _log_outage(self, environ: errors.Environ, error: StoreUnavailable) -> None:
+        """Log a failure of the database, once a minute for each cause."""
+        cause = error.cause or error.message
+        if self._logged_causes.get(cause) is None:
+            self._logged_causes.keep(cause, True)
+            LOG.error(
+                "%s %s: %s. Other requests that fail for this are not logged for %.0f s.",
+                environ["REQUEST_METHOD"],
+                shown_uri(environ),
+                str(error).rstrip("."),
+                OUTAGE_LOG_SECONDS,
+            )
 
     def _answer(self, environ: errors.Environ, version: Microversion) -> Response:
         path = environ.get("PATH_INFO", "")

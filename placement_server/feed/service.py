@@ -93,7 +93,7 @@ class ChangeFeed:
             watcher.wait(seconds, wait)
         if watcher.failure is not None:
             raise StoreUnavailable(
-                f"The feed of changes could not be read: {watcher.failure}"
+                "The feed of changes could not be read", cause=str(watcher.failure)
             ) from watcher.failure
         return replace(answer, changes=watcher.changes, last=watcher.last)
 

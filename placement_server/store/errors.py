@@ -318,7 +318,16 @@ class ReshapeGenerationConflict(StaleWrite):
 
 
 class StoreUnavailable(StoreError):
-    """A database that cannot be reached, or that failed all of a bounded number of tries."""
+    """A database that cannot be reached, or that failed all of a bounded number of tries.
+
+    :ivar message: what clients may read of it.
+    :ivar cause: the words of the database, for logs; they may name its users, tables and addresses.
+    """
+
+    def __init__(self, message: str, *, cause: str = "") -> None:
+        super().__init__(f"{message}: {cause}" if cause else message)
+        self.message = message
+        self.cause = cause
 
 
 class SchemaOutOfDate(StoreError):

@@ -67,5 +67,6 @@ def was_committed(
     except DBAPIError as error:
         raise StoreUnavailable(
             "The connection to the database broke during a commit and does not come back, so it "
-            f"is not known whether the change was made; read it before repeating it: {error.orig}"
+            "is not known whether the change was made; read it before repeating it",
+            cause=str(error.orig),
         ) from error

@@ -269,7 +269,7 @@ def _raise_translated(error: Exception, doing: str) -> NoReturn:
         failures.is_of_the_database(error) or is_worth_retrying(error)
     ):
         raise StoreUnavailable(
-            f"{_reason(error)} while {doing}: {failures.reason_of(error)}"
+            f"{_reason(error)} while {doing}", cause=failures.reason_of(error)
         ) from error
     raise error
 
