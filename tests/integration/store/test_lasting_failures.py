@@ -107,7 +107,8 @@ def test_a_database_that_breaks_under_a_server_is_a_503_that_is_logged_once(
         caplog.clear()
         answer = session.get("/resource_providers")
     assert answer.status_code == 503
-    assert "file is not a database" in answer.text
+    assert "file is not a database" in caplog.text
+    assert "file is not a database" not in answer.text
     assert "PRAGMA" not in answer.text
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
 
