@@ -11,7 +11,7 @@ from typing import Final
 
 from oslo_utils import strutils
 
-from compute_agent.request import extra_specs
+from compute_agent.request import extra_specs, flavor_settings
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 
@@ -68,6 +68,26 @@ def _policies(spec: RequestSpec) -> None:
     for name, value in _settings_of_pinned_guests(spec):
         if not is_pinned:
             raise InvalidRequest(name, value, "hw:cpu_policy = dedicated or mixed beside it")
+
+
+def _whole_cores(spec: RequestSpec) -> None:
+    """Check that whole cores can be as many CPUs as are pinned: no core has an odd number of them.
+
+    Nova lets the request through, and no host of ours could ever keep it.
+    """
+    if spec.setting("hw:cpu_thread_policy") != "require":
+        return
+    pinned = spec.flavor.vcpus
+    if spec.setting("hw:cpu_policy") == "mixed":
+        pinned = len(flavor_settings.dedicated_cpus(spec, pinned))
+    if pinned % 2:
+        raise InvalidRequest(
+            "hw:cpu_thread_policy",
+            "require",
+            f"an even number of pinned CPUs beside it, which are {pinned}: it gives whole cores, "
+            "of two CPUs or more. Change the flavor's vcpus or hw:cpu_dedicated_mask, or use "
+            "hw:cpu_thread_policy = prefer",
+        )
 
 
 def _settings_of_pinned_guests(spec: RequestSpec) -> Iterator[tuple[str, str]]:
@@ -167,6 +187,7 @@ _RULES: Final[tuple[Callable[[RequestSpec], None], ...]] = (
     _policies,
     _amounts,
     _masks,
+    _whole_cores,
     _memory,
     _nodes,
 )

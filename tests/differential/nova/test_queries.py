@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from compute_agent.conf import new_config
 from compute_agent.errors import ComputeAgentError
@@ -121,6 +121,11 @@ OURS_REFUSES: Final[Mapping[str, Callable[[dict[str, str], dict[str, str]], bool
     "no amount of any class": lambda specs, _: any(
         specs.get(f"resources:{name}") == "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")
     ),
+    # nova leaves it to the host, which has no whole cores that are an odd number of CPUs
+    "whole cores for an odd number of CPUs": lambda specs, properties: (
+        "require" in (specs.get("hw:cpu_thread_policy"), properties.get("hw_cpu_thread_policy"))
+        and "mixed" in (specs.get("hw:cpu_policy"), properties.get("hw_cpu_policy"))
+    ),
 }
 """Reasons for which we refuse by name what nova does not, by the request."""
 
@@ -141,6 +146,18 @@ def printed_differences() -> Iterator[None]:
     derandomize=EXAMPLES <= 400,
 )
 @given(request=REQUESTS)
+@example(
+    request={
+        "extra_specs": {
+            "hw:cpu_policy": "mixed",
+            "hw:cpu_dedicated_mask": "^0",
+            "hw:cpu_thread_policy": "require",
+        },
+        "properties": {},
+        "disk_format": "raw",
+        "is_bfv": False,
+    }
+)
 def test_the_query_is_novas(both: tuple[Nova, OurScheduler], request: dict[str, Any]) -> None:
     nova, ours_ = both
     extra_specs, properties = request["extra_specs"], request["properties"]

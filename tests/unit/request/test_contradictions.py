@@ -8,6 +8,8 @@ from compute_agent.request.errors import InvalidRequest
 from tests.unit.scheduler.specs import request_of, spec
 
 PINNED = {"hw:cpu_policy": "dedicated"}
+MIXED = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0"}
+REQUIRE = {"hw:cpu_thread_policy": "require"}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,8 @@ PINNED = {"hw:cpu_policy": "dedicated"}
         (PINNED | {"resources:PCPU": "2"}, {}, ["resources:PCPU", "hw:cpu_policy"]),
         ({"resources:PCPU": "1", "resources:VCPU": "1"}, {}, ["resources:VCPU", "resources:PCPU"]),
         ({"resources1:PCPU": "5"}, {}, ["resources:PCPU is 5", "2, the CPUs of the flavor"]),
+        (MIXED | REQUIRE, {}, ["hw:cpu_thread_policy", "even number", "which are 1"]),
+        (MIXED, {"hw_cpu_thread_policy": "require"}, ["hw:cpu_thread_policy", "which are 1"]),
         ({}, {"hw_mem_page_size": "2048"}, ["hw_mem_page_size", "not set"]),
         ({"hw:locked_memory": "true"}, {}, ["hw:locked_memory", "hw:mem_page_size"]),
         ({"hw:mem_encryption": "true"}, {}, ["hw:mem_encryption", "hw_firmware_type"]),
@@ -48,3 +52,16 @@ def test_both_settings_are_named(
 )
 def test_what_agrees_is_taken(extra_specs: dict[str, str], properties: dict[str, str]) -> None:
     assert request_of(spec(extra_specs, properties=properties)).resources["MEMORY_MB"] == 512
+
+
+@pytest.mark.parametrize(
+    "extra_specs", [PINNED, PINNED | {"hw:emulator_threads_policy": "isolate"}]
+)
+@pytest.mark.parametrize("properties", [{}, {"hw_cpu_thread_policy": "require"}])
+def test_whole_cores_are_an_even_number_of_cpus_without_that_of_the_emulator(
+    extra_specs: dict[str, str], properties: dict[str, str]
+) -> None:
+    own = extra_specs if properties else extra_specs | REQUIRE
+    request_of(spec(own, properties=properties, vcpus=2))
+    with pytest.raises(InvalidRequest, match="even number of pinned CPUs beside it, which are 3"):
+        request_of(spec(own, properties=properties, vcpus=3))
