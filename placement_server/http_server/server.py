@@ -33,10 +33,12 @@ _THREADS: Final = 1000
 """Threads of one worker at most, started when they are needed: each has a request that is received,
 waits for its turn or for changes, or has its turn."""
 
-# Seconds until an application is tried again, workers are told again to end, a port is asked.
+# Seconds until an application is tried again, workers are told again to end, a port is asked,
+# the next worker is replaced.
 _PAUSE: Final = 1.0
 _SIGNAL_PAUSE: Final = 0.3
 _SHORT_PAUSE: Final = 0.02
+_RESPAWN_PAUSE: Final = 0.1
 _PR_SET_PDEATHSIG: Final = 1
 
 _LOGGING: Final = {
@@ -45,6 +47,27 @@ _LOGGING: Final = {
     "loggers": {"_granian": {"propagate": True}},
 }
 """The logger of granian without a handler of its own: all is in one log and one format."""
+
+
+class _Granian(Granian):  # type: ignore[misc,valid-type]
+    """granian that never gives up once a worker has answered.
+
+    It ends itself, and with it the workers that serve, where one ends twice within 5.5 s, and has
+    no option for that. What it calls to replace workers forgets here when it was called last.
+    """
+
+    has_answered: Any
+
+    def _respawn_workers(self, *arguments: Any, delay: float = 0.0) -> None:
+        # A worker that ends as soon as it starts is not started more often than this allows.
+        super()._respawn_workers(*arguments, delay=max(delay, _RESPAWN_PAUSE))
+        if self.has_answered.value:
+            self.respawned_wrks.clear()
+        # one that ended while granian took the list of those that have is not in it any more
+        ended = {worker.idx for worker in self.wrks if not worker.is_alive()}
+        self.interrupt_children.extend(ended.difference(self.interrupt_children))
+        if self.interrupt_children:
+            self.main_loop_interrupt.set()
 
 
 @dataclass
@@ -65,7 +88,6 @@ class HttpServer:
     client_timeout: float
     tls: Certificate | None = None
     when_ready: Callable[[], None] = lambda: None
-    _is_ending = False
 
     def run(self, copies: Path) -> None:
         """Serve until a signal, the certificate from a directory of copies that fit together."""
@@ -77,23 +99,18 @@ class HttpServer:
         multiprocessing.set_start_method("fork", force=True)
         # Taken by the first worker that answers, and kept.
         self._first = multiprocessing.Lock()
+        # Without a lock, which a worker that is killed would keep.
+        self._has_answered = multiprocessing.RawValue("b", 0)
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         tls = self.tls.copy(copies) if self.tls else None
         if self.tls is not None:
             work = (copies, partial(os.kill, os.getpid(), signal.SIGHUP))
             threading.Thread(target=self.tls.watch, args=work, daemon=True).start()
         _end_forks_with_this_process()
-        while not self._is_ending:
-            try:
-                self._granian(tls).serve(target_loader=self._load, wrap_loader=False)
-            except SystemExit:
-                # granian gives up where a worker ends twice within seconds
-                if self._is_ending or self._first.acquire(block=False):
-                    raise
-                LOG.error("Workers have ended one after the other; all are started again.")
+        self._granian(tls).serve(target_loader=self._load, wrap_loader=False)
 
     def _granian(self, tls: Certificate | None) -> Any:
-        server = Granian(  # type: ignore[misc]
+        server = _Granian(
             "placement-server",
             *self.listener.getsockname()[:2],
             interface=Interfaces.WSGI,
@@ -113,6 +130,7 @@ class HttpServer:
             ssl_key=tls.key if tls else None,
             ssl_protocol_min=SSLProtocols.tls12,
         )
+        server.has_answered = self._has_answered
         server.on_startup(self._on_startup)
         return server
 
@@ -135,6 +153,7 @@ class HttpServer:
         with socket.socket(self.listener.family) as client:
             while client.connect_ex(self.listener.getsockname()):
                 time.sleep(_SHORT_PAUSE)
+        self._has_answered.value = 1
         if self._first.acquire(block=False):
             self.when_ready()
 
@@ -145,7 +164,6 @@ class HttpServer:
             signal.signal(number, partial(self._stop, signal.getsignal(number)))
 
     def _stop(self, stop: Any, number: int, frame: Any) -> None:
-        self._is_ending = True
         stop(number, frame)
         if number == signal.SIGINT:
             # a second Ctrl-C ends requests in progress too

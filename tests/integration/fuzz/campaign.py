@@ -25,6 +25,10 @@ MOST_GROWN: Final = 64.0
 _PATIENCE: Final = 90.0
 _SETTLING_SECONDS: Final = 20.0
 _MOST_FINDINGS: Final = 20
+_LAST: Final = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+"""Sent behind well-formed requests: to a client that half-closes its connection instead, the server
+does not answer what it has in progress."""
+
 _WARM: Final = 0.1
 """The part of all requests after which the memory of the workers is looked at first."""
 
@@ -105,7 +109,7 @@ class Campaign:
         wrong: list[str] = []
         got: list[Answer] = []
         try:
-            got.extend(answers(self._sent(exchange.pieces)))
+            got.extend(answers(self._sent(exchange)))
         except MalformedAnswer as error:
             wrong.append(str(error))
         except TimeoutError:
@@ -114,7 +118,7 @@ class Campaign:
         html = any(b"Accept: " in piece for piece in exchange.pieces)
         wrong += filter(None, (defect(answer, html_is_asked_for=html) for answer in got))
         if exchange.well_formed:
-            wrong += filter(None, [unanswered(got, exchange.requests)])
+            wrong += filter(None, [unanswered(got, exchange.requests + 1)])
         with self._lock:
             self.findings.exchanges += 1
             self.findings.cut[kind] += not got
@@ -122,17 +126,19 @@ class Campaign:
             counter.update(answer.status for answer in got)
             self.findings.wrong += (f"{kind}, exchange {number}: {text}" for text in wrong)
 
-    def _sent(self, pieces: Sequence[bytes]) -> bytes:
+    def _sent(self, exchange: kinds.Exchange) -> bytes:
         """Send the pieces and return all that comes back."""
         received = []
+        is_whole = exchange.well_formed
+        pieces = (*exchange.pieces, _LAST) if is_whole else exchange.pieces
         with socket.create_connection(("127.0.0.1", self._port), timeout=_PATIENCE) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sender = threading.Thread(target=_send, args=(connection, pieces))
+            sender = threading.Thread(target=_send, args=(connection, pieces, is_whole))
             if sum(map(len, pieces)) > 100_000:
                 # the server may not read on before its answers are taken
                 sender.start()
             else:
-                _send(connection, pieces)
+                _send(connection, pieces, is_whole)
             try:
                 while chunk := connection.recv(65_536):
                     received.append(chunk)
@@ -178,11 +184,12 @@ class Campaign:
             findings.wrong.append(f"the log has a traceback: {log[place - 300 : place + 3000]}")
 
 
-def _send(connection: socket.socket, pieces: Sequence[bytes]) -> None:
+def _send(connection: socket.socket, pieces: Sequence[bytes], is_whole: bool) -> None:
     try:
         for piece in pieces:
             connection.sendall(piece)
-        connection.shutdown(socket.SHUT_WR)
+        if not is_whole:
+            connection.shutdown(socket.SHUT_WR)
     except (BrokenPipeError, ConnectionResetError, OSError):
         # the server refused what came before and closed; its answer is read
         return
