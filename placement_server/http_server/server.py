@@ -33,6 +33,9 @@ _THREADS: Final = 1000
 """Threads of one worker at most, started when they are needed: each has a request that is received,
 waits for its turn or for changes, or has its turn."""
 
+_BUFFER_SIZE: Final = 131_072
+"""Bytes of a head, and of a body that granian has read and not handed over, several times each."""
+
 # Seconds until an application is tried again, workers are told again to end, a port is asked,
 # the next worker is replaced.
 _PAUSE: Final = 1.0
@@ -59,13 +62,14 @@ class _Granian(Granian):  # type: ignore[misc,valid-type]
     has_answered: Any
 
     def _respawn_workers(self, *arguments: Any, delay: float = 0.0) -> None:
+        ended = [worker for worker in self.wrks if not worker.is_alive()]
         # A worker that ends as soon as it starts is not started more often than this allows.
         super()._respawn_workers(*arguments, delay=max(delay, _RESPAWN_PAUSE))
         if self.has_answered.value:
             self.respawned_wrks.clear()
-        # one that ended while granian took the list of those that have is not in it any more
-        ended = {worker.idx for worker in self.wrks if not worker.is_alive()}
-        self.interrupt_children.extend(ended.difference(self.interrupt_children))
+        # granian forgets one that ends while it takes the list of those that have
+        forgotten = {worker.idx for worker in ended if worker in self.wrks}
+        self.interrupt_children.extend(forgotten.difference(self.interrupt_children))
         if self.interrupt_children:
             self.main_loop_interrupt.set()
 
@@ -115,8 +119,11 @@ class HttpServer:
             *self.listener.getsockname()[:2],
             interface=Interfaces.WSGI,
             http=HTTPModes.http1,
-            # It also bounds the idle time of a connection that is kept.
-            http1_settings=HTTP1Settings(header_read_timeout=round(self.client_timeout * 1000)),
+            http1_settings=HTTP1Settings(
+                # It also bounds the idle time of a connection that is kept.
+                header_read_timeout=round(self.client_timeout * 1000),
+                max_buffer_size=_BUFFER_SIZE,
+            ),
             workers=self.workers,
             blocking_threads=_THREADS,
             backpressure=_THREADS,

@@ -22,7 +22,7 @@ BAD = {
         400,
     ),
     # Without its end: a longer one that came at once would be read whole, and answered.
-    "a long header": ((b"GET / HTTP/1.1\r\n" + HOST + b"A: " + SECRET).ljust(417_792, b"x"), 431),
+    "a long header": ((b"GET / HTTP/1.1\r\n" + HOST + b"A: " + SECRET).ljust(131_072, b"x"), 431),
     "many headers": (
         b"GET / HTTP/1.1\r\n" + HOST + b"A: " + SECRET + b"\r\n" + b"A: b\r\n" * 200 + b"\r\n",
         431,
@@ -53,6 +53,31 @@ def test_a_malformed_request_is_refused_without_what_was_sent(
     assert b"connection: close" in head.lower()
     assert SECRET not in body
     assert SECRET not in head
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /resource_providers HTTP/1.1\nHost: x\nX-Auth-Token: admin\nConnection: close\n\n",
+        b"GET /resource_providers HTTP/1.1\r\nHost: y\r\nConnection: close\r\n" + HOST + b"\r\n",
+        b"GET /resource_providers HTTP/1.1\r\nExpect: 200-ok\r\nConnection: close\r\n"
+        + HOST
+        + b"\r\n",
+    ],
+    ids=["bare LF", "two hosts", "an unknown expectation"],
+)
+def test_what_stricter_servers_refuse_is_answered(
+    served: ServerProcess, request_bytes: bytes
+) -> None:
+    assert served.exchange(request_bytes).startswith(b"HTTP/1.1 200 ")
+
+
+def test_two_hosts_are_joined_in_the_location_of_the_answer(served: ServerProcess) -> None:
+    answer = served.exchange(
+        b"PUT /traits/CUSTOM_X HTTP/1.1\r\nHost: one\r\nHost: two\r\nX-Auth-Token: admin\r\n"
+        b"OpenStack-API-Version: placement 1.6\r\nConnection: close\r\n\r\n"
+    )
+    assert b"\r\nlocation: http://one,two/traits/CUSTOM_X\r\n" in answer
 
 
 def test_a_body_in_malformed_chunks_is_refused(served: ServerProcess) -> None:
