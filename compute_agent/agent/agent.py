@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
@@ -44,12 +44,14 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+GRACE: Final = 60.0
+"""Seconds that a running pass may take after the agent was asked to stop."""
+
 
 class Agent:
     """One running agent.
 
     :param parts: what it is put together from.
-    :param graceful: seconds that a running pass may take after the agent was asked to stop.
     :param remedies: opens what heals the drift that audits find; None: it is reported only.
     """
 
@@ -58,15 +60,12 @@ class Agent:
         conf: cfg.ConfigOpts,
         parts: AgentParts,
         *,
-        manager: ServiceManager | None = None,
-        graceful: float = 60.0,
         rng: random.Random | None = None,
         remedies: Callable[[], AbstractContextManager[Remedies]] | None = None,
     ) -> None:
         self._conf = conf
         self._parts = parts
-        self._manager = manager or ServiceManager()
-        self._graceful = graceful
+        self._manager = ServiceManager()
         self._rng = rng or random.Random()
         self._stop = threading.Event()
         self._reload = threading.Event()
@@ -277,7 +276,7 @@ class Agent:
             self._follower.stop()
         self._loop.stop()
         self._parts.driver.stop_waiting()
-        bound = threading.Timer(self._graceful, self._abandon)
+        bound = threading.Timer(GRACE, self._abandon)
         bound.daemon = True
         bound.start()
 
@@ -285,7 +284,7 @@ class Agent:
         LOG.warning(
             "The running pass did not end within %.0f s and is abandoned; what was written stays, "
             "and the next start goes on from there.",
-            self._graceful,
+            GRACE,
         )
         signals.exit_at_once(int(self._exit_code))
 

@@ -86,7 +86,6 @@ class NodeSearch:
         self._matching.complete()
         self._chosen: list[int] = []
         self._ids: tuple[int, ...] = ()
-        self._best_key: tuple[object, ...] = ()
         self.best: Cost | None = None
         self.cells: list[int] = []
         self.devices: tuple[int, ...] = ()

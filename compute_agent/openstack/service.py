@@ -48,7 +48,6 @@ class Service:
         title: str,
         *,
         version: str = "",
-        headers: Mapping[str, str] | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._conf = conf
@@ -57,7 +56,7 @@ class Service:
         self._version = version
         self._wait = wait
         self._adapter: Any = None
-        self.headers: dict[str, str] = dict(headers or {})
+        self.headers: dict[str, str] = {}
 
     def get(self, path: str, doing: str, **query: str) -> dict[str, Any]:
         """Return the JSON object at a path.

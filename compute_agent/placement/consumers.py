@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.placement.api import PlacementApi
-from compute_agent.placement.connection import Connection, Retries
+from compute_agent.placement.connection import Connection
 from compute_agent.placement.responses import age_of
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.placement.transports.transport import Request, Transport
@@ -55,13 +54,10 @@ class Consumers:
         *,
         connections: int = 4,
         progress: Progress = lambda _what, _done_count, _total: None,
-        clock: Callable[[], float] = time.time,
-        retries: Retries | None = None,
     ) -> None:
-        self.placement = PlacementApi(Connection(transport, retries))
+        self.placement = PlacementApi(Connection(transport))
         self._workers = RequestPool(connections)
         self._progress = progress
-        self._clock = clock
 
     def close(self) -> None:
         """End the threads."""
@@ -98,7 +94,7 @@ class Consumers:
         path = f"/resource_providers/{provider}"
         request = Request("GET", path, doing=f"Reading provider {provider}")
         response = self.placement.connection.call(request)
-        return age_of(response.headers, self._clock)
+        return age_of(response.headers)
 
     def delete(self, consumer: Consumer) -> None:
         """Take everything from a consumer, which must still be as it was read.
@@ -122,7 +118,7 @@ class Consumers:
             return frozenset()
 
     def _read_one(self, uuid: str) -> Consumer | None:
-        record, nature = self.placement.allocations.read_consumer(uuid, self._clock)
+        record, nature = self.placement.allocations.read_consumer(uuid)
         if not record["allocations"]:
             return None
         return Consumer(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import email.utils
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from compute_agent import errors
@@ -27,7 +27,6 @@ CONCURRENT_UPDATE: Final = "placement.concurrent_update"
 INVENTORY_IN_USE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
 CHANGES_PRUNED: Final = "placement.changes_pruned"
-PROVIDER_IN_USE: Final = "placement.resource_provider.inuse"
 
 CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
 """A consumer's and a provider's generation share one code; only this text distinguishes them."""
@@ -198,7 +197,7 @@ def retry_after(response: Response) -> float | None:
     return seconds_of(response.headers.get("retry-after", ""))
 
 
-def age_of(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -> float | None:
+def age_of(headers: Mapping[str, str]) -> float | None:
     """Return the seconds since what was read was last written; None: not reported.
 
     :param headers: of the answer, names in lower case.
@@ -207,7 +206,7 @@ def age_of(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -
     if written_at is None:
         return None
     now = _seconds(headers.get("date"))
-    return (clock() if now is None else now) - written_at
+    return (time.time() if now is None else now) - written_at
 
 
 def _seconds(date: str | None) -> float | None:

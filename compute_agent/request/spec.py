@@ -20,7 +20,6 @@ class Flavor:
     ephemeral_gb: int = 0
     swap: int = 0
     extra_specs: Mapping[str, str] = field(default_factory=dict)
-    flavor_id: str = ""
     name: str = ""
 
 

@@ -226,7 +226,6 @@ def _flavor(fields: Fields) -> Flavor:
         ephemeral_gb=fields.number("ephemeral_gb"),
         swap=fields.number("swap"),
         extra_specs=fields.strings("extra_specs"),
-        flavor_id=fields.text("flavorid") or fields.text("name"),
         name=fields.text("name") or fields.text("flavorid"),
     )
 

@@ -46,16 +46,8 @@ _PAUSE: Final = 0.01
 class Horizon:
     """The end of the final records, as one process knows it. Thread safe."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
-        self._sleep = sleep
         self._lock = threading.Lock()
         self._voiding = threading.Lock()
         self._position: Position | None = None
@@ -68,12 +60,12 @@ class Horizon:
         :param begin_wait: is called before it waits for one, perhaps more than once.
         :raises placement_server.store.errors.StoreUnavailable: the database failed.
         """
-        until = self._clock() + PATIENCE
+        until = time.monotonic() + PATIENCE
         position = self.advance()
         newest = position.last
-        while position.settled_id < newest and self._clock() < until:
+        while position.settled_id < newest and time.monotonic() < until:
             begin_wait()
-            self._sleep(_PAUSE)
+            time.sleep(_PAUSE)
             position = self.advance()
         return position
 
@@ -92,12 +84,12 @@ class Horizon:
                 self._voiding.release()
             with self._lock:
                 position = self._read()
-        metrics.FEED_LAG.set(self._clock() - position.gaps[0].since if position.gaps else 0.0)
+        metrics.FEED_LAG.set(time.monotonic() - position.gaps[0].since if position.gaps else 0.0)
         return position
 
     def _read(self) -> Position:
         while True:
-            now = self._clock()
+            now = time.monotonic()
             known_position = self._position
             ids: Sequence[int] = ()
             if known_position is not None:
@@ -122,7 +114,7 @@ class Horizon:
         return behind is None or datetime.now(UTC) - behind < changes.AWAITED_FOR
 
     def _overdue(self, position: Position) -> list[int]:
-        now = self._clock()
+        now = time.monotonic()
         return [
             number
             for gap in position.gaps

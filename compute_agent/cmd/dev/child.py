@@ -72,7 +72,7 @@ class Child:
         raise DevFailed(f"{self.name} {how}{ending} (whole log: {self.log})")
 
     def wait_until(
-        self, condition: Callable[[], bool], what: str, seconds: float, stop: threading.Event
+        self, condition: Callable[[], object], what: str, seconds: float, stop: threading.Event
     ) -> None:
         """Return once `condition` holds.
 

@@ -24,7 +24,6 @@ from compute_agent.cmd.dev.child import Child
 from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
 from compute_agent.cmd.dev.machine import ReportedMachine
 from compute_agent.cmd.dev.next_steps import next_steps
-from compute_agent.cmd.dev.ready_socket import ReadySocket
 from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
 from compute_agent.cmd.scheduler.claim_view import print_claim
@@ -36,6 +35,7 @@ from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
+from compute_agent.programs.notices import NoticeSocket
 from compute_agent.request import spec_reader
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class DevRun:
         ):
             processes = []
             for number in range(1, hosts + 1):
-                ready = sockets.enter_context(ReadySocket())
+                ready = sockets.enter_context(NoticeSocket())
                 place = self._state.agent(number)
                 agent = self._start(
                     "compute-agent",

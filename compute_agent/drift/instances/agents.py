@@ -27,6 +27,8 @@ TOPIC = "compute-agent"
 STATE_TOPIC = "compute-state"
 VERSION = "1.0"
 SEND_RETRIES = 2
+CALL_TIMEOUT = 30.0
+"""Seconds for the answer of one agent."""
 CALLS_AT_ONCE = 16
 ANNOUNCEMENTS_WAITED_FOR = 3.0
 """Periods of announcement after which an agent that was not heard is silent."""
@@ -55,12 +57,11 @@ class AgentsOnBus:
 
     :ivar patience: seconds after which an agent that was not heard is silent.
     :ivar one_period: seconds in which every agent that runs is heard once, if no message is lost.
-    :param call_timeout: seconds for the answer of one agent.
     :raises InvalidConfiguration: there is no bus, or its options are wrong.
     :raises BusUnavailable: its broker does not answer, or refuses the user.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, *, call_timeout: float = 30.0) -> None:
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._transport = message_bus.open_transport(conf)
         import oslo_messaging
 
@@ -80,7 +81,7 @@ class AgentsOnBus:
         self._client = oslo_messaging.get_rpc_client(
             self._transport,
             oslo_messaging.Target(topic=TOPIC, version=VERSION),
-            timeout=call_timeout,
+            timeout=CALL_TIMEOUT,
             retry=SEND_RETRIES,
             version_cap=message_bus.version_cap(conf, "compute"),
         )

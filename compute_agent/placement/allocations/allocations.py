@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -182,12 +181,9 @@ class Allocations:
         """
         return self.read_consumer(consumer)[1]
 
-    def read_consumer(
-        self, consumer: str, clock: Callable[[], float] = time.time
-    ) -> tuple[Record, ConsumerNature]:
+    def read_consumer(self, consumer: str) -> tuple[Record, ConsumerNature]:
         """Read a consumer's record, and what it is.
 
-        :param clock: gives the time where placement does not.
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
         request = Request(
@@ -201,7 +197,7 @@ class Allocations:
         response = self._connection.call(request)
         record: Record = response.json
         kind = record.get("consumer_type", UNTYPED)
-        nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
+        nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers))
         return record, nature
 
     def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> NoCapacity | None:

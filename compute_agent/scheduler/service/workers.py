@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from compute_agent.daemon import signals
+from compute_agent.programs.notices import Notice, NoticeSocket
 from compute_agent.programs.systemd import ServiceManager
-from compute_agent.scheduler.service.worker_notices import Notice, WorkerNotices
 
 LOG = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Workers:
             queue.SimpleQueue()
         )
         self._running_workers: list[_Worker] = []
-        self._notices = WorkerNotices()
+        self._notices = NoticeSocket()
         self._ready: set[int] = set()
         self._pids_once_ready: set[int] = set()
         self._pids_heard_of: set[int] = set()

@@ -107,7 +107,6 @@ class IndexFollower:
 
     :ivar tree_tags: tags of trees, as of the newest index.
     :param saved_file: where a copy of the index is kept for processes that start.
-    :param gap_seconds: for how long a missing id is waited for.
     """
 
     def __init__(
@@ -115,15 +114,11 @@ class IndexFollower:
         store: Store,
         *,
         saved_file: SavedFile | None = None,
-        gap_seconds: float = GAP_SECONDS,
-        prune_seconds: float = PRUNE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tree_tags = TreeTags()
         self._store = store
         self._saved_file = saved_file
-        self._gap_seconds = gap_seconds
-        self._prune_seconds = prune_seconds
         self._clock = clock
         self._lock = threading.Lock()
         self._writer: IndexWriter | None = None
@@ -301,7 +296,7 @@ class IndexFollower:
         used = {root_id: used.get(root_id, {}) for root_id in roots}
         if any(writer.inventory_keys(root_id) != used[root_id].keys() for root_id in roots):
             return None
-        reached_position = position.after((row.id for row in rows), now, self._gap_seconds)
+        reached_position = position.after((row.id for row in rows), now, GAP_SECONDS)
         return News(reached_position, rows, used=used)
 
     def _read_single(
@@ -345,7 +340,7 @@ class IndexFollower:
             self._log_loss(position)
             return self._read_everything(tx, now)
         rows = position.new_in(rows)
-        reached_position = position.after((row.id for row in rows), now, self._gap_seconds)
+        reached_position = position.after((row.id for row in rows), now, GAP_SECONDS)
         return (
             self._read_news(tx, writer, rows, reached_position, now)
             if rows
@@ -384,7 +379,7 @@ class IndexFollower:
         return News(reached_position, rows, names, trees, used, structure)
 
     def _prune_now_and_then(self, now: float) -> None:
-        if now - self._pruned_at < self._prune_seconds:
+        if now - self._pruned_at < PRUNE_SECONDS:
             return
         self._pruned_at = now
         try:
@@ -392,6 +387,6 @@ class IndexFollower:
         except StoreError as error:
             LOG.warning(
                 "Deleting old rows of the table changes failed, and is tried again in %d s: %s",
-                self._prune_seconds,
+                PRUNE_SECONDS,
                 error,
             )

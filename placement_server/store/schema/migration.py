@@ -11,7 +11,6 @@ from typing import Final
 
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, text
 
@@ -28,19 +27,6 @@ def _config(connection: Connection | None = None) -> Config:
     config.attributes["connection"] = connection
     config.set_main_option("script_location", "placement_server.store:migrations")
     return config
-
-
-def newest_revision() -> str:
-    """Return the newest revision, the end of the chain of migrations."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None, "the migrations have exactly one head"
-    return head
-
-
-def all_revisions() -> tuple[str, ...]:
-    """Return the whole chain of revisions, the oldest first."""
-    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
-    return tuple(reversed([script.revision for script in scripts]))
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:

@@ -9,15 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
 import requests
 
-from compute_agent.cmd.dev.ready_socket import ReadySocket
+from compute_agent.programs.notices import NoticeSocket
 from tests.fixtures import programs
 
 from .served import ServerProcess
+
+Result = TypeVar("Result")
 
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
@@ -69,7 +72,7 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
 ) -> None:
     options = ("--port", "0", "--workers", "1", "--auth-strategy", "noauth2", "--sync-database")
     log = tmp_path / "log"
-    with ReadySocket() as ready, log.open("wb") as output:
+    with NoticeSocket() as ready, log.open("wb") as output:
         server = programs.start(
             "placement-server",
             *("serve", *options, "--database-url", f"sqlite:///{tmp_path}/placement.db"),
@@ -77,8 +80,9 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
             environment=os.environ | {"NOTIFY_SOCKET": ready.address},
         )
         try:
-            eventually(ready.ready)
-            url = ready.status.removeprefix("listening on ")
+            status = eventually(lambda: (notice := ready.ready()) and notice.values["STATUS"])
+            assert status is not None
+            url = status.removeprefix("listening on ")
             for _ in range(2):
                 assert requests.get(f"{url}/", timeout=30).status_code == 200
                 os.kill(server.pid, signal.SIGHUP)
@@ -238,11 +242,12 @@ def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: Serve
     assert counted in text
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(condition: Callable[[], Result], seconds: float = 30) -> Result:
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (result := condition()):
         assert time.monotonic() < deadline
         threading.Event().wait(0.05)
+    return result
 
 
 def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:

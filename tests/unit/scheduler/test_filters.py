@@ -223,7 +223,7 @@ ANTI = replace(GROUP, policy="anti-affinity")
         (
             "AggregateTypeAffinityFilter",
             host(metadata={"instance_type": "m1,m2"}),
-            replace(spec(), flavor=Flavor(flavor_id="m3")),
+            replace(spec(), flavor=Flavor(name="m3")),
             False,
         ),
         ("JsonFilter", host(), hinted(query='["=","$host","host"]'.replace(" ", "")), True),
