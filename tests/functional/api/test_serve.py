@@ -80,9 +80,9 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
             environment=os.environ | {"NOTIFY_SOCKET": ready.address},
         )
         try:
-            status = eventually(lambda: (notice := ready.ready()) and notice.values["STATUS"])
-            assert status is not None
-            url = status.removeprefix("listening on ")
+            notice = eventually(ready.ready)
+            assert notice is not None
+            url = notice.values["STATUS"].removeprefix("listening on ")
             for _ in range(2):
                 assert requests.get(f"{url}/", timeout=30).status_code == 200
                 os.kill(server.pid, signal.SIGHUP)
