@@ -184,11 +184,6 @@ class Rooms:
         )
 
 
-def is_near(cells: Sequence[Cell], mask: int, guest: Guest) -> bool:
-    """Whether the cells of a guest are near each of its networks that is near some cell."""
-    return not any(near & mask == 0 for near in network_cells(cells, guest))
-
-
 def network_cells(cells: Sequence[Cell], guest: Guest) -> list[int]:
     """Return for each network of a guest that is near some cells these cells, as bits."""
     near = [

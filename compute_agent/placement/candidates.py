@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -11,7 +11,6 @@ from compute_agent import errors
 from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import Microversion, Request
-from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
 
@@ -46,39 +45,6 @@ class Explanation(NamedTuple):
     closest: list[dict[str, Any]] | None = None
     short: list[dict[str, Any]] | None = None
     complete: bool = True
-
-
-CAPACITY: Final[Microversion] = (1, 1)
-"""The version of the extensions that counts further claims."""
-
-
-class Capacity(NamedTuple):
-    """An answer of `GET /capacity`: how many further claims of one query would succeed.
-
-    :ivar at_least: as many were claimed on a copy of the fleet.
-    :ivar at_most: no choice of candidates makes more succeed; `exact` when both are equal.
-    :ivar trees: `root`, `name`, `at_least` and `at_most` of each, the most first.
-    :ivar limited_by: how many trees run out of each class first.
-    """
-
-    at_least: int
-    at_most: int
-    exact: bool
-    trees: list[dict[str, Any]]
-    limited_by: dict[str, int]
-
-
-class Fragmentation(NamedTuple):
-    """An answer of `GET /fragmentation`, as placement gave it.
-
-    :ivar resource_classes: `capacity`, `used`, `free`, `largest_free` and `stranded` of
-        each.
-    :ivar shapes: of each shape `resources`, how many fit (`at_least`, `at_most`), how many
-        would if what is free lay `together`, and the `ratio`.
-    """
-
-    resource_classes: dict[str, dict[str, int]]
-    shapes: list[dict[str, Any]]
 
 
 class Candidates:
@@ -134,77 +100,22 @@ class Candidates:
         extensions = CLOSEST if self._connection.understands_extensions(CLOSEST) else (1, 0)
         query = [(name, value) for name, value in parameters if name != "limit"]
         path = "/candidate_explanation?" + urlencode([*query, ("limit", str(most))], safe=":,!")
-        doing = "Asking why there are few allocation candidates or none"
-        body = self._get_extension(path, doing, response_schemas.EXPLANATION, version, extensions)
-        return None if body is None else Explanation(**_known_fields(Explanation, body))
-
-    def capacity(
-        self, parameters: Iterable[tuple[str, str]], version: Microversion | None = None
-    ) -> Capacity | None:
-        """Ask how many further claims would succeed; None where placement does not count them.
-
-        :param parameters: the query, unquoted, in order; its limit is on the trees that are listed.
-        :param version: None takes the newest both sides know.
-        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
-        """
-        doing = "Asking how many further claims would succeed"
-        body = self._get_counts("/capacity", parameters, doing, response_schemas.CAPACITY, version)
-        return None if body is None else Capacity(**_known_fields(Capacity, body))
-
-    def fragmentation(
-        self, shapes: Iterable[Mapping[str, int]], member_of: Iterable[str] = ()
-    ) -> Fragmentation | None:
-        """Ask what is free and of what use it is; None where placement does not report it.
-
-        :param shapes: amounts by class, as a claim would ask for them.
-        :param member_of: filters on aggregates, as of candidates.
-        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
-        """
-        query = [
-            ("resources", ",".join(f"{name}:{amount}" for name, amount in shape.items()))
-            for shape in shapes
-        ]
-        query += [("member_of", value) for value in member_of]
-        doing = "Asking what is free and of what use it is"
-        body = self._get_counts("/fragmentation", query, doing, response_schemas.FRAGMENTATION)
-        return None if body is None else Fragmentation(**_known_fields(Fragmentation, body))
-
-    def _get_counts(
-        self,
-        path: str,
-        parameters: Iterable[tuple[str, str]],
-        doing: str,
-        shape: Shape,
-        version: Microversion | None = None,
-    ) -> dict[str, Any] | None:
-        if not self._connection.understands_extensions(CAPACITY):
-            return None
-        path = f"{path}?{urlencode(list(parameters), safe=':,!')}"
-        return self._get_extension(path, doing, shape, version, CAPACITY)
-
-    def _get_extension(
-        self,
-        path: str,
-        doing: str,
-        shape: Shape,
-        version: Microversion | None,
-        extensions: Microversion,
-    ) -> dict[str, Any] | None:
         request = Request(
             "GET",
             path,
             version or self._connection.newest(NEWEST),
             extensions=extensions,
-            doing=doing,
-            shape=shape,
+            doing="Asking why there are few allocation candidates or none",
+            shape=response_schemas.EXPLANATION,
             error=errors.AllocationCandidateRetrievalFailed,
         )
         try:
-            body: dict[str, Any] = self._connection.call(request).json
+            body = self._connection.call(request).json
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers this extension. %s", error)
             return None
-        return body
+        # a newer placement may say more
+        return Explanation(**{name: body[name] for name in Explanation._fields if name in body})
 
     def get_usages(
         self, project: str, user: str | None = None
@@ -227,8 +138,3 @@ class Candidates:
         )
         usages: dict[str, Any] = self._connection.call(request).json["usages"]
         return usages
-
-
-def _known_fields(answer: type[NamedTuple], body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what this version knows of an answer; a newer placement may say more."""
-    return {name: body[name] for name in answer._fields if name in body}

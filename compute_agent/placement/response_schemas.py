@@ -137,43 +137,6 @@ EXPLANATION: Final = Shape(
 WHAT_IF: Final = Shape(
     "answers about a supposed fleet", object_of({"answers": list_of(object_of({}))})
 )
-CAPACITY: Final = Shape(
-    "a number of further claims",
-    object_of(
-        {
-            "at_least": WHOLE,
-            "at_most": WHOLE,
-            "exact": BOOLEAN,
-            "trees": list_of(
-                object_of({"root": TEXT, "name": text_or_null, "at_least": WHOLE, "at_most": WHOLE})
-            ),
-            "limited_by": AMOUNTS,
-        }
-    ),
-)
-FRAGMENTATION: Final = Shape(
-    "a report on what is free",
-    object_of(
-        {
-            "resource_classes": map_of(
-                object_of(
-                    {
-                        "capacity": WHOLE,
-                        "used": WHOLE,
-                        "free": WHOLE,
-                        "largest_free": WHOLE,
-                        "stranded": WHOLE,
-                    }
-                )
-            ),
-            "shapes": list_of(
-                object_of(
-                    {"resources": AMOUNTS, "at_least": WHOLE, "at_most": WHOLE, "together": WHOLE}
-                )
-            ),
-        }
-    ),
-)
 CHANGES: Final = Shape(
     "a list of changes",
     object_of({"changes": list_of(object_of({"root_provider_uuid": text_or_null})), "last": WHOLE}),
