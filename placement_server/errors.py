@@ -58,7 +58,6 @@ class ApiError(Exception):
     """
 
     status: int = 500
-    webob_class: type[webob.exc.HTTPException] = webob.exc.HTTPInternalServerError
 
     def __init__(
         self, message: str = "", *, code: str = UNDEFINED, pointer: str | None = None
@@ -81,28 +80,24 @@ class BadRequest(ApiError):
     """400: the request is malformed."""
 
     status = 400
-    webob_class = webob.exc.HTTPBadRequest
 
 
 class Forbidden(ApiError):
     """403: the policy refuses the caller."""
 
     status = 403
-    webob_class = webob.exc.HTTPForbidden
 
 
 class NotFound(ApiError):
     """404: the route or the resource does not exist, or not at this microversion."""
 
     status = 404
-    webob_class = webob.exc.HTTPNotFound
 
 
 class MethodNotAllowed(ApiError):
     """405. `allow` lists the methods of the path; empty sends no Allow header."""
 
     status = 405
-    webob_class = webob.exc.HTTPMethodNotAllowed
 
     def __init__(self, message: str = "", *, allow: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -116,7 +111,6 @@ class NotAcceptable(ApiError):
     """406: the client does not accept JSON."""
 
     status = 406
-    webob_class = webob.exc.HTTPNotAcceptable
 
 
 class UnacceptableMicroversion(NotAcceptable):
@@ -130,21 +124,18 @@ class Conflict(ApiError):
     """409: the state of the data, or a concurrent change of it, forbids the request."""
 
     status = 409
-    webob_class = webob.exc.HTTPConflict
 
 
 class Gone(ApiError):
     """410: what a reader of the feed of changes asks for has been deleted."""
 
     status = 410
-    webob_class = webob.exc.HTTPGone
 
 
 class UnsupportedMediaType(ApiError):
     """415: the body is not announced as JSON."""
 
     status = 415
-    webob_class = webob.exc.HTTPUnsupportedMediaType
 
 
 class InternalError(ApiError):
@@ -159,7 +150,6 @@ class ServiceUnavailable(ApiError):
     """
 
     status = 503
-    webob_class = webob.exc.HTTPServiceUnavailable
 
     def __init__(
         self, message: str = "", *, retry_after: int | None = None, code: str = UNDEFINED
@@ -180,7 +170,7 @@ def render(
         itself failed): then the entry has no code.
     """
     message = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", error.message)
-    response = error.webob_class(
+    response = webob.exc.status_map[error.status](
         detail=message[:_MESSAGE_LIMIT],
         json_formatter=_json_formatter(error, version, request_id),
     )

@@ -103,10 +103,6 @@ class Availability:
         """Return whether new instances are allowed on the host, and why not."""
         return self._ledger.service_state(default_enabled=self._default_enabled())
 
-    def is_enabled(self) -> bool:
-        """Whether new instances are allowed on the host."""
-        return self.state().enabled
-
     @property
     def failed_builds(self) -> int:
         """Builds that failed since the last that succeeded."""

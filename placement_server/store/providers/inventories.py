@@ -41,19 +41,6 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, Sto
     return inventory_rows.of_provider(tx, uuid)
 
 
-def get(tx: ReadTransaction, uuid: str, resource_class: str) -> tuple[Provider, StoredInventory]:
-    """Return one inventory with its provider.
-
-    :raises ProviderNotFound: the provider does not exist.
-    :raises InventoryNotFound: it has no inventory of the class.
-    """
-    provider = provider_rows.get(tx, uuid)
-    inventory = inventory_rows.find_one(tx, provider.id, resource_class)
-    if inventory is None:
-        raise InventoryNotFound(resource_class, uuid)
-    return provider, inventory
-
-
 def replace(
     tx: WriteTransaction,
     uuid: str,

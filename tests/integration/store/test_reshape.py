@@ -92,7 +92,7 @@ def test_new_inventory_counts_at_once_and_reserved_is_not_checked(store: Store) 
     with pytest.raises(CapacityExceeded):
         apply(store, {provider: (0, {"VCPU": record})}, set_of(new_uuid(), {provider: {"VCPU": 1}}))
     apply(store, {provider: (0, {"VCPU": record})})
-    assert store.read(inventories.get, provider, "VCPU")[1].record == record
+    assert store.read(inventories.of_provider, provider)[1]["VCPU"].record == record
 
 
 def test_refusals_come_in_the_order_of_the_request(store: Store) -> None:

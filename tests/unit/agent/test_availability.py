@@ -81,7 +81,7 @@ def test_saying_the_same_again_asks_placement_nothing(bench):
 def test_what_cannot_be_mirrored_is_left_to_the_next_pass(bench, caplog):
     bench.report.error = errors.PlacementUnavailable("away")
     bench.availability.set_by_operator(False, "fan")
-    assert not bench.availability.is_enabled()
+    assert not bench.availability.state().enabled
     assert len(bench.report.changed) == 1, "a placement that is away is not asked for each root"
     assert "the next pass writes it" in caplog.text
 
@@ -90,7 +90,7 @@ def test_a_lost_hypervisor_disables_and_its_return_enables_also_over_a_restart(b
     bench.availability.hypervisor_is_away("socket closed")
     assert bench.shown() == (False, f"{HYPERVISOR}: socket closed")
     later = Bench(bench.path)
-    assert not later.availability.is_enabled()
+    assert not later.availability.state().enabled
     later.availability.hypervisor_is_back()
     assert later.shown() == (True, "")
 
@@ -120,7 +120,7 @@ def test_the_return_of_the_hypervisor_does_not_forgive_failed_builds(tmp_path):
 
 def test_failed_builds_in_a_row_disable_and_a_build_that_runs_enables(bench):
     for number in range(3):
-        assert bench.availability.is_enabled()
+        assert bench.availability.state().enabled
         bench.availability.build_failed(f"i{number}", f"image{number}", "no disk")
     assert bench.shown() == (False, f"{BUILDS}: 3 in a row, the last with: no disk")
     assert bench.availability.failed_builds == 3
@@ -140,7 +140,7 @@ def test_a_success_in_between_starts_the_count_again(bench):
         bench.availability.build_failed(f"i{number}", f"image{number}", "no disk")
     bench.availability.build_succeeded()
     bench.availability.build_failed("i3", "image3", "no disk")
-    assert bench.availability.is_enabled()
+    assert bench.availability.state().enabled
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_a_host_that_starts_disabled_waits_for_an_operator(tmp_path):
 def test_an_order_to_enable_is_understood_as_it_was_meant(bench, word, enabled):
     bench.availability.set_by_operator(not enabled, "before")
     commands_of(bench).set_host_enabled(word, "why")
-    assert bench.availability.is_enabled() is enabled
+    assert bench.availability.state().enabled is enabled
 
 
 @pytest.mark.parametrize("word", ["", "perhaps", None, 2, []])
 def test_an_order_that_means_nothing_is_refused_and_changes_nothing(bench, word):
     with pytest.raises(errors.InvalidInput, match="true or false was expected"):
         commands_of(bench).set_host_enabled(word)
-    assert bench.availability.is_enabled()
+    assert bench.availability.state().enabled
 
 
 def commands_of(bench: Bench) -> AgentCommands:
