@@ -8,7 +8,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.connection import Connection, Retries
-from compute_agent.placement.response_schemas import CAPACITY
+from compute_agent.placement.response_schemas import EXPLANATION
 from compute_agent.placement.transports.transport import Request, make_response
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'
@@ -106,7 +106,7 @@ def test_whether_an_outage_is_over_is_asked_once_without_a_wait(connection, line
 
 def counting(path: str) -> Request:
     error = errors.UsageRetrievalFailed
-    return Request("GET", path, extensions=(1, 1), doing="Counting", shape=CAPACITY, error=error)
+    return Request("GET", path, extensions=(1, 1), doing="Counting", shape=EXPLANATION, error=error)
 
 
 PLAIN = {"OpenStack-API-Version": "placement 1.39"}
