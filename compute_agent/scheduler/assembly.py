@@ -129,11 +129,9 @@ def parts_of(
     )
 
 
-def scheduler_of(
-    conf: cfg.ConfigOpts, transport: Transport, announcements: Announcements | None = None
-) -> tuple[Scheduler, PlacementClient]:
+def scheduler_of(conf: cfg.ConfigOpts, transport: Transport) -> tuple[Scheduler, PlacementClient]:
     """Return a scheduler as `conf` describes it, and its client of placement; see `parts_of`."""
-    parts = parts_of(conf, transport, announcements)
+    parts = parts_of(conf, transport)
     return parts.scheduler, parts.client
 
 

@@ -43,13 +43,11 @@ class Departures:
         ledger: Ledger,
         *,
         interval: Callable[[], float] = lambda: 0.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver = driver
         self._report = report
         self._ledger = ledger
         self._interval = interval
-        self._clock = clock
         self._conditions = LastingConditions()
         self._told_at: dict[str, float] = {}
         self.on_holders: Callable[[str, str, frozenset[str]], None] = _nothing
@@ -136,7 +134,7 @@ class Departures:
         return "", True
 
     def _tell_holders(self, name: str, uuid: str, holders: frozenset[str]) -> None:
-        interval, now = self._interval(), self._clock()
+        interval, now = self._interval(), time.monotonic()
         told_at = self._told_at.get(uuid)
         if interval > 0 and (told_at is None or now - told_at >= interval):
             self._told_at[uuid] = now

@@ -35,16 +35,13 @@ class DatabaseProbe:
     the database has time to answer.
     """
 
-    def __init__(
-        self, ask: Callable[[], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, ask: Callable[[], None]) -> None:
         """Prepare a probe.
 
         :param ask: returns when the database has answered, raises SQLAlchemyError or OSError when
             it has failed, and may also hang.
         """
         self._ask = ask
-        self._clock = clock
         self._answer_condition = threading.Condition()
         self._asked_at: float | None = None
         self._answered_at: float | None = None
@@ -70,7 +67,7 @@ class DatabaseProbe:
     def failure(self) -> str | None:
         """Return why the database cannot be used; `None` when it can, as of a second ago."""
         with self._answer_condition:
-            now = self._clock()
+            now = time.monotonic()
             if self._answered_at is not None and now - self._answered_at < KEPT:
                 return self._failure
             if self._asked_at is None:
@@ -90,7 +87,7 @@ class DatabaseProbe:
             LOG.warning("The health check reports 503, because the database failed: %s", error)
         with self._answer_condition:
             self._failure = failure
-            self._answered_at = self._clock()
+            self._answered_at = time.monotonic()
             self._asked_at = None
             self._answer_condition.notify_all()
 

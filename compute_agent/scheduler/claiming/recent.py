@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 ON_THE_WAY_SECONDS: Final = 3600.0
@@ -14,14 +14,13 @@ ON_THE_WAY_SECONDS: Final = 3600.0
 class RecentClaims:
     """Memory of one process; safe to use from several threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._claimed_at: dict[str, float] = {}
 
     def record(self, consumers: Iterable[str]) -> None:
         """Remember that claims for these consumers begin now."""
-        now = self._clock()
+        now = time.monotonic()
         with self._lock:
             for consumer in consumers:
                 self._claimed_at.pop(consumer, None)
@@ -32,6 +31,6 @@ class RecentClaims:
 
     def consumers(self) -> list[str]:
         """Return the consumers that may be on their way."""
-        earliest = self._clock() - ON_THE_WAY_SECONDS
+        earliest = time.monotonic() - ON_THE_WAY_SECONDS
         with self._lock:
             return [consumer for consumer, at in self._claimed_at.items() if at > earliest]

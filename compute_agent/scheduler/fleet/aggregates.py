@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -148,15 +148,14 @@ class NovaAggregates:
     """The aggregates of the Compute API, kept for a minute.
 
     :param service: the Compute API, at its version 2.1.
-    :param clock: seconds that only grow.
     """
 
-    def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
         self._service.headers["OpenStack-API-Version"] = f"compute {_SHOWS_UUID}"
         self._service.headers["X-OpenStack-Nova-API-Version"] = _SHOWS_UUID
         self._lock = threading.Lock()
-        self._aggregates: KeptValues[None, Aggregates] = KeptValues(KEPT_SECONDS, clock)
+        self._aggregates: KeptValues[None, Aggregates] = KeptValues(KEPT_SECONDS, time.monotonic)
 
     def current(self) -> Aggregates:
         """See `AggregateSource`; what was read before stays in force while they cannot be read."""

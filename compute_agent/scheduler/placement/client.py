@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
@@ -44,14 +44,11 @@ _ASKED_ONE_BY_ONE: Final = 8
 
 
 class ProviderNames:
-    """Safe in several threads.
+    """Safe in several threads."""
 
-    :param clock: seconds that only grow, for how long names are kept.
-    """
-
-    def __init__(self, providers: Providers, clock: Callable[[], float]) -> None:
+    def __init__(self, providers: Providers) -> None:
         self._providers = providers
-        self._names: KeptValues[str, str] = KeptValues(_KEPT_SECONDS, clock)
+        self._names: KeptValues[str, str] = KeptValues(_KEPT_SECONDS, time.monotonic)
 
     def of(self, uuids: Collection[str]) -> Mapping[str, str]:
         """Return the names by uuid, without providers that do not exist.
@@ -90,7 +87,6 @@ class PlacementClient:
     `PlacementError` when placement refuses for a reason that is not named at the method.
 
     :param transport: how requests reach placement.
-    :param clock: seconds that only grow, for how long names are kept.
     :param use_extensions: use the extensions of the API where placement announces them.
     :param retries: how what failed is repeated, by default as every client of placement does.
     """
@@ -98,7 +94,6 @@ class PlacementClient:
     def __init__(
         self,
         transport: Transport,
-        clock: Callable[[], float] = time.monotonic,
         retries: Retries | None = None,
         *,
         use_extensions: bool = True,
@@ -108,7 +103,7 @@ class PlacementClient:
         self._followed_roots = FollowedRoots(
             ChangeFeed(self._connection), self._listed_roots, self._layout_of
         )
-        self._provider_names = ProviderNames(self._placement.providers, clock)
+        self._provider_names = ProviderNames(self._placement.providers)
 
     def connect(self) -> None:
         """Ask placement for its versions, to know that it can be reached and used.
