@@ -88,18 +88,14 @@ def _each_once(steps: Sequence[Step]) -> Iterator[Step]:
 
 def _children_first(providers: Sequence[Provider]) -> list[Provider]:
     parents = {provider["uuid"]: provider["parent_provider_uuid"] for provider in providers}
-    depths: dict[str, int] = {}
-    for provider in parents:
-        chain = []
-        above: str | None = provider
-        while above is not None and above in parents and above not in depths:
-            chain.append(above)
-            above = parents[above]
-        depth = 0 if above is None else depths.get(above, 0)
-        for link in reversed(chain):
-            depth += 1
-            depths[link] = depth
-    return sorted(providers, key=lambda provider: -depths[provider["uuid"]])
+
+    def depth(provider: Provider) -> int:
+        number, above = 0, provider["parent_provider_uuid"]
+        while above in parents:
+            number, above = number + 1, parents[above]
+        return number
+
+    return sorted(providers, key=depth, reverse=True)
 
 
 def _present(entry: Mapping[str, Any], present: Mapping[str, Provider]) -> Provider | None:

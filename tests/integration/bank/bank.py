@@ -272,16 +272,6 @@ def _dealing(
     report.violations += reckon(ground, first, last, observer.stamps, ledgers)
 
 
-def run_in_peace(
-    directory: Path, url_port: int, database_url: str, seed: str, *, tellers: int, writes: int
-) -> Report:
-    """The same work without a nemesis, on any server of this API that somebody else runs."""
-    report = Report(seed)
-    with _dealing(report, directory, url_port, database_url, seed, tellers) as staff:
-        staff.await_writes(writes)
-    return report
-
-
 def exactness(database_url: str, seen: Look) -> list[str]:
     """All that is free can be had, to the unit, and not one more; and the audit finds nothing."""
     problems = []
