@@ -33,6 +33,10 @@ _THREADS: Final = 1000
 """Threads of one worker at most, started when they are needed: each has a request that is received,
 waits for its turn or for changes, or has its turn."""
 
+_CONNECTIONS: Final = 1_000_000
+"""Of one worker at most, also idle ones: others wait to be accepted. Files that may be open end
+sooner."""
+
 _BUFFER_SIZE: Final = 131_072
 """Bytes of a head, and of a body that granian has read and not handed over, several times each."""
 
@@ -126,7 +130,7 @@ class HttpServer:
             ),
             workers=self.workers,
             blocking_threads=_THREADS,
-            backpressure=_THREADS,
+            backpressure=_CONNECTIONS,
             respawn_failed_workers=True,
             # seconds that requests get to finish after SIGTERM
             workers_kill_timeout=30,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 import threading
 from pathlib import Path
@@ -73,6 +74,21 @@ def test_connections_that_send_nothing_do_not_use_up_the_files_that_may_be_open(
             assert kept.ask(GET) == 200
     assert server.stop() == 0
     assert "Traceback" not in server.output
+
+
+def test_more_idle_connections_than_threads_keep_nobody_waiting(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    server = ServerProcess(tmp_path, "--workers", "1")
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(1100):
+                stack.enter_context(socket.create_connection(server.address))
+            with contextlib.closing(KeptConnection(server)) as kept:
+                assert kept.ask(GET) == 200
+        assert server.stop() == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_many_kept_connections_are_answered_at_once(tmp_path: Path) -> None:

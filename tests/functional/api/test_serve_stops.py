@@ -87,6 +87,16 @@ def test_a_request_in_progress_is_answered_and_new_clients_are_refused(
     assert server.stop() == 0
 
 
+def test_a_head_half_sent_on_a_kept_connection_is_dropped_at_the_stop(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, "--workers", "1")
+    with kept(server) as half:
+        half.sendall(GET[:30])
+        eventually(lambda: server.has_read(half), "a begun request")
+        server.process.send_signal(signal.SIGTERM)
+        assert _rest(half) == b""
+    assert server.stop() == 0
+
+
 def _is_taken(server: ServerProcess) -> bool:
     try:
         connect(server).close()
