@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from compute_agent.fitting.guest import LEGACY, PREFERRED, REQUIRED, SOCKET, Wish
 from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.limit import StepLimit
 from compute_agent.fitting.matching import bits
+from compute_agent.fitting.packing import Packing, WishKind
 
 
 class GuestCells(NamedTuple):
@@ -50,6 +52,7 @@ class Prices(NamedTuple):
 class DeviceSupply:
     """The devices of a host that may serve the wishes of a guest.
 
+    :param limit: counts what it costs to prove that there are devices enough, or not.
     :ivar candidates: of each wish, the devices that may serve it on some cells.
     """
 
@@ -58,10 +61,12 @@ class DeviceSupply:
         cells: Sequence[Cell],
         devices: Sequence[Device],
         wishes: Sequence[Wish],
+        limit: StepLimit,
         *,
         floats: bool,
     ) -> None:
         self.devices = devices
+        self.limit = limit
         self.wishes = wishes
         self._floats = floats
         index: dict[int | None, int] = {cell.id: i for i, cell in enumerate(cells)}
@@ -90,6 +95,7 @@ class DeviceSupply:
             ]
             for members in self.kinds
         ]
+        self._served_kinds = self._kinds_by_cell()
         self.weight = sum(map(len, self._choices))
 
     def _candidates(self, wish: Wish) -> Iterator[int]:
@@ -126,25 +132,23 @@ class DeviceSupply:
         """Return the distances of a candidate from each cell; () = it is near no known one."""
         return self._distances[device]
 
-    def likeness(self, position: int) -> object:
-        """Return what is equal for cells whose devices may change places."""
-        named = any(wish.devices is not None for wish in self.wishes)
-        return (
-            self._packages[position],
-            tuple(
-                sorted(
-                    (
-                        device.resource_class,
-                        device.free,
-                        device.healthy,
-                        tuple(sorted(device.traits)),
-                        device.id if named else "",
-                    )
-                    for number, device in enumerate(self.devices)
-                    if self._near[number] >> position & 1
-                )
-            ),
-        )
+    def likeness(self, position: int) -> tuple[int | None, tuple[tuple[int, int], ...]]:
+        """Return what is equal for cells whose devices may change places.
+
+        That is the socket, and of each device how much is free and which kinds of wishes it serves.
+        """
+        return self._packages[position], self._served_kinds[position]
+
+    def _kinds_by_cell(self) -> list[tuple[tuple[int, int], ...]]:
+        kinds_of = [0] * len(self.devices)
+        for number, members in enumerate(self.kinds):
+            for device in self.candidates[members[0]]:
+                kinds_of[device] |= 1 << number
+        by_cell: list[list[tuple[int, int]]] = [[] for _ in self._packages]
+        for device, mask in enumerate(kinds_of):
+            for cell in bits(self._near[device] if mask else 0):
+                by_cell[cell].append((mask, self.devices[device].free))
+        return [tuple(sorted(own)) for own in by_cell]
 
     def is_allowed(self, wish: Wish, device: int, cells: GuestCells) -> bool:
         """Whether a candidate of a wish is as near as it must be."""
@@ -187,30 +191,57 @@ class DeviceSupply:
 
     def possible(self, cells: GuestCells) -> list[int] | None:
         """Return devices for all wishes, whichever; None is a proof that there are not enough."""
-        if any(wish.amount > 1 for wish in self.wishes):
-            return self._packed(cells)
-        return self._matched(cells)[0]
+        packing, members = self._packing(cells)
+        if packing.short:
+            return None
+        device_of = [-1] * len(self.wishes)
+        for numbers, devices in zip(members, packing.devices, strict=True):
+            for number, device in zip(numbers, devices, strict=True):
+                device_of[number] = device
+        return device_of
+
+    def can_serve(self, numbers: Collection[int] | None, cells: GuestCells) -> bool:
+        """Whether there are devices enough for these wishes alone; None: for all."""
+        return not self._packing(cells, numbers)[0].short
 
     def lacking(self, cells: GuestCells) -> int | None:
         """Return the cells of which one would help a guest that has not enough; None: it has.
 
         Only wishes that are not for a certain node count.
         """
-        wishes: Sequence[int] | None
-        if any(wish.amount > 1 for wish in self.wishes):
-            packed = self._packed(cells)
-            wishes = None if packed is not None else list(range(len(self.wishes)))
-        else:
-            wishes = self._matched(cells)[1]
-        if wishes is None:
+        packing, members = self._packing(cells)
+        if not packing.short:
             return None
         helpful = 0
-        for number in wishes:
+        for number in {number for kind in packing.short for number in members[kind]}:
             wish = self.wishes[number]
             for device in self.candidates[number]:
                 if wish.node is None and not self.is_allowed(wish, device, cells):
                     helpful |= self.enabling(wish, device)
         return helpful
+
+    def _packing(
+        self, cells: GuestCells, numbers: Collection[int] | None = None
+    ) -> tuple[Packing, list[list[int]]]:
+        """Return which devices serve the wishes, and the wishes of each kind of the packing.
+
+        :param numbers: the wishes that count; None: all.
+        """
+        kinds: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        for members, choices in zip(self.kinds, self._choices, strict=True):
+            wish = self.wishes[members[0]]
+            own = [n for n in members if n in numbers] if numbers is not None else members
+            if not own:
+                continue
+            target = cells.of(wish.node)
+            devices = tuple(c.device for c in choices if not c.enabling or c.enabling & target)
+            kinds.setdefault((wish.amount, devices), []).extend(own)
+        packing = Packing(
+            [WishKind(amount, len(own), devices) for (amount, devices), own in kinds.items()],
+            [device.free for device in self.devices],
+            self.limit,
+        )
+        return packing, list(kinds.values())
 
     def gains(self, cells: GuestCells) -> list[int]:
         """Return how many wishes more could be served with each further cell."""
@@ -233,78 +264,24 @@ class DeviceSupply:
                 continue
             missing = len(members)
             units = [0] * len(self._packages)
+            by_cells: dict[int, int] = {}
             for choice in choices:
                 if not choice.enabling or choice.enabling & cells.mask:
                     missing -= choice.served
                 else:
-                    for cell in bits(choice.enabling & open_cells):
+                    near = choice.enabling & open_cells
+                    by_cells[near] = by_cells.get(near, 0) + choice.served
+                    for cell in bits(near):
                         units[cell] += choice.served
             if missing <= 0:
                 continue
-            if missing > sum(sorted(units, reverse=True)[:number]):
+            by_cells.pop(0, None)
+            # cells of one socket or single ones: no two of these sets overlap
+            if missing > sum(sorted(by_cells.values(), reverse=True)[:number]):
                 return False
             all_missing += missing
             gains = [gain + min(own, missing) for gain, own in zip(gains, units, strict=True)]
         return all_missing <= sum(sorted(gains, reverse=True)[:number])
-
-    def _matched(self, cells: GuestCells) -> tuple[list[int] | None, Sequence[int] | None]:
-        """Match wishes of one unit; else return the wishes that compete for too few devices."""
-        allowed = [
-            [d for d in self.candidates[number] if self.is_allowed(wish, d, cells)]
-            for number, wish in enumerate(self.wishes)
-        ]
-        users: dict[int, list[int]] = {}
-        device_of = [-1] * len(self.wishes)
-
-        def place(number: int, seen: set[int]) -> bool:
-            for device in allowed[number]:
-                if device in seen:
-                    continue
-                seen.add(device)
-                own = users.setdefault(device, [])
-                if len(own) < self.devices[device].free:
-                    own.append(number)
-                    device_of[number] = device
-                    return True
-                for index, other in enumerate(own):
-                    if place(other, seen):
-                        own[index] = number
-                        device_of[number] = device
-                        return True
-            return False
-
-        for number in range(len(self.wishes)):
-            seen: set[int] = set()
-            if not place(number, seen):
-                return None, [number, *(user for device in seen for user in users[device])]
-        return device_of, None
-
-    def _packed(self, cells: GuestCells) -> list[int] | None:
-        """Put wishes of several units on devices, the largest first, by trying out."""
-        order = sorted(range(len(self.wishes)), key=lambda n: (-self.wishes[n].amount, n))
-        left = [device.free for device in self.devices]
-        device_of = [-1] * len(self.wishes)
-        dead: set[tuple[int, tuple[int, ...]]] = set()
-
-        def place(index: int) -> bool:
-            if index == len(order):
-                return True
-            state = index, tuple(left)
-            if state in dead:
-                return False
-            number = order[index]
-            wish = self.wishes[number]
-            for device in self.candidates[number]:
-                if left[device] >= wish.amount and self.is_allowed(wish, device, cells):
-                    left[device] -= wish.amount
-                    device_of[number] = device
-                    if place(index + 1):
-                        return True
-                    left[device] += wish.amount
-            dead.add(state)
-            return False
-
-        return device_of if place(0) else None
 
 
 def _distances_from(cells: Sequence[Cell], near: int | None) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from compute_agent.fitting.device_supply import DeviceSupply, GuestCells, Prices
 from compute_agent.fitting.guest import Wish
 from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.limit import StepLimit
 
 _COMPARED: Final = 400
 """Choices of devices that are compared for one set of cells."""
@@ -42,11 +43,12 @@ class DeviceChooser(DeviceSupply):
         cells: Sequence[Cell],
         devices: Sequence[Device],
         wishes: Sequence[Wish],
+        limit: StepLimit,
         *,
         keep_links: bool,
         floats: bool,
     ) -> None:
-        super().__init__(cells, devices, wishes, floats=floats)
+        super().__init__(cells, devices, wishes, limit, floats=floats)
         self.steps = 0
         self.is_exhaustive = True
         self._group_sizes = _whole_groups(devices) if keep_links else {}

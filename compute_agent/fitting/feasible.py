@@ -7,6 +7,7 @@ them a matching finds, and equal cells are tried once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from compute_agent.fitting.device_supply import DeviceSupply, GuestCells
@@ -17,17 +18,25 @@ _NEAR = (REQUIRED, SOCKET, LEGACY)
 
 
 def with_devices(allowed: list[int], chooser: DeviceSupply) -> list[int]:
-    """Return the cells of each node on which every device that is for it alone can be near."""
+    """Return the cells of each node on which all devices that are for it alone can be near."""
+    wishes_of: dict[int, list[int]] = {}
     for number, wish in enumerate(chooser.wishes):
-        if wish.node is None or wish.nearness not in _NEAR or wish.node >= len(allowed):
-            continue
+        if wish.node is not None and wish.nearness in _NEAR and wish.node < len(allowed):
+            wishes_of.setdefault(wish.node, []).append(number)
+    for node, numbers in wishes_of.items():
         mask = 0
-        for cell in bits(allowed[wish.node]):
-            cells = GuestCells(1 << cell)
-            if any(chooser.is_allowed(wish, d, cells) for d in chooser.candidates[number]):
-                mask |= 1 << cell
-        allowed[wish.node] = mask
+        tried: dict[object, bool] = {}
+        for cell in bits(allowed[node]):
+            likeness = chooser.likeness(cell)
+            if likeness not in tried:
+                tried[likeness] = chooser.can_serve(numbers, _alone(cell, node))
+            mask |= tried[likeness] << cell
+        allowed[node] = mask
     return allowed
+
+
+def _alone(cell: int, node: int) -> GuestCells:
+    return GuestCells(1 << cell, (0,) * node + (1 << cell,))
 
 
 def way(allowed: Sequence[int], networks: Sequence[int], chooser: DeviceSupply) -> list[int] | None:
@@ -54,29 +63,37 @@ class _Proof:
 
     def fix(self, allowed: list[int], nodes: Sequence[int]) -> list[int] | None:
         """Put nodes with devices of their own on cells, one after the other; then add cells."""
-        every = 0
+        self._chooser.limit.take()
+        every = fixed = 0
         for mask in allowed:
             every |= mask
-        if (
-            Matching(allowed).complete() >= 0
-            or self._chooser.possible(GuestCells(every, tuple(allowed))) is None
-        ):
+            fixed |= mask if mask.bit_count() == 1 else 0
+        if Matching(allowed).complete() >= 0:
+            return None
+        if not self._chooser.can_reach(
+            GuestCells(fixed, tuple(allowed)), every & ~fixed, len(allowed) - fixed.bit_count()
+        ) or not self._chooser.can_serve(None, GuestCells(every, tuple(allowed))):
             return None
         if not nodes:
-            fixed = 0
-            for mask in allowed:
-                fixed |= mask if mask.bit_count() == 1 else 0
             return self._cover(allowed, fixed, 0)
-        for cell in bits(allowed[nodes[0]]):
+        node = min(nodes, key=lambda number: (allowed[number].bit_count(), number))
+        rest = [number for number in nodes if number != node]
+        tried = set()
+        for cell in bits(allowed[node]):
+            likeness = self._likeness(allowed, cell)
+            if likeness in tried:
+                continue
+            tried.add(likeness)
             narrowed = [mask & ~(1 << cell) for mask in allowed]
-            narrowed[nodes[0]] = 1 << cell
-            found = self.fix(narrowed, nodes[1:])
+            narrowed[node] = 1 << cell
+            found = self.fix(narrowed, rest)
             if found is not None:
                 return found
         return None
 
     def _cover(self, allowed: list[int], taken: int, excluded: int) -> list[int] | None:
         """Return a way that takes all of `taken`, and none of `excluded` to help."""
+        self._chooser.limit.take()
         cells = GuestCells(taken, tuple(allowed))
         helpful = self._helpful(cells)
         if helpful is None:
@@ -89,17 +106,16 @@ class _Proof:
         ):
             return None
         gains = self._chooser.gains(cells)
-        tried = set()
+        tried: list[int] = []
         order = sorted(
             bits(helpful & open_cells),
             key=lambda cell: (-gains[cell] - sum(near >> cell & 1 for near in missing), cell),
         )
         for cell in order:
             excluded |= 1 << cell
-            likeness = self._likeness(allowed, cell)
-            if likeness in tried:
+            if any(self._is_no_better(allowed, cell, other) for other in tried):
                 continue
-            tried.add(likeness)
+            tried.append(cell)
             if covering(allowed, taken | 1 << cell) is None:
                 continue
             found = self._cover(allowed, taken | 1 << cell, excluded)
@@ -113,6 +129,17 @@ class _Proof:
             if not near & cells.mask:
                 return near
         return self._chooser.lacking(cells)
+
+    def _is_no_better(self, allowed: list[int], cell: int, other: int) -> bool:
+        """Whether each way with a cell is one with another in its place, and no more lacking."""
+        package, devices = self._chooser.likeness(cell)
+        other_package, other_devices = self._chooser.likeness(other)
+        return (
+            package == other_package
+            and not any(mask >> cell & ~(mask >> other) & 1 for mask in self._networks)
+            and not any(mask >> cell & ~(mask >> other) & 1 for mask in allowed)
+            and not Counter(devices) - Counter(other_devices)
+        )
 
     def _likeness(self, allowed: list[int], cell: int) -> object:
         """Return what is equal for cells that may change places."""

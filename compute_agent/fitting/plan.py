@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 
@@ -90,6 +90,8 @@ CELLS: Final = "cells of their own"
 DEVICES: Final = "devices"
 NEARNESS: Final = "nearness of devices"
 NETWORKS: Final = "nearness of networks"
+UNDECIDED: Final = "steps"
+"""Whether the guest fits is not known: more steps would have been needed than are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Refusal:
     :ivar wanted: in words.
     :ivar free: what there is of it, in words, by cell.
     :ivar miss: what is lacking where the least is lacking; "" = that cannot be counted.
+    :ivar steps: what the proof cost.
     """
 
     rule: str
@@ -108,10 +111,18 @@ class Refusal:
     wanted: str
     free: Mapping[int, str]
     miss: str = ""
+    steps: int = field(default=0, compare=False)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it may be that the guest fits."""
+        return self.rule == UNDECIDED
 
     @property
     def sentence(self) -> str:
         """The refusal in one sentence, without a full stop."""
+        if self.is_undecided:
+            return f"the fit of the guest could not be decided within {self.steps} steps"
         subject = "the guest" if self.node is None else f"its node {self.node}"
         cells = "; ".join(f"cell {cell}: {text}" for cell, text in sorted(self.free.items()))
         nearest = f"; the least is lacking on {self.miss}" if self.miss else ""

@@ -7,23 +7,31 @@ has found none by then, `feasible` finds one or proves that there is none.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compute_agent.fitting import feasible, refusals, spreading
 from compute_agent.fitting.device_supply import GuestCells
 from compute_agent.fitting.devices import ON_NO_CELL, DeviceChooser
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import ORDINARY, Host
+from compute_agent.fitting.limit import StepLimit, Undecided
 from compute_agent.fitting.matching import Matching
 from compute_agent.fitting.node_search import NodeSearch
-from compute_agent.fitting.plan import Cost, Grant, Part, Plan, Refusal
+from compute_agent.fitting.plan import UNDECIDED, Cost, Grant, Part, Plan, Refusal
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions, Rooms, network_cells
 
 
 def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Plan | Refusal:
     """Return the best of what a guest can get of a host, or why it can get nothing.
 
-    The same arguments give the same answer.
+    The same arguments give the same answer. A proof ends at the limit of steps: it would hold up
+    the other guests of the host.
     """
-    return _Planning(host, guest, options).answer()
+    planning = _Planning(host, guest, options)
+    try:
+        return planning.answer()
+    except Undecided:
+        return Refusal(UNDECIDED, None, "", {}, steps=options.limit)
 
 
 class _Planning:
@@ -33,11 +41,13 @@ class _Planning:
         self._host = host
         self._guest = guest
         self._options = options
+        self._limit = StepLimit(options.limit)
         self._rooms = Rooms(host, guest, options)
         self._chooser = DeviceChooser(
             host.cells,
             host.devices,
             guest.wishes,
+            self._limit,
             keep_links=options.keep_links,
             floats=guest.floats,
         )
@@ -64,7 +74,8 @@ class _Planning:
         return limit if limit is not None else 1 << 62
 
     def _refusal(self) -> Refusal:
-        return refusals.refusal(self._host, self._guest, self._rooms, self._chooser)
+        refusal = refusals.refusal(self._host, self._guest, self._rooms, self._chooser)
+        return replace(refusal, steps=self._limit.taken)
 
     def _floating(self) -> Plan | Refusal:
         devices = self._chooser.best(ON_NO_CELL)
@@ -139,7 +150,7 @@ class _Planning:
             tuple(given(self._host, self._guest, devices)),
             cost,
             is_best and self._chooser.is_exhaustive,
-            steps + self._chooser.steps,
+            steps + self._chooser.steps + self._limit.taken,
         )
 
 

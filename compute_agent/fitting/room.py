@@ -19,12 +19,14 @@ class PlanOptions(NamedTuple):
     :param keep_links: single devices are taken from groups of linked ones that are broken already.
     :param spare_device_cells: guests stay off cells with free devices that they have no use for.
     :param budget: steps after which the best plan so far is given.
+    :param limit: steps after which it is not decided any more whether a guest fits.
     """
 
     packing: bool = False
     keep_links: bool = True
     spare_device_cells: bool = True
     budget: int = 2000
+    limit: int = 20_000
 
 
 DEFAULT_OPTIONS = PlanOptions()

@@ -83,6 +83,7 @@ class _Spreading:
             best: _Way | None = None
             for positions in combinations(self._usable, number):
                 steps += 1
+                self._chooser.limit.take()
                 if steps == budget // _STEPS_OF_A_WAY + 1:
                     # without any way yet the search goes on: only trying out proves that few
                     # CPUs and MiB, of which every cell must give one, cannot be distributed

@@ -109,3 +109,54 @@ def a_wish(rng: random.Random, nodes: int) -> Wish:
         node=rng.choice((None, None, rng.randrange(nodes))),
         devices=rng.choice((None, None, None, frozenset(("d0", "d1")))),
     )
+
+
+def a_large_host(rng: random.Random) -> Host:
+    """Return a host of 64 unlike cells with up to 64 unlike devices."""
+    cells = tuple(
+        Cell(
+            number,
+            pinnable=rng.randint(0, 16),
+            memory_mib=rng.randint(0, 64) * 1000,
+            pages_mib={2048: rng.choice((0, 8000, 32000))},
+            distances={
+                other: 10 if other == number else 12 if other // 4 == number // 4 else 32
+                for other in range(64)
+            },
+            package=number // rng.choice((2, 4)) if rng.random() < 0.9 else None,
+            physnets=frozenset(net for net in "abc" if rng.random() < 0.1),
+        )
+        for number in range(64)
+    )
+    units = rng.choice((1, 1, 2, 4))
+    devices = tuple(
+        Device(
+            f"d{i}",
+            rng.choice(CLASSES),
+            rng.randint(0, units),
+            cell=rng.choice((None, *range(64), *range(64))),
+            link_group=rng.choice(("", "0", "1")),
+            traits=frozenset(trait for trait in "TU" if rng.random() < 0.7),
+        )
+        for i in range(rng.choice((32, 64)))
+    )
+    return Host(cells, devices)
+
+
+def a_large_guest(rng: random.Random) -> Guest:
+    """Return a guest with 16 to 32 wishes of all policies."""
+    count = rng.choice((2, 4, 8, 16, 32, 64))
+    most = rng.random()
+    nodes = tuple(
+        Node(
+            pinned=rng.randint(0, int(1 + 15 * most)),
+            memory_mib=rng.randint(0, int(60 * most)) * 1000,
+            page_sizes=rng.choice((frozenset((0,)),) * 4 + (frozenset((0, 2048)),)),
+        )
+        for _ in range(count)
+    )
+    wishes = tuple(
+        a_wish(rng, count)._replace(name=str(i), devices=None) for i in range(rng.randint(16, 32))
+    )
+    networks = frozenset(net for net in "abc" if rng.random() < 0.3)
+    return Guest(nodes, wishes=wishes, physnets=networks)

@@ -1,9 +1,14 @@
 """The planner against trying out every way there is: feasibility, rules, and all criteria."""
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compute_agent.fitting.plan import Refusal
+from compute_agent.fitting.planner import plan
+from tests.property.fitting import drawn
 from tests.property.fitting.comparison import compare
 
 CHUNK = 2500
@@ -23,3 +28,16 @@ def test_twenty_thousand_hosts_and_guests_agree_with_the_brute_force(chunk):
 @settings(max_examples=200)
 def test_other_hosts_and_guests_agree_in_every_run(seed):
     compare(seed)
+
+
+def test_proofs_for_hosts_of_64_unlike_cells_are_short():
+    steps = []
+    for seed in range(200):
+        rng = random.Random(seed)
+        host = drawn.a_large_host(rng)
+        answer = plan(host, drawn.a_large_guest(rng))
+        steps.append(answer.steps if isinstance(answer, Refusal) else 0)
+    steps.sort()
+    # about 20 us each; the few beyond need a proof over sets of cells
+    assert steps[-8] <= 1000, steps[-12:]
+    assert sum(steps[:-8]) <= 20_000
