@@ -58,14 +58,6 @@ _STORED: Final = (
     _C.created_at,
     _C.updated_at,
 )
-_ONE: Final = (
-    select(*_STORED)
-    .join(resource_classes, resource_classes.c.id == _C.resource_class_id)
-    .where(
-        _C.resource_provider_id == bindparam("provider_id"),
-        resource_classes.c.name == bindparam("name"),
-    )
-)
 _ALL: Final = provider_rows.select_with(
     inventories.join(resource_classes, resource_classes.c.id == _C.resource_class_id),
     _C.resource_provider_id,
@@ -155,12 +147,6 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, Sto
     """
     provider, rows = provider_rows.get_with(tx, _ALL, uuid)
     return provider, dict(map(stored_inventory, rows))
-
-
-def find_one(tx: ReadTransaction, provider_id: int, resource_class: str) -> StoredInventory | None:
-    """Return one inventory; `None` when the provider has none of this class."""
-    row = tx.execute(_ONE, {"provider_id": provider_id, "name": resource_class}).first()
-    return None if row is None else stored_inventory(row)[1]
 
 
 def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:
