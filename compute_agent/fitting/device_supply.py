@@ -95,7 +95,7 @@ class DeviceSupply:
             ]
             for members in self.kinds
         ]
-        self._served_kinds = self._kinds_by_cell()
+        self._served_kinds: list[tuple[tuple[int, int], ...]] = []
         self.weight = sum(map(len, self._choices))
 
     def _candidates(self, wish: Wish) -> Iterator[int]:
@@ -137,6 +137,7 @@ class DeviceSupply:
 
         That is the socket, and of each device how much is free and which kinds of wishes it serves.
         """
+        self._served_kinds = self._served_kinds or self._kinds_by_cell()
         return self._packages[position], self._served_kinds[position]
 
     def _kinds_by_cell(self) -> list[tuple[tuple[int, int], ...]]:

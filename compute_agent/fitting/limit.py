@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Undecided(Exception):
+class StepsExceeded(Exception):
     """More steps than are allowed would be needed to decide whether a guest fits."""
 
 
@@ -20,8 +20,8 @@ class StepLimit:
     def take(self) -> None:
         """Count a step.
 
-        :raises Undecided: it is one too many.
+        :raises StepsExceeded: it is one too many.
         """
         self.taken += 1
         if self.taken > self._limit:
-            raise Undecided
+            raise StepsExceeded

@@ -14,7 +14,7 @@ from compute_agent.fitting.device_supply import GuestCells
 from compute_agent.fitting.devices import ON_NO_CELL, DeviceChooser
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import ORDINARY, Host
-from compute_agent.fitting.limit import StepLimit, Undecided
+from compute_agent.fitting.limit import StepLimit, StepsExceeded
 from compute_agent.fitting.matching import Matching
 from compute_agent.fitting.node_search import NodeSearch
 from compute_agent.fitting.plan import UNDECIDED, Cost, Grant, Part, Plan, Refusal
@@ -30,7 +30,7 @@ def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Pl
     planning = _Planning(host, guest, options)
     try:
         return planning.answer()
-    except Undecided:
+    except StepsExceeded:
         return Refusal(UNDECIDED, None, "", {}, steps=options.limit)
 
 
