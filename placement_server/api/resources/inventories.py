@@ -61,7 +61,7 @@ def create(request: Request) -> Response:
     resource_class = body["resource_class"]
     record = inventory_record(resource_class, body)
     try:
-        provider, _ = request.store.write(
+        provider = request.store.write(
             inventories.add,
             provider_uuid,
             resource_class,
@@ -92,7 +92,7 @@ def replace(request: Request) -> Response:
     )
     records = inventory_records(body["inventories"])
     try:
-        provider, _ = request.store.write(
+        provider = request.store.write(
             inventories.replace,
             provider_uuid,
             generation=body["resource_provider_generation"],
@@ -157,7 +157,7 @@ def update(request: Request) -> Response:
     body = request.json_if_found(schemas.UPDATE, lambda: look_up(request, provider_uuid))
     record = inventory_record(resource_class, body)
     try:
-        provider, _ = request.store.write(
+        provider = request.store.write(
             inventories.update_one,
             provider_uuid,
             resource_class,

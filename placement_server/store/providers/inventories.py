@@ -48,7 +48,7 @@ def replace(
     generation: int,
     records: Mapping[str, InventoryRecord],
     reserved_may_equal_total: bool,
-) -> tuple[Provider, dict[str, StoredInventory]]:
+) -> Provider:
     """Make `records` the whole inventory of the provider; the generation rises always.
 
     :raises ProviderNotFound: the provider does not exist.
@@ -73,7 +73,8 @@ def replace(
     inventory_rows.remove(tx, removed_inventories)
     inventory_rows.write(tx, provider.id, old_inventories, new_records)
     _warn_of_overuse(tx, uuid, old_inventories, new_records)
-    return _touch_and_read(tx, provider)
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider_rows.get(tx, uuid)
 
 
 def add(
@@ -83,7 +84,7 @@ def add(
     record: InventoryRecord,
     *,
     reserved_may_equal_total: bool,
-) -> tuple[Provider, StoredInventory]:
+) -> Provider:
     """Give the provider an inventory of one more class.
 
     :raises ProviderNotFound: the provider does not exist.
@@ -101,8 +102,8 @@ def add(
         raise InventoryExists(resource_class, uuid)
     bump(tx, provider)
     inventory_rows.write(tx, provider.id, old_inventories, {class_id: record})
-    provider, inventories = _touch_and_read(tx, provider)
-    return provider, inventories[resource_class]
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider_rows.get(tx, uuid)
 
 
 def update_one(
@@ -113,7 +114,7 @@ def update_one(
     *,
     generation: int,
     reserved_may_equal_total: bool,
-) -> tuple[Provider, StoredInventory]:
+) -> Provider:
     """Replace one inventory.
 
     :raises ProviderNotFound: the provider does not exist.
@@ -133,8 +134,8 @@ def update_one(
     bump(tx, provider)
     inventory_rows.write(tx, provider.id, old_inventories, new_records)
     _warn_of_overuse(tx, uuid, old_inventories, new_records)
-    provider, inventories = _touch_and_read(tx, provider)
-    return provider, inventories[resource_class]
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider_rows.get(tx, uuid)
 
 
 def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
@@ -168,13 +169,6 @@ def delete_all(tx: WriteTransaction, uuid: str) -> None:
     bump(tx, provider)
     inventory_rows.remove(tx, inventories.values())
     tx.touch([provider.root_id], STRUCTURE)
-
-
-def _touch_and_read(
-    tx: WriteTransaction, provider: Provider
-) -> tuple[Provider, dict[str, StoredInventory]]:
-    tx.touch([provider.root_id], STRUCTURE)
-    return of_provider(tx, provider.uuid)
 
 
 def _check_generation(provider: Provider, generation: int) -> None:
