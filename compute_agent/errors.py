@@ -11,6 +11,7 @@
       ComputeHostNotFound                  # the driver does not know the node named
       ComputeNodeBusy                      # a pass of the node does not end; ask again later
       ComputeResourcesUnavailable          # a claim on this host cannot be satisfied
+        FitUndecided                       # it would take too long to decide whether it can be
       AssignedResourceNotFound             # a named resource given to a guest is gone
       ReshapeNeeded                        # a driver's signal, not an error of placement
       PlacementError
@@ -105,6 +106,10 @@ class ComputeNodeBusy(ComputeAgentError):
 
 class ComputeResourcesUnavailable(ComputeAgentError):
     """The requested resources cannot be given on this host."""
+
+
+class FitUndecided(ComputeResourcesUnavailable):
+    """Whether a guest fits on a node was not decided within the steps that this may cost."""
 
 
 class AssignedResourceNotFound(ComputeAgentError):

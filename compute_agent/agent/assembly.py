@@ -100,6 +100,7 @@ class AgentParts(NamedTuple):
             self.ledger,
             self_claim=LegacyAllocator(self.report) if self_claims else None,
             policy=cell_policy(self.conf),
+            on_undecided=self.board.count_undecided_claim,
         )
 
     def follower(

@@ -30,6 +30,7 @@ class BoardCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
         yield from self._passes()
+        yield from self._claims()
         yield from self._placement()
         yield from self._hung_calls()
         yield from self._nodes()
@@ -59,6 +60,15 @@ class BoardCollector:
         )
         yield CounterMetricFamily(
             f"{PREFIX}_retries", "Passes that were repeated.", value=counters.retries
+        )
+
+    def _claims(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily
+
+        yield CounterMetricFamily(
+            f"{PREFIX}_undecided_claims",
+            "Claims that were refused since their fit was not decided within the limit of steps.",
+            value=self._board.counters().undecided_claims,
         )
 
     def _placement(self) -> Iterator[Metric]:

@@ -57,11 +57,16 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class ClaimBook:
     """The claims on all nodes of this agent. Safe for several threads.
 
     :param self_claim: allocates where no scheduler did; None: such an instance is refused.
     :param policy: how cells are chosen, and the networks they are near.
+    :param on_undecided: called when a claim is refused since its fit was not decided.
     """
 
     def __init__(
@@ -73,8 +78,10 @@ class ClaimBook:
         *,
         self_claim: LegacyAllocator | None = None,
         policy: CellPolicy | None = None,
+        on_undecided: Callable[[], None] = _nothing,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._on_undecided = on_undecided
         self._policy = policy or CellPolicy()
         self._self_claim = self_claim
         self._tracker = tracker
@@ -111,6 +118,7 @@ class ClaimBook:
         :raises ComputeHostNotFound: the node named, or the providers, are not of this agent.
         :raises ComputeResourcesUnavailable: placement does not hold it, named units are taken, or
             others of its anti-affinity group were here first.
+        :raises FitUndecided: to decide whether it fits would take too many steps.
         :raises AssignedResourceNotFound: a provider that was allocated is not on this host now.
         :raises ComputeNodeBusy: a pass of the node does not end; ask again later.
         :raises PlacementError: placement could not be asked.
@@ -130,7 +138,10 @@ class ClaimBook:
                 check_apart(request, self._staying(request, tree.get_provider_uuids(root)), node)
                 stage("is planned")
                 return self._assign(request, node, amounts, tree, root)
-            except Exception:
+            except Exception as error:
+                if isinstance(error, errors.FitUndecided):
+                    LOG.warning("%s", error)
+                    self._on_undecided()
                 if allocation.by_host and self._self_claim is not None:
                     self._self_claim.take_back(request.instance)
                 raise

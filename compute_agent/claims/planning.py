@@ -142,7 +142,14 @@ def _gift(
     """Return the units and cells of a plan.
 
     :raises ComputeResourcesUnavailable: it is none.
+    :raises FitUndecided: it is not known whether there is one.
     """
+    if isinstance(answer, Refusal) and answer.is_undecided:
+        raise errors.FitUndecided(
+            f"Node {situation.node} gives {request.instance} nothing, though it may fit: "
+            f"{answer.sentence}, and more would hold up other claims. Schedule the instance on "
+            "another host, or ask for fewer kinds of devices or NUMA nodes in its flavor."
+        )
     if isinstance(answer, Refusal):
         is_on_cells = guest.nodes and not guest.floats
         nodes = f": its {len(guest.nodes)} NUMA node(s) do not fit" if is_on_cells else ""

@@ -24,7 +24,8 @@ def draw(host: Host, answer: Plan | Refusal) -> list[str]:
     ]
     lines.append(LEGEND)
     if isinstance(answer, Refusal):
-        return [*lines, f"does not fit: {answer.sentence}"]
+        verdict = "not known whether it fits" if answer.is_undecided else "does not fit"
+        return [*lines, f"{verdict}: {answer.sentence}"]
     if not parts and host.cells:
         lines.append("its CPUs and memory may be on any cell")
     best = "no plan is better" if answer.is_best else "the best within the budget of steps"

@@ -127,6 +127,8 @@ class Counters:
     """By method and status."""
     conflicts: int = 0
     retries: int = 0
+    undecided_claims: int = 0
+    """Claims refused since it would have taken too long to decide whether the guest fits."""
     pass_seconds: float = 0.0
     stages: Counter[str] = field(default_factory=Counter)
     """How often a stage of a pass was gone through."""
@@ -259,6 +261,11 @@ class StatusBoard:
             self._counters.retries += 1
             self._counters.conflicts += conflict
 
+    def count_undecided_claim(self) -> None:
+        """Count a claim that was refused since its fit was not decided."""
+        with self._mutex:
+            self._counters.undecided_claims += 1
+
     def counters(self) -> Counters:
         """Return a copy of the totals."""
         with self._mutex:
@@ -309,6 +316,7 @@ class StatusBoard:
                 },
                 "conflicts": counters.conflicts,
                 "retries": counters.retries,
+                "undecided_claims": counters.undecided_claims,
                 "stages": {
                     name: {"times": times, "seconds": round(counters.stage_seconds[name], 3)}
                     for name, times in sorted(counters.stages.items())

@@ -122,6 +122,9 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
     for claim in document.get("running_claims", ()):
         seconds = time.time() - claim["since"]
         print(f"claim      {claim['instance']} {claim['stage']}, for {seconds:.0f} s")
+    # an older agent does not count them
+    if undecided := document.get("totals", {}).get("undecided_claims", 0):
+        print(f"claims     {undecided} refused: their fit was not decided; the log names them")
     for call in document.get("hung_calls", ()):
         print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
     if (trouble := document.get("trouble")) is not None:

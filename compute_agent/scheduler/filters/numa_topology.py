@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate
 
+LOG = logging.getLogger(__name__)
+
 
 class NUMATopologyFilter(HostFilter):
     """Drop the candidates that do not fit the guest's NUMA nodes, and hosts with none left.
@@ -33,8 +36,11 @@ class NUMATopologyFilter(HostFilter):
         """Yield the hosts with the candidates that fit."""
         for host in hosts:
             if not any(map(_cells, host.candidates)):
-                if self._refusal(host, spec) is None:
+                refusal = self._refusal(host, spec)
+                if refusal is None:
                     yield host
+                elif refusal.is_undecided:
+                    LOG.warning("Host %s is left out: %s.", host.name, refusal.sentence)
                 continue
             fitting_candidates = tuple(
                 candidate for candidate in host.candidates if _is_apart(candidate, host)

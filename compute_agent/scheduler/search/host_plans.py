@@ -8,6 +8,7 @@ as its aggregates, stays as well. The claim is refused where a summary was stale
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,8 @@ from compute_agent.scheduler.search.layout_queries import (
     TRAIT_GROUP,
     nested_request,
 )
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class HostPlans:
             return None
         tree, _host, best = answer
         if isinstance(best, Refusal):
+            if best.is_undecided:
+                LOG.warning("Host %s: %s; placement's candidates stay.", host.name, best.sentence)
             return None
         composed = tree.compose(best)
         is_apart = self.request.group_policy != "isolate" or _is_isolated(composed)

@@ -15,8 +15,10 @@ from compute_agent import errors
 from compute_agent.agent import claim_messages
 from compute_agent.claims.host_view import CellPolicy
 from compute_agent.fitting.plan import Plan, Refusal
+from compute_agent.fitting.room import PlanOptions
 from compute_agent.request.pci_aliases import read_aliases
 from compute_agent.state.claim import Claim
+from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import CellUse, InstanceDevices, MemoryUse
 from tests.unit.claims.claiming import ONE, ROOT, TWO, Host
 
@@ -240,3 +242,17 @@ def test_a_claim_that_runs_for_longer_than_a_second_is_shown_with_its_stage(flat
     claimed(flat, ONE, {ROOT: {"VCPU": 1}})
     assert shown == [{"instance": ONE, "stage": "asks placement what it holds", "since": 1000.0}]
     assert flat.book.running.long() == []
+
+
+def test_a_claim_whose_fit_is_not_decided_is_refused_by_name_logged_and_counted(flat, caplog):
+    board = StatusBoard("h")
+    flat.book._on_undecided = board.count_undecided_claim
+    cells = {f"numa_cpus.{n}": n for n in range(2)} | {f"numa_mem.{n}": 512 for n in range(2)}
+    wanted = {ROOT: {"VCPU": 2, "MEMORY_MB": 1024}}
+    options = PlanOptions(budget=0, limit=0)
+    flat.book._policy = flat.book._policy._replace(options=options)
+    with pytest.raises(errors.FitUndecided, match=f"Node h gives {ONE} nothing.* 0 steps"):
+        claimed(flat, ONE, wanted, flavor(2, 1024, numa_nodes=2, **cells))
+    assert board.counters().undecided_claims == 1
+    assert ONE in caplog.text
+    assert flat.book.claims() == []

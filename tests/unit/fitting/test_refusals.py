@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.fitting.guest import Guest, Node
+from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Refusal
+from compute_agent.fitting.planner import plan
+from compute_agent.fitting.room import PlanOptions
 from tests.unit.fitting.hosts import answer, cell, device, near, one, pinned
 
 HUGE = frozenset((2048,))
@@ -54,3 +57,15 @@ def test_a_host_without_cells_refuses_in_words():
     result = answer([], one(Node(1)))
     assert isinstance(result, Refusal)
     assert "no cells" in result.sentence
+
+
+def test_a_proof_that_would_take_too_many_steps_is_not_made():
+    host = Host(tuple(CELLS), (device("a", 1), device("b", 1)))
+    guest = one(pinned(2), wishes=near("required"))
+    result = plan(host, guest, PlanOptions(limit=0))
+    assert isinstance(result, Refusal)
+    assert result.is_undecided
+    assert result.sentence == "the fit of the guest could not be decided within 0 steps"
+    proof = plan(host, guest)
+    assert isinstance(proof, Refusal)
+    assert not proof.is_undecided

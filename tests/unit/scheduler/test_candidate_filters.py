@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.fitting.planner import plan
+from compute_agent.fitting.room import PlanOptions
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.pci_aliases import PciAlias, pci_aliases
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
-from compute_agent.scheduler.filters import registry
+from compute_agent.scheduler.filters import numa_topology, registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
@@ -140,6 +142,21 @@ def test_a_guest_is_on_a_cell_near_its_networks(
     asked = spec({"hw:numa_nodes": "1"}, requested_networks=(network,))
     found = left("NUMATopologyFilter", nested(FLAT, announced={"cells": cells}), asked)
     assert found == ([FLAT] if fits else [])
+
+
+def test_a_host_of_which_the_fit_is_not_decided_is_left_out_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(
+        numa_topology,
+        "plan",
+        lambda host, guest: plan(host, guest, PlanOptions(budget=0, limit=0)),
+    )
+    host = nested(FLAT, announced={"cells": [cell(), cell()]})
+    assert left("NUMATopologyFilter", host, TWO_NODES) == []
+    text = "could not be decided within 0 steps"
+    assert text in caplog.text
+    assert text in numa_topology.NUMATopologyFilter().reason(host, TWO_NODES)
 
 
 def gpu(policy: str, **extra: str) -> tuple[RequestSpec, dict[str, PciAlias]]:

@@ -278,3 +278,16 @@ def test_a_plan_is_drawn_on_its_host():
     lines = HostPlans(request(WHOLE), WHOLE, {}).drawing(state)
     assert "cell 1: 4 CPUs to float, 2*; 1000 MiB, 100*" in lines
     assert lines[-1] == "fits: no plan is better"
+
+
+def test_where_the_fit_is_not_decided_the_candidates_of_placement_stay(caplog):
+    base = candidate(
+        {"a": {"VCPU": 2, "MEMORY_MB": 100}, "b": {"VCPU": 2, "MEMORY_MB": 200}},
+        _NUMA0=["a"],
+        _NUMA1=["b"],
+    )
+    state = host(base, a=cell(8), b=cell(8))
+    plans = HostPlans(request(PAIR), PAIR, {}, PlanOptions(budget=0, limit=0))
+    assert plans.best_first(state).candidates == state.candidates
+    assert "Host host: the fit of the guest could not be decided within 0 steps" in caplog.text
+    assert "could not be decided" in plans.reason(state)
