@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 _LONGEST_BODY: Final = 64 * 1024 * 1024
-"""Bytes of a body that are read at most: the client of one that is too long gets to the answer."""
+"""Bytes that are read of a body which is too long at most: its client gets to the answer."""
 
 
 class Turns:
@@ -60,7 +60,7 @@ class Turns:
             return body
         source, most = environ["wsgi.input"], self._max_body_size
         is_kept = int(environ.get("CONTENT_LENGTH") or 0) <= most
-        while size < _LONGEST_BODY and (piece := source.read(65_536)):
+        while size < max(_LONGEST_BODY, most + 1) and (piece := source.read(65_536)):
             size += len(piece)
             if is_kept and body.tell() <= most:
                 body.write(piece)
