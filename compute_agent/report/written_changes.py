@@ -34,6 +34,7 @@ class WrittenChange(NamedTuple):
     :ivar resource_class: None: it is not about an inventory.
     :ivar gain: so much more of the class.
     :ivar is_loss: the host has less than before.
+    :ivar has_gone: the provider has nothing more of the class.
     """
 
     text: str
@@ -41,12 +42,14 @@ class WrittenChange(NamedTuple):
     resource_class: str | None = None
     gain: int = 0
     is_loss: bool = False
+    has_gone: bool = False
 
 
 def written_changes(steps: Iterable[Step]) -> list[WrittenChange]:
     """Return what steps changed; names that placement only got to know are left out.
 
-    What moved from one provider to another, as in a reshape, is no loss.
+    What moved from one provider to another is no loss, nor is a class that becomes another in a
+    reshape: what consumers held of it they hold of that.
     """
     changes = list(_changes(steps))
     gains: Counter[str | None] = Counter()
@@ -72,13 +75,23 @@ def _changes(steps: Iterable[Step]) -> Iterator[WrittenChange]:
                 yield from _changes(changes)
             case Reshape(changes, _):
                 yield WrittenChange(describe(step).partition("\n")[0].rstrip(":"))
-                yield from _changes(changes)
+                names = _classes_that_came(changes)
+                yield from (
+                    change._replace(is_loss=change.is_loss and not (names and change.has_gone))
+                    for change in _changes(changes)
+                )
             case DeleteProvider(_, name, _):
                 yield WrittenChange(describe(step), name, is_loss=True)
             case CreateProvider(_, name, _):
                 yield WrittenChange(describe(step), name)
             case _:
                 yield WrittenChange(textwrap.shorten(describe(step), _WIDTH), step.name)
+
+
+def _classes_that_came(changes: Iterable[SetInventory]) -> set[str]:
+    """Return the classes that no provider of a reshape had before."""
+    before = {name for change in changes for name in change.before}
+    return {name for change in changes for name in change.after} - before
 
 
 def _inventory_changes(name: str, before: Inventory, after: Inventory) -> Iterator[WrittenChange]:
@@ -103,4 +116,5 @@ def _inventory_changes(name: str, before: Inventory, after: Inventory) -> Iterat
             resource_class,
             gain=new_total - old_total,
             is_loss=new_total < old_total and not is_measured,
+            has_gone=new is None,
         )

@@ -84,7 +84,7 @@ def edited(draw: st.DrawFn, tree: ProviderTree, edits: int) -> ProviderTree:
                     tree.rename(other, "nobody")
                     tree.rename(one, names[1])
                     tree.rename(other, names[0])
-                elif one != ROOT:
+                elif one != ROOT and not tree.exists(f"renamed {number}"):
                     tree.rename(one, f"renamed {number}")
             case "fill":
                 tree.update_inventory(one, draw(inventories))

@@ -45,7 +45,8 @@ def test_each_amount_has_a_line_and_less_than_before_is_a_loss() -> None:
     assert lines(SetInventories((one,))) == found_lines
     assert lines(Reshape((one,), {"c": {}})) == [
         ("reshape, moving the allocations of 1 consumer(s)", False),
-        *found_lines,
+        # VCPU became CUSTOM_X: what was held of it is held of that
+        *((text, loss and not text.startswith("VCPU")) for text, loss in found_lines),
     ]
 
 
