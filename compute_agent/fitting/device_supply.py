@@ -193,6 +193,7 @@ class DeviceSupply:
     def possible(self, cells: GuestCells) -> list[int] | None:
         """Return devices for all wishes, whichever; None is a proof that there are not enough."""
         packing, members = self._packing(cells)
+        packing.pack()
         if packing.short:
             return None
         device_of = [-1] * len(self.wishes)
@@ -203,7 +204,9 @@ class DeviceSupply:
 
     def can_serve(self, numbers: Collection[int] | None, cells: GuestCells) -> bool:
         """Whether there are devices enough for these wishes alone; None: for all."""
-        return not self._packing(cells, numbers)[0].short
+        packing, _members = self._packing(cells, numbers)
+        packing.pack()
+        return not packing.short
 
     def lacking(self, cells: GuestCells) -> int | None:
         """Return the cells of which one would help a guest that has not enough; None: it has.
@@ -211,6 +214,7 @@ class DeviceSupply:
         Only wishes that are not for a certain node count.
         """
         packing, members = self._packing(cells)
+        packing.pack()
         if not packing.short:
             return None
         helpful = 0
@@ -282,7 +286,28 @@ class DeviceSupply:
                 return False
             all_missing += missing
             gains = [gain + min(own, missing) for gain, own in zip(gains, units, strict=True)]
-        return all_missing <= sum(sorted(gains, reverse=True)[:number])
+        if all_missing > sum(sorted(gains, reverse=True)[:number]):
+            return False
+        lacking = self._packing(cells)[0].lacking_units()
+        if not lacking:
+            return True
+        # a further cell adds at most the units of the devices that only it makes near enough
+        units = [0] * len(self._packages)
+        for device, mask in self._newly_near(cells, open_cells).items():
+            for cell in bits(mask):
+                units[cell] += self.devices[device].free
+        return lacking <= sum(sorted(units, reverse=True)[:number])
+
+    def _newly_near(self, cells: GuestCells, open_cells: int) -> dict[int, int]:
+        """Return the open cells that make a device near enough for more wishes, by device."""
+        newly_near: dict[int, int] = {}
+        for members, choices in zip(self.kinds, self._choices, strict=True):
+            if self.wishes[members[0]].node is None:
+                for choice in choices:
+                    if choice.enabling and not choice.enabling & cells.mask:
+                        mask = newly_near.get(choice.device, 0) | choice.enabling & open_cells
+                        newly_near[choice.device] = mask
+        return newly_near
 
 
 def _distances_from(cells: Sequence[Cell], near: int | None) -> tuple[int, ...]:

@@ -40,6 +40,8 @@ class Packing:
     def __init__(self, kinds: Sequence[WishKind], free: Sequence[int], limit: StepLimit) -> None:
         self._kinds = kinds
         self._limit = limit
+        self._free = free
+        self._lacking = 0
         self._users: dict[int, int] = {}
         for number, kind in enumerate(kinds):
             for device in kind.devices:
@@ -48,14 +50,30 @@ class Packing:
         self._sums: dict[tuple[int, frozenset[int]], int] = {}
         self.devices: list[list[int]] = [[] for _ in kinds]
         self.short: list[int] = []
+
+    def pack(self) -> None:
+        """Find devices for all wishes, or kinds that have too few."""
         for own in self._components():
-            counts = [kind.number if n in own else 0 for n, kind in enumerate(kinds)]
-            self.short = self._pack(counts, list(free)) or []
+            counts = [kind.number if n in own else 0 for n, kind in enumerate(self._kinds)]
+            self.short = self._pack(counts, list(self._free))
             if self.short:
                 self.devices = []
                 return
         for devices in self.devices:
             devices.sort()
+
+    def lacking_units(self) -> int:
+        """Return how many units too few there are, if a wish could be of several devices."""
+        every = range(len(self._kinds))
+        self._lacking = 0
+        self._flow(
+            every,
+            [kind.amount * kind.number for kind in self._kinds],
+            self._free,
+            self._free,
+            is_counted=True,
+        )
+        return self._lacking
 
     def _components(self) -> list[set[int]]:
         """Return the kinds that share devices, directly or by others, together."""
@@ -162,10 +180,13 @@ class Packing:
         wanted: Sequence[int],
         left: Sequence[int],
         capacity: Sequence[int],
+        *,
+        is_counted: bool = False,
     ) -> tuple[list[dict[int, int]], list[int]]:
         """Return how much each device gives to each kind; else the kinds that lack some.
 
         :param left: free units of the devices; one with fewer than a wish needs gives nothing.
+        :param is_counted: count in `_lacking` what is lacking, and go on.
         """
         self._limit.take()
         devices_of = [
@@ -194,6 +215,9 @@ class Packing:
                                 queue.append(other)
                     if end >= 0:
                         break
+                if end < 0 and is_counted:
+                    self._lacking += missing
+                    break
                 if end < 0:
                     return [], [own[kind] for kind in queue]
                 path = [(via[end], end)]
