@@ -121,8 +121,9 @@ def test_garbage_with_status_200_is_no_truth(placement, proxy, new_agent, node, 
 def test_a_conflict_is_repeated_and_then_waited_out(placement, proxy, new_agent, node):
     with running(new_agent(proxy.url, compute_agent=PLAIN_API)) as agent:
         proxy.error("PUT", "/inventories$", 409, "placement.concurrent_update", times=1)
-        agent.script(nodes=[node], inventory={"VCPU": {"total": 6}})
-        eventually(lambda: vcpus(placement, node) == 6, "the change")
+        # more than before, as less would be a warning of its own
+        agent.script(nodes=[node], inventory={"VCPU": {"total": 10}})
+        eventually(lambda: vcpus(placement, node) == 10, "the change")
         assert "ERROR" not in agent.logged()
         assert "WARNING" not in agent.logged()
 
