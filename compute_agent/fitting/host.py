@@ -17,7 +17,7 @@ class Core(NamedTuple):
     """A core with dedicated CPUs.
 
     :param cpus: those that are free, ascending.
-    :param threads: all of its CPUs, whoever has them.
+    :param threads: all of its CPUs, those in use included.
     :param group: the L3 cache that it shares with others of its cell.
     """
 

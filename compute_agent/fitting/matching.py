@@ -97,7 +97,7 @@ class Matching:
         return False
 
     def take(self, node: int, cell: int) -> None:
-        """Put a node on a cell, whoever had it."""
+        """Put a node on a cell, also in the place of another."""
         self.taken |= 1 << cell
         self._put(node, cell)
 

@@ -50,7 +50,7 @@ def cpu_threads(spec: RequestSpec, request: CandidateRequest) -> CandidateReques
 
 def memory_encryption(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
     """Apply `hw:mem_encryption`: one encryption context of the requested model."""
-    if not _flag(spec, "hw:mem_encryption"):
+    if not flag(spec, "hw:mem_encryption"):
         return request
     model = _choice(spec, "hw:mem_encryption_model", MEMORY_ENCRYPTION_TRAITS) or "amd-sev"
     group = request.group(UNSUFFIXED).adding({"MEM_ENCRYPTION_CONTEXT": 1})
@@ -201,7 +201,11 @@ def _choice(
     return value
 
 
-def _flag(spec: RequestSpec, name: str) -> bool:
+def flag(spec: RequestSpec, name: str) -> bool:
+    """Return a setting that is true or false, False if absent.
+
+    :raises InvalidRequest: it is neither.
+    """
     return _is_true(name, spec.setting(name))
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from oslo_utils import strutils
-
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
     DEVICE_TYPE_PREFIX,
     OWNER_NOVA,
 )
-from compute_agent.request import flavor
+from compute_agent.request import flavor, flavor_settings
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.pci_aliases import PciAlias
@@ -155,11 +153,11 @@ def abilities(
     extra_specs = spec.flavor.extra_specs
     if extra_specs.get("accel:device_profile"):
         request = _on_root(request, "COMPUTE_ACCELERATORS")
-    if _flag(spec, "hw:virtio_packed_ring"):
+    if flavor_settings.flag(spec, "hw:virtio_packed_ring"):
         request = _on_root(request, "COMPUTE_NET_VIRTIO_PACKED")
     if any(network.remote_managed for network in spec.requested_networks):
         request = _on_root(request, "COMPUTE_REMOTE_MANAGED_PORTS")
-    if _flag(spec, "hw:ephemeral_encryption"):
+    if flavor_settings.flag(spec, "hw:ephemeral_encryption"):
         request = _on_root(request, "COMPUTE_EPHEMERAL_ENCRYPTION")
         fmt = spec.setting("hw:ephemeral_encryption_format")
         if fmt is not None and fmt not in _ENCRYPTION_FORMATS:
@@ -256,11 +254,3 @@ def _on_root(request: CandidateRequest, trait: str) -> CandidateRequest:
 
 def _nowhere(reason: str) -> NoValidHost:
     return NoValidHost(reason, Causes(notes=(reason,)))
-
-
-def _flag(spec: RequestSpec, name: str) -> bool:
-    value = spec.setting(name)
-    try:
-        return value is not None and bool(strutils.bool_from_string(value, strict=True))
-    except ValueError:
-        raise InvalidRequest(name, value, "true or false") from None

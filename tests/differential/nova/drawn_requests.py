@@ -85,15 +85,18 @@ PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
 FORMATS: Final = ("raw", "qcow2", "iso", "vmdk", "ami", "docker")
 
 
-def _some_of(vocabulary: Mapping[str, tuple[str, ...]]) -> st.SearchStrategy[dict[str, str]]:
+def some_of(
+    vocabulary: Mapping[str, tuple[str, ...]], most: int
+) -> st.SearchStrategy[dict[str, str]]:
+    """Some keys of a vocabulary, each with one of its values."""
     pairs = [(name, value) for name, values in vocabulary.items() for value in values]
-    return st.lists(st.sampled_from(pairs), max_size=4).map(dict)
+    return st.lists(st.sampled_from(pairs), max_size=most).map(dict)
 
 
 REQUESTS: Final = st.builds(
     dict,
-    extra_specs=_some_of(EXTRA_SPECS),
-    properties=_some_of(PROPERTIES),
+    extra_specs=some_of(EXTRA_SPECS, 4),
+    properties=some_of(PROPERTIES, 4),
     disk_format=st.sampled_from(FORMATS),
     is_bfv=st.booleans(),
 )

@@ -12,6 +12,7 @@ from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
+from tests.differential.nova.drawn_requests import some_of
 
 IMAGES: Final = tuple(str(uuid.UUID(int=number)) for number in (7, 8))
 INSTANCES: Final = tuple(str(uuid.UUID(int=number)) for number in range(20, 24))
@@ -95,12 +96,6 @@ GROUPS: Final[tuple[dict[str, Any] | None, ...]] = (
 )
 
 Host = dict[str, Any]
-
-
-def some_of(vocabulary: Mapping[str, tuple[str, ...]], most: int) -> Any:
-    """Some keys of a vocabulary, each with one of its values."""
-    pairs = [(name, value) for name, values in vocabulary.items() for value in values]
-    return st.lists(st.sampled_from(pairs), max_size=most).map(dict)
 
 
 HOSTS: Final = st.fixed_dictionaries(

@@ -24,7 +24,7 @@ from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.weighers import order
 from tests.differential.nova import hosts
-from tests.differential.nova.drawn_requests import document, image, spec
+from tests.differential.nova.drawn_requests import document, image, some_of, spec
 from tests.differential.nova.hosts import Host
 from tests.differential.nova.nova_process import EXAMPLES, Nova
 from tests.fixtures.environments import EnvironmentMissing
@@ -73,10 +73,10 @@ def nova(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nova]:
 @st.composite
 def requests(draw: Any) -> dict[str, Any]:
     group = draw(st.sampled_from(hosts.GROUPS))
-    picture = image(**draw(hosts.some_of(hosts.PROPERTIES, 3)))
+    picture = image(**draw(some_of(hosts.PROPERTIES, 3)))
     named = {"uuid": str(uuid.UUID(int=3)), "name": "g"}
     return spec(
-        draw(hosts.some_of(hosts.EXTRA_SPECS, 2)),
+        draw(some_of(hosts.EXTRA_SPECS, 2)),
         image={**picture, "id": draw(st.sampled_from(hosts.IMAGES))},
         scheduler_hints=draw(st.sampled_from(hosts.HINTS)),
         instance_uuid=draw(st.sampled_from(hosts.INSTANCES)),
