@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory
 from compute_agent.report.steps import (
@@ -21,6 +22,9 @@ from compute_agent.report.steps import (
     describe,
 )
 
+if TYPE_CHECKING:
+    from compute_agent.virt.driver import ClassChange
+
 _WIDTH: Final = 400
 """A line of the log is no longer: a new root has a hundred traits."""
 _MEASURED_CLASSES: Final = frozenset({"DISK_GB"})
@@ -34,7 +38,6 @@ class WrittenChange(NamedTuple):
     :ivar resource_class: None: it is not about an inventory.
     :ivar gain: so much more of the class.
     :ivar is_loss: the host has less than before.
-    :ivar has_gone: the provider has nothing more of the class.
     """
 
     text: str
@@ -42,23 +45,38 @@ class WrittenChange(NamedTuple):
     resource_class: str | None = None
     gain: int = 0
     is_loss: bool = False
-    has_gone: bool = False
 
 
-def written_changes(steps: Iterable[Step]) -> list[WrittenChange]:
+def written_changes(
+    steps: Iterable[Step], class_changes: Collection[ClassChange] = ()
+) -> list[WrittenChange]:
     """Return what steps changed; names that placement only got to know are left out.
 
-    What moved from one provider to another is no loss, nor is a class that becomes another in a
-    reshape: what consumers held of it they hold of that.
+    What moved from one provider to another is no loss, nor is what a reshape made of a class: as
+    many units of another, or a sharing provider's, whose inventory is not written.
+
+    :param class_changes: what classes became by the reshape.
     """
     changes = list(_changes(steps))
     gains: Counter[str | None] = Counter()
     for change in changes:
         gains[change.resource_class] += change.gain
+
+    def has_less(resource_class: str | None) -> bool:
+        came = Fraction(gains[resource_class])
+        for change in class_changes:
+            if change.old == resource_class and change.provider is not None:
+                return False
+            if change.old == resource_class:
+                # a part of a unit is not a unit
+                part = 1 - Fraction(1, Fraction(change.factor).denominator)
+                came += (gains[change.new] + part) / Fraction(change.factor)
+        return came < 0
+
     return [
         change._replace(
             is_loss=change.is_loss
-            and (change.resource_class is None or gains[change.resource_class] < 0)
+            and (change.resource_class is None or has_less(change.resource_class))
         )
         for change in changes
     ]
@@ -75,23 +93,13 @@ def _changes(steps: Iterable[Step]) -> Iterator[WrittenChange]:
                 yield from _changes(changes)
             case Reshape(changes, _):
                 yield WrittenChange(describe(step).partition("\n")[0].rstrip(":"))
-                names = _classes_that_came(changes)
-                yield from (
-                    change._replace(is_loss=change.is_loss and not (names and change.has_gone))
-                    for change in _changes(changes)
-                )
+                yield from _changes(changes)
             case DeleteProvider(_, name, _):
                 yield WrittenChange(describe(step), name, is_loss=True)
             case CreateProvider(_, name, _):
                 yield WrittenChange(describe(step), name)
             case _:
                 yield WrittenChange(textwrap.shorten(describe(step), _WIDTH), step.name)
-
-
-def _classes_that_came(changes: Iterable[SetInventory]) -> set[str]:
-    """Return the classes that no provider of a reshape had before."""
-    before = {name for change in changes for name in change.before}
-    return {name for change in changes for name in change.after} - before
 
 
 def _inventory_changes(name: str, before: Inventory, after: Inventory) -> Iterator[WrittenChange]:
@@ -116,5 +124,4 @@ def _inventory_changes(name: str, before: Inventory, after: Inventory) -> Iterat
             resource_class,
             gain=new_total - old_total,
             is_loss=new_total < old_total and not is_measured,
-            has_gone=new is None,
         )

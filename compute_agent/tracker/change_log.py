@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, equal_records
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.steps import SetInventory, Step
     from compute_agent.tracker.change_history import ChangeHistory
+    from compute_agent.virt.driver import ClassChange
 
 LOG = logging.getLogger(__name__)
 
@@ -25,10 +26,12 @@ def log_changes(
     steps: Sequence[Step],
     tree_left: ProviderTree | None,
     history: ChangeHistory,
+    class_changes: Collection[ClassChange] = (),
 ) -> None:
     """Log what was written for a node, each change of a few and the losses of many.
 
     :param history: gets the changes.
+    :param class_changes: what classes became by a reshape.
     :param tree_left: the tree as the pass before left it, None when there was none. Where placement
         had something else in the meantime, another client changed it: that is logged as a
         warning, once for each time, because it is undone.
@@ -37,7 +40,7 @@ def log_changes(
         return
     from compute_agent.report.written_changes import written_changes
 
-    changes = written_changes(steps)
+    changes = written_changes(steps, class_changes)
     history.record(node, changes)
     loss_count = sum(written.is_loss for written in changes)
     is_small = len(changes) <= LINES_OF_A_PASS

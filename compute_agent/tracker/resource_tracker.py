@@ -345,7 +345,7 @@ class ResourceTracker:
         steps = self._pass.flush(proposal)
         attempt.changes = len(steps)
         last_tree = node.last.wanted_tree if node.last else None
-        log_changes(node.name, steps, last_tree, self._board.history)
+        log_changes(node.name, steps, last_tree, self._board.history, proposal.class_changes)
         node.last = proposal
 
     def _decide(self, node: Node, attempt: PassAttempt) -> Decision:

@@ -69,9 +69,10 @@ class Node:
         whole_trees: bool = False,
     ) -> None:
         self.name = name or f"host-{uuid.uuid4().hex[:8]}"
+        self.state = directory / "state"
         path = directory / "agent.conf"
         path.write_text(
-            f"[DEFAULT]\nhost = {self.name}\nstate_path = {directory}/state\n"
+            f"[DEFAULT]\nhost = {self.name}\nstate_path = {self.state}\n"
             "compute_driver = fake.FakeMisbehavingDriver\nperiodic_fuzzy_delay = 0\n"
             "[fake]\nfailing_method = nothing\ngpus = 0\nnics = 0\ncells = 1\n"
             f"[compute_agent]\nuse_placement_extensions = {'auto' if whole_trees else 'never'}\n"

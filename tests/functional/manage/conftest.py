@@ -173,9 +173,13 @@ class Operator:
         return Result(status, out, err)
 
     def run_killed_before_write(
-        self, write: int, command: str = "migrate_compute_inventory", *arguments: str
+        self, write: int | str, command: str = "migrate_compute_inventory", *arguments: str
     ) -> Result:
-        """Run the command in a process that is killed before its n-th write to placement."""
+        """Run the command in a process that is killed before its n-th write to placement.
+
+        With `N:commit` in the commit of that write, where placement is in the same process; with
+        `N:answer` after it.
+        """
         script = "tests.functional.manage.killed_before_write"
         done = programs.run(script, str(write), *self.arguments(command, *arguments), timeout=120)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
@@ -195,13 +199,13 @@ class Operator:
 def new_operator(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Operator]:
-    """Makes operators: with a URL over HTTP, otherwise on a SQLite file of their own.
+    """Makes operators: with a URL over HTTP, otherwise on a database or a SQLite file of their own.
 
     The commands of one on a file share a placement in this process: each would open one.
     """
     opened = InProcessTransport.from_config_files
 
-    def make(url: str | None = None) -> Operator:
+    def make(url: str | None = None, connection: str | None = None) -> Operator:
         name = f"host-{uuid.uuid4().hex[:8]}"
         options: dict[str, dict[str, Any]] = {
             "DEFAULT": {
@@ -217,11 +221,11 @@ def new_operator(
             view = PlacementView(KeystoneTransport.to_endpoint(url))
             return Operator(tmp_path, view, None, name, options, capsys)
         database = tmp_path / "placement.db"
-        url = migrated_sqlite(database)
+        connection = connection or migrated_sqlite(database)
         file = tmp_path / "placement.conf"
         file.write_text(
-            f"[placement_database]\nconnection = {url}\nsync_on_startup = true\nmax_retries = 0\n"
-            "sqlite_synchronous = false\n"
+            f"[placement_database]\nconnection = {connection}\nsync_on_startup = true\n"
+            "max_retries = 0\nsqlite_synchronous = false\n"
         )
         placement = opened([str(file)])
 

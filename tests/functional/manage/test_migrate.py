@@ -71,28 +71,6 @@ def test_a_reshape_moves_inventory_and_guests_and_is_done_once(operator: Operato
     assert again.document["nodes"][0]["operations"] == []
 
 
-@pytest.mark.parametrize("extensions", ["never", "auto"], ids=["plain", "whole trees"])
-def test_a_reshape_killed_between_any_two_writes_is_completed_by_the_next_run(
-    offline: Operator, extensions: str
-) -> None:
-    offline.configure(compute_agent={"use_placement_extensions": extensions})
-    guests = occupied(offline)
-    before = [sums(offline, guest) for guest in guests]
-    kills = 0
-    will_report(offline, "nested")
-    # the first is killed before it wrote anything, every other one after one write more
-    while offline.run_killed_before_write(1 if not kills else 2).status == -signal.SIGKILL:
-        kills += 1
-        assert [sums(offline, guest) for guest in guests] == before
-        will_report(offline, "nested")
-    assert kills > 1
-    assert [sums(offline, guest) for guest in guests] == before
-    will_report(offline, "nested")
-    assert offline.migrate("--json").document["nodes"][0]["operations"] == []
-    cell = offline.placement.providers(offline.name)[f"{offline.name}_NUMA0"]
-    assert all(set(offline.placement.held(guest)) == {cell["uuid"]} for guest in guests)
-
-
 def test_a_first_report_that_is_killed_again_and_again_converges(offline: Operator) -> None:
     kills = 0
     while offline.run_killed_before_write(6).status == -signal.SIGKILL:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from fractions import Fraction
+
 import pytest
 
 from compute_agent.provider_tree.inventory import Inventory, complete_inventory
@@ -16,6 +19,7 @@ from compute_agent.report.steps import (
     Step,
 )
 from compute_agent.report.written_changes import written_changes
+from compute_agent.virt.driver import ClassChange
 
 UUID = "5b1c8a3e-7d0f-4a55-9a51-2f5a8b1b7c11"
 
@@ -24,8 +28,8 @@ def stock(**totals: int) -> Inventory:
     return complete_inventory({name: {"total": total} for name, total in totals.items()})
 
 
-def lines(*steps: Step) -> list[tuple[str, bool]]:
-    return [(change.text, change.is_loss) for change in written_changes(steps)]
+def lines(*steps: Step, became: Collection[ClassChange] = ()) -> list[tuple[str, bool]]:
+    return [(change.text, change.is_loss) for change in written_changes(steps, became)]
 
 
 def amounts(before: Inventory, after: Inventory) -> SetInventory:
@@ -45,8 +49,7 @@ def test_each_amount_has_a_line_and_less_than_before_is_a_loss() -> None:
     assert lines(SetInventories((one,))) == found_lines
     assert lines(Reshape((one,), {"c": {}})) == [
         ("reshape, moving the allocations of 1 consumer(s)", False),
-        # VCPU became CUSTOM_X: what was held of it is held of that
-        *((text, loss and not text.startswith("VCPU")) for text, loss in found_lines),
+        *found_lines,
     ]
 
 
@@ -56,6 +59,29 @@ def test_what_moves_to_another_provider_is_no_loss() -> None:
     fewer = moved._replace(after=stock(VGPU=6))
     found_lines = lines(Reshape((amounts(stock(VGPU=8), stock()), fewer), {}))
     assert [text for text, loss in found_lines if loss] == ["VGPU of h_GPU: total 8, removed"]
+
+
+@pytest.mark.parametrize(
+    ("became", "total", "is_loss"),
+    [
+        ([], 8, True),
+        ([ClassChange("CUSTOM_A", "CUSTOM_C")], 8, True),
+        ([ClassChange("CUSTOM_A", "CUSTOM_B")], 8, False),
+        ([ClassChange("CUSTOM_A", "CUSTOM_B")], 7, True),
+        ([ClassChange("CUSTOM_A", "CUSTOM_B", 1000)], 8000, False),
+        ([ClassChange("CUSTOM_A", "CUSTOM_B", 1000)], 7999, True),
+        ([ClassChange("CUSTOM_A", "CUSTOM_B", Fraction(1, 3))], 2, False),
+        ([ClassChange("CUSTOM_A", "CUSTOM_B", Fraction(1, 3))], 1, True),
+        ([ClassChange("CUSTOM_A", "CUSTOM_A", 1, UUID)], 8, False),
+    ],
+)
+def test_what_a_reshape_made_of_a_class_is_no_loss_where_it_is_as_much(
+    became: list[ClassChange], total: int, is_loss: bool
+) -> None:
+    before = stock(CUSTOM_A=8, CUSTOM_GONE=1)
+    reshape = Reshape((amounts(before, stock(CUSTOM_B=total)),), {})
+    losses = {text.partition(" ")[0] for text, loss in lines(reshape, became=became) if loss}
+    assert losses == {"CUSTOM_GONE", *(["CUSTOM_A"] if is_loss else [])}
 
 
 @pytest.mark.parametrize(("total", "is_loss"), [(99, False), (0, True)])
