@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from compute_agent.placement.allocations.allocations import Allocations
-from compute_agent.placement.allocations.writes import AllocationExchange
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import ProviderTrees
@@ -14,7 +13,6 @@ class PlacementApi:
     """What every client of placement is made of. Safe in several threads.
 
     :ivar connection: what all of them share: versions, repetition, counts.
-    :ivar exchange: writes of several consumers' allocations at once.
     :param max_listed: uuids or names in one question about several.
     """
 
@@ -24,4 +22,3 @@ class PlacementApi:
         self.trees = ProviderTrees(connection)
         self.allocations = Allocations(connection, self.providers)
         self.candidates = Candidates(connection)
-        self.exchange = AllocationExchange(connection, self.allocations)

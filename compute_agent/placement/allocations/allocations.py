@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -17,6 +16,7 @@ from compute_agent.placement.allocations.amounts import (
     shortfalls,
     subtract,
 )
+from compute_agent.placement.allocations.outcomes import NoCapacity, repeating_races, shortage_in
 from compute_agent.placement.connection import (
     CONSUMER_TYPE,
     Connection,
@@ -26,56 +26,12 @@ from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import age_of
 from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 
-
-class _LostRace(errors.ResourceProviderUpdateConflict):
-    """Placement lost a race of its own; the very same request may succeed."""
-
-    def __init__(self, request: Request, response: Response) -> None:
-        super().__init__(f"{request.doing}: placement lost a race", status=response.status)
-        self.response = response
-
-
-def repeating_races(connection: Connection, request: Request) -> Response:
-    """Return the answer to a write of allocations, repeated while placement loses races inside.
-
-    A change of the consumer by another client is not such a race and is answered at once; so is
-    the last of the races where all were lost.
-    """
-
-    def attempt() -> Response:
-        response = connection.call(request)
-        if responses.is_conflict(response) and not responses.is_consumer_conflict(response):
-            raise _LostRace(request, response)
-        return response
-
-    try:
-        return connection.retries.while_conflicting(attempt)
-    except _LostRace as exc:
-        return exc.response
-
-
 UNTYPED: Final = "unknown"
 """Type that placement shows for a consumer without one; it cannot be written."""
 
 MAPPINGS: Final[Microversion] = (1, 34)
 
-_NO_CAPACITY: Final = re.compile(
-    r"(?:allocation for|Inventory for) '(?P<rc>[^']+)' on resource provider '(?P<rp>[^']+)'"
-)
-
 Record: TypeAlias = dict[str, Any]
-E = TypeVar("E", bound=errors.PlacementError)
-
-
-class NoCapacity(NamedTuple):
-    """There is not enough (any more), though there may be on other providers.
-
-    Provider and class are empty where placement did not name them.
-    """
-
-    provider: str = ""
-    resource_class: str = ""
-    detail: str = ""
 
 
 class ConsumerNature(NamedTuple):
@@ -123,16 +79,16 @@ class Allocations:
             was refused.
         """
         at = max(parse_version(version) if isinstance(version, str) else version, BASE)
-        record: Record = {
-            "allocations": as_request(of_record(allocation_request)),
-            "project_id": project,
-            "user_id": user,
-            "consumer_generation": None if mode == "new" else consumer_generation,
-        }
-        if at >= MAPPINGS and "mappings" in allocation_request:
-            record["mappings"] = allocation_request["mappings"]
-        if at >= CONSUMER_TYPE:
-            record["consumer_type"] = consumer_type
+        record = _body_of(
+            {
+                **allocation_request,
+                "project_id": project,
+                "user_id": user,
+                "consumer_generation": None if mode == "new" else consumer_generation,
+                "consumer_type": consumer_type,
+            },
+            at,
+        )
         if mode == "add_to":
             current_record = self.get_allocs_for_consumer(consumer)
             if current_record.get("consumer_generation") != consumer_generation:
@@ -147,23 +103,19 @@ class Allocations:
     def _claim(
         self, consumer: str, record: Record, at: Microversion, mode: str, *, last: bool = False
     ) -> NoCapacity | None:
-        request = _write_of(consumer, record, at, f"Claiming for consumer {consumer}")
+        doing = f"Claiming for consumer {consumer}"
+        request = Request("PUT", _path(consumer), at, record, doing=doing)
         response = repeating_races(self._connection, request)
-        if response.status == 204:
-            return None
-        if responses.is_consumer_conflict(response):
-            if mode == "new":
-                current_record = self.get_allocs_for_consumer(consumer)
-                if current_record["allocations"]:
-                    if of_record(current_record) == of_record(record):
-                        return None
-                    raise errors.HoldsAnother(consumer, current_record)
-                if not last:
-                    # It was there and is gone again: now it is new.
-                    return self._claim(consumer, record, at, mode, last=True)
-        elif response.status == 409 and not responses.is_conflict(response):
-            return no_capacity(response)
-        raise responses.failure(errors.AllocationUpdateFailed, request, response)
+        if responses.is_consumer_conflict(response) and mode == "new":
+            current_record = self.get_allocs_for_consumer(consumer)
+            if current_record["allocations"]:
+                if of_record(current_record) == of_record(record):
+                    return None
+                raise errors.HoldsAnother(consumer, current_record)
+            if not last:
+                # It was there and is gone again: now it is new.
+                return self._claim(consumer, record, at, mode, last=True)
+        return shortage_in(errors.AllocationUpdateFailed, request, response)
 
     # -- one consumer ------------------------------------------------------------------------
 
@@ -205,16 +157,10 @@ class Allocations:
 
         :raises errors.AllocationUpdateFailed: another writer changed it, or it is refused.
         """
-        body, version = self._writable([record])
         doing = f"Writing the allocations of consumer {consumer}"
-        request = _write_of(consumer, body[0], version, doing)
+        request = self._write_of(consumer, record, doing)
         response = repeating_races(self._connection, request)
-        if response.status == 204:
-            return None
-        conflict = responses.is_conflict(response) or responses.is_consumer_conflict(response)
-        if response.status == 409 and not conflict:
-            return no_capacity(response)
-        raise responses.failure(errors.AllocationUpdateFailed, request, response)
+        return shortage_in(errors.AllocationUpdateFailed, request, response)
 
     def add_resources(self, consumer: str, resources: Amounts) -> None:
         """Add to what a consumer holds.
@@ -269,18 +215,10 @@ class Allocations:
         current_record = self.get_allocs_for_consumer(consumer)
         if not current_record["allocations"]:
             return False
-        body, version = self._writable([{**current_record, "allocations": {}}])
-        request = _write_of(consumer, body[0], version, doing)
-        response = repeating_races(self._connection, request)
-        if response.status == 204:
-            return True
-        conflict = responses.is_consumer_conflict(response)
-        if conflict and not self.get_allocs_for_consumer(consumer)["allocations"]:
-            # The answer to our own first try was lost, or another writer did the same.
-            return True
-        raise responses.failure(kind, request, response)
+        self._put(consumer, current_record, {}, doing, kind)
+        return True
 
-    # -- two consumers -----------------------------------------------------------------------
+    # -- several consumers -------------------------------------------------------------------
 
     def move_allocations(self, source: str, target: str) -> bool:
         """Give all that `source` holds to `target` in place of what that holds, atomically.
@@ -291,39 +229,64 @@ class Allocations:
             or the request was refused.
         """
         doing = f"Moving the allocations of consumer {source} to {target}"
-        kind = errors.AllocationMoveFailed
         source_record = self.get_allocs_for_consumer(source)
         target_record = self.get_allocs_for_consumer(target)
         if not source_record["allocations"]:
             if target_record["allocations"]:
                 return True
-            raise kind(f"{doing} failed: neither of them holds anything")
-        to_target = {
-            **source_record,
-            "consumer_generation": target_record.get("consumer_generation"),
-        }
-        bodies, version = self._writable([{**source_record, "allocations": {}}, to_target])
-        body = {source: bodies[0], target: bodies[1]}
-        request = Request("POST", "/allocations", version, body, doing=doing)
+            raise errors.AllocationMoveFailed(f"{doing} failed: neither of them holds anything")
+        generation = target_record.get("consumer_generation")
+        shortage = self.write(
+            {
+                source: {**source_record, "allocations": {}},
+                target: {**source_record, "consumer_generation": generation},
+            },
+            doing,
+        )
+        if shortage is not None:
+            raise errors.AllocationMoveFailed(f"{doing} failed: {shortage.detail}")
+        return True
+
+    def write(self, records: Mapping[str, Record], doing: str = "") -> NoCapacity | None:
+        """Let each consumer hold just what is in its record; return what was lacking, if anything.
+
+        All of them or none. An answer that is lost is looked for before the request is repeated, so
+        that calling this again with the same records does nothing twice.
+
+        :param records: by consumer: `allocations` (empty takes all from it), `project_id`,
+            `user_id`, `consumer_generation` as it was read (None for a new one), and where
+            placement can take them `consumer_type` and `mappings`.
+        :param doing: what this is for, as the beginning of a sentence.
+        :raises errors.AllocationMoveFailed: another writer changed one of the consumers, or the
+            request was refused; nothing was written.
+        """
+        names = ", ".join(sorted(records))
+        doing = doing or f"Writing the allocations of consumers {names} together"
+        bodies, version = self._writable(records)
+        request = Request("POST", "/allocations", version, bodies, doing=doing)
 
         def attempt() -> Response | None:
             try:
-                return repeating_races(self._connection, request)
+                response = repeating_races(self._connection, request)
             except errors.PlacementUnavailable:
-                # The answer may have been lost after the work was done: look before repeating.
-                if self._was_moved(source, target, source_record):
+                if self._is_written(records):
                     return None
                 raise
+            if responses.is_consumer_conflict(response) and self._is_written(records):
+                # an earlier try was carried out though its answer was lost
+                return None
+            return response
 
         response = self._connection.retries.while_unavailable(attempt)
-        if response is None or response.status == 204:
-            return True
-        raise responses.failure(kind, request, response)
+        if response is None:
+            return None
+        return shortage_in(errors.AllocationMoveFailed, request, response)
 
-    def _was_moved(self, source: str, target: str, record: Record) -> bool:
-        if self.get_allocs_for_consumer(source)["allocations"]:
-            return False
-        return of_record(self.get_allocs_for_consumer(target)) == of_record(record)
+    def _is_written(self, records: Mapping[str, Record]) -> bool:
+        return all(
+            _is_next(record, self.get_allocs_for_consumer(consumer))
+            for consumer, record in records.items()
+        )
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -333,45 +296,72 @@ class Allocations:
         if not current_record["allocations"]:
             raise errors.AllocationUpdateFailed(f"{doing} failed: it holds nothing")
         new_amounts = change(of_record(current_record))
-        bodies, version = self._writable(
-            [{**current_record, "allocations": as_request(new_amounts)}]
-        )
-        request = _write_of(consumer, bodies[0], version, doing)
+        self._put(consumer, current_record, new_amounts, doing, errors.AllocationUpdateFailed)
+
+    def _put(
+        self,
+        consumer: str,
+        current_record: Record,
+        amounts: Amounts,
+        doing: str,
+        kind: type[errors.PlacementError],
+    ) -> None:
+        """Let a consumer hold other amounts; a conflict is none where it holds them already.
+
+        Then the answer to our own first try was lost, or another writer did the same.
+        """
+        record = {**current_record, "allocations": as_request(amounts)}
+        request = self._write_of(consumer, record, doing)
         response = repeating_races(self._connection, request)
         if response.status == 204:
             return
         conflict = responses.is_consumer_conflict(response)
-        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == new_amounts:
+        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == amounts:
             return
-        raise responses.failure(errors.AllocationUpdateFailed, request, response)
+        raise responses.failure(kind, request, response)
 
-    def _writable(self, records: list[Mapping[str, Any]]) -> tuple[list[Record], Microversion]:
+    def _write_of(self, consumer: str, record: Mapping[str, Any], doing: str) -> Request:
+        bodies, version = self._writable({consumer: record})
+        return Request("PUT", _path(consumer), version, bodies[consumer], doing=doing)
+
+    def _writable(
+        self, records: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[dict[str, Record], Microversion]:
         """Return records in the form of a write, and the microversion for it.
 
         Types are written only when every record has one that can be: older writes keep them.
         """
-        has_types = all(record.get("consumer_type", UNTYPED) != UNTYPED for record in records)
-        version = CONSUMER_TYPE if has_types else BASE
-        keys = ["project_id", "user_id", *(["consumer_type"] if has_types else [])]
-        return [
-            {
-                "allocations": as_request(of_entries(record["allocations"])),
-                "consumer_generation": record.get("consumer_generation"),
-                **{key: record[key] for key in keys},
-            }
-            for record in records
-        ], version
+        has_types = all(
+            record.get("consumer_type", UNTYPED) != UNTYPED for record in records.values()
+        )
+        newest = self._connection.newest(CONSUMER_TYPE)
+        version = max(BASE, newest if has_types else min(newest, MAPPINGS))
+        return {
+            consumer: _body_of(record, version) for consumer, record in records.items()
+        }, version
 
 
-def no_capacity(response: Response) -> NoCapacity:
-    """Read provider and class from a 409 that is not a conflict."""
-    detail = responses.explanation(response)
-    match = _NO_CAPACITY.search(detail)
-    return NoCapacity(match["rp"] if match else "", match["rc"] if match else "", detail)
+def _is_next(record: Record, current: Record) -> bool:
+    """Whether a consumer is as `record` leaves it, which nobody has written since."""
+    wanted_amounts = of_record(record)
+    if of_record(current) != wanted_amounts:
+        return False
+    # a consumer that holds nothing has no generation; each write of another counts once
+    generation = int(record.get("consumer_generation") or 0) + 1
+    return not wanted_amounts or current.get("consumer_generation") == generation
 
 
-def _write_of(consumer: str, body: Record, version: Microversion, doing: str) -> Request:
-    return Request("PUT", _path(consumer), version, body, doing=doing)
+def _body_of(record: Mapping[str, Any], version: Microversion) -> Record:
+    keys = ["project_id", "user_id"]
+    if version >= CONSUMER_TYPE:
+        keys.append("consumer_type")
+    if version >= MAPPINGS and "mappings" in record:
+        keys.append("mappings")
+    return {
+        "allocations": as_request(of_entries(record["allocations"])),
+        "consumer_generation": record.get("consumer_generation"),
+        **{key: record[key] for key in keys},
+    }
 
 
 def _path(consumer: str) -> str:

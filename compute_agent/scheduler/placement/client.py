@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.allocations.allocations import NoCapacity
 from compute_agent.placement.allocations.amounts import as_request, of_record
+from compute_agent.placement.allocations.outcomes import NoCapacity
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.changes import SINCE as FEED_SINCE
@@ -259,7 +259,7 @@ class PlacementClient:
         :raises AllocationMoveFailed: one of them was changed since it was read.
         """
         try:
-            return self._placement.exchange.write(
+            return self._placement.allocations.write(
                 {c: _record(wanted_holding) for c, wanted_holding in wanted_holdings.items()}
             )
         except errors.AllocationMoveFailed as error:

@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.allocations.allocations import NoCapacity
+from compute_agent.placement.allocations.outcomes import NoCapacity
 from tests.functional.report.claims import asking, claim, held_by, new_consumer
 from tests.functional.report.interference import before_next
 from tests.functional.report.layouts import small
@@ -101,7 +101,7 @@ def test_a_write_of_several_consumers_whose_answer_was_lost_is_recognised(hosted
         leaving: {**wanting(hosted.client, leaving, hosted.root), "allocations": {}},
     }
     lose_the_first_answer(hosted)
-    assert hosted.client.placement.exchange.write(wanted) is None
+    assert hosted.client.placement.allocations.write(wanted) is None
     assert len([r for r in hosted.requests if r == "POST /allocations"]) == 1
     assert held_by(hosted.client, old) == {hosted.root: {"VCPU": 3}}
 
@@ -114,7 +114,7 @@ def test_what_others_wrote_meanwhile_is_not_taken_for_our_own_write(hosted, othe
         change = "add_resources" if amount > 0 else "remove_resources"
         getattr(other.placement.allocations, change)(consumer, more)
     with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
-        hosted.client.placement.exchange.write(wanted)
+        hosted.client.placement.allocations.write(wanted)
 
 
 def test_moving_nothing_to_nobody_is_an_error(hosted):

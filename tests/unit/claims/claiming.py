@@ -14,7 +14,7 @@ from compute_agent.claims.host_view import CellPolicy
 from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages
-from compute_agent.placement.allocations.allocations import NoCapacity
+from compute_agent.placement.allocations.outcomes import NoCapacity
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger
