@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -48,15 +47,16 @@ def pci_aliases(texts: Iterable[str]) -> dict[str, PciAlias]:
 
     :raises InvalidConfiguration: an entry that no device can have, or a name that two have.
     """
-    aliases = read_aliases(texts)
-    counts = Counter(name for name, _alias in aliases)
-    if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise errors.InvalidConfiguration(
-            f"{_OPTION} has the name {', '.join(twice)} twice. A request for devices of placement "
-            "names one class: give both kinds of devices one resource_class in [pci]device_spec "
-            "and name it in one alias, or give the aliases names of their own."
-        )
-    return dict(aliases)
+    aliases: dict[str, PciAlias] = {}
+    for name, alias in read_aliases(texts):
+        if name in aliases:
+            raise errors.InvalidConfiguration(
+                f"{_OPTION} has the name {name} twice. A request for devices of placement names "
+                "one class: give both kinds of devices one resource_class in [pci]device_spec and "
+                "name it in one alias, or give the aliases names of their own."
+            )
+        aliases[name] = alias
+    return aliases
 
 
 def read_aliases(texts: Iterable[str]) -> list[tuple[str, PciAlias]]:
@@ -64,9 +64,22 @@ def read_aliases(texts: Iterable[str]) -> list[tuple[str, PciAlias]]:
 
     Where devices are not requested from placement, entries of one name are alternatives.
 
-    :raises InvalidConfiguration: an entry that no device can have.
+    :raises InvalidConfiguration: an entry that no device can have, or alternatives that differ in
+        more than the device.
     """
-    return [_alias(entry) for text in texts for entry in entries(_OPTION, text)]
+    aliases: list[tuple[str, PciAlias]] = []
+    first_of: dict[str, PciAlias] = {}
+    for entry in (entry for text in texts for entry in entries(_OPTION, text)):
+        name, alias = _alias(entry)
+        first = first_of.setdefault(name, alias)
+        for key, value, expected in (
+            ("device_type", alias.device_types, first.device_types),
+            ("numa_policy", alias.numa_policy, first.numa_policy),
+        ):
+            if value != expected:
+                raise entry.refusal(f"{key} differs from that of the entry before of this name")
+        aliases.append((name, alias))
+    return aliases
 
 
 def _alias(entry: DeviceEntry) -> tuple[str, PciAlias]:
@@ -77,6 +90,7 @@ def _alias(entry: DeviceEntry) -> tuple[str, PciAlias]:
         raise entry.refusal(
             f"{unknown_keys[0]} is not a known key; known are {', '.join(sorted(_KEYS))}"
         )
+    entry.one_of("capability_type", ("pci",), "pci")
     ids = entry.hex_id("vendor_id"), entry.hex_id("product_id")
     resource_class = entry.resource_class()
     if resource_class is None:

@@ -306,6 +306,9 @@ def _networks(fields: Fields) -> tuple[RequestedNetwork, ...]:
     ways = [RequestedNetwork(physnet=physnet) for physnet in sorted(metadata.texts("physnets"))]
     if metadata.flag("tunneled"):
         ways.append(RequestedNetwork(is_tunneled=True))
+    functions = (f for r in fields.objects("pci_requests") for f in r.objects("spec"))
+    if any(function.text("remote_managed").lower() == "true" for function in functions):
+        ways.append(RequestedNetwork(remote_managed=True))
     return (*map(_network, fields.objects("requested_networks")), *ways)
 
 

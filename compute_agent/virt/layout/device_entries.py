@@ -80,12 +80,8 @@ class DeviceEntry:
 
     def resource_class(self) -> str | None:
         """Return the class that the entry names, normalised."""
-        value = self.body.get("resource_class")
-        if value is None:
-            return None
-        if not isinstance(value, str) or not value.strip():
-            raise self.refusal("resource_class must be the name of a resource class")
-        return normalise_resource_class(value)
+        name = self.text("resource_class")
+        return normalise_resource_class(name) if name else None
 
     def traits(self) -> tuple[str, ...]:
         """Return the traits that the entry names, normalised and sorted."""

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 from nova import config, context, objects, rpc
 from nova.db import migration
 from nova.pci import request as pci_request
+from nova.pci import whitelist
 from nova.scheduler import filters, host_manager, request_filter, rpcapi, utils, weights
 from nova.virt import hardware
 
@@ -119,6 +120,39 @@ class Requests:
         return {}
 
 
+class Devices:
+    """What nova makes of entries of `[pci]alias` and `[pci]device_spec`."""
+
+    def alias(self, entries: list[str], in_placement: bool) -> dict[str, Any]:
+        """Return the reason for which aliases are refused when a flavor names `usable`, or none."""
+        pci_request.get_alias_from_config.cache_clear()
+        CONF.set_override("alias", entries, "pci")
+        CONF.set_override("pci_in_placement", in_placement, "filter_scheduler")
+        flavor = objects.Flavor(extra_specs={"pci_passthrough:alias": "usable:1"})
+        try:
+            pci_request.get_pci_requests_from_flavor(flavor)
+        except Exception as error:  # noqa: BLE001 - the test looks at any
+            return {"refused": f"{type(error).__name__}: {error}"}
+        finally:
+            pci_request.get_alias_from_config.cache_clear()
+            CONF.clear_override("alias", "pci")
+            CONF.clear_override("pci_in_placement", "filter_scheduler")
+        return {}
+
+    def device_spec(
+        self, entry: str, devices: list[dict[str, Any]], report: bool
+    ) -> dict[str, Any]:
+        """Return which devices an entry matches, or why it is refused."""
+        CONF.set_override("report_in_placement", report, "pci")
+        try:
+            (spec,) = whitelist.Whitelist([entry]).specs
+            return {"matches": [bool(spec.match(device)) for device in devices]}
+        except Exception as error:  # noqa: BLE001 - the test looks at any
+            return {"refused": f"{type(error).__name__}: {error}"}
+        finally:
+            CONF.clear_override("report_in_placement", "pci")
+
+
 class Verdicts:
     """What nova's filters say of hosts, and in which order its weighers put them."""
 
@@ -173,8 +207,9 @@ def main() -> None:
         migration.db_sync(database="api")
         requests = Requests()
         commands |= {"query": requests.query, "aggregate": requests.aggregate}
-    verdicts = Verdicts()
+    verdicts, devices = Verdicts(), Devices()
     commands |= {"passes": verdicts.passes, "order": verdicts.order}
+    commands |= {"alias": devices.alias, "device_spec": devices.device_spec}
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         arguments = json.loads(line)

@@ -77,6 +77,15 @@ def test_every_field_of_a_whole_specification_is_read() -> None:
     assert read_spec.guest_cells == (GuestCell(1, 1, 512, "2048"),)
 
 
+@pytest.mark.parametrize(("tag", "expected"), [("True", [True]), ("false", [])])
+def test_a_function_of_a_port_that_is_managed_remotely_makes_its_network_so(
+    tag: str, expected: list[bool]
+) -> None:
+    function = {"request_id": "r", "spec": [{"physical_network": "p", "remote_managed": tag}]}
+    found = read(pci_requests=[function])
+    assert [network.remote_managed for network in found.requested_networks] == expected
+
+
 def test_ports_of_both_forms_and_accelerators_are_groups_named_by_who_asked() -> None:
     query = query_of(
         read(

@@ -106,7 +106,7 @@ def test_traits_are_normalised_and_standard_ones_keep_their_names() -> None:
         ({"one_time_use": "perhaps"}, "yes or no"),
         ({"physical_network": 5}, "physical_network must be a text"),
         ({"devname": ["eth0"]}, "devname must be a text"),
-        ({"resource_class": ""}, "name of a resource class"),
+        ({"resource_class": 5}, "resource_class must be a text"),
         ({"traits": 3}, "separated by commas"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress
+from compute_agent.discovery.topology import HostTopology
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import InstanceDevices
@@ -176,13 +177,21 @@ class RemotePorts(FakeNumaDriver):
     """A hypervisor that can do with ports which are managed elsewhere."""
 
     capabilities: ClassVar[Mapping[str, bool]] = {"supports_remote_managed_ports": True}
+    serial: str | None = None
+
+    def topology(self, nodename: str) -> HostTopology:
+        """Return a topology whose cards have a serial number, or none."""
+        machine = super().topology(nodename)
+        ports = tuple(replace(port, serial=self.serial) for port in machine.nics)
+        return replace(machine, nics=ports)
 
 
 @pytest.mark.parametrize(
-    ("product", "present"), [("1889", True), ("ffff", False)], ids=["there", "not there"]
+    ("product", "serial", "present"),
+    [("1889", "MT2113", True), ("1889", None, False), ("ffff", "MT2113", False)],
 )
-def test_ports_are_managed_remotely_only_where_there_are_devices_for_it(
-    tmp_path: Path, product: str, present: bool
+def test_ports_are_managed_remotely_only_where_cards_that_can_be_named_have_devices_for_it(
+    tmp_path: Path, product: str, serial: str | None, present: bool
 ) -> None:
     path = tmp_path / "agent.conf"
     path.write_text(
@@ -190,6 +199,7 @@ def test_ports_are_managed_remotely_only_where_there_are_devices_for_it(
         f'{{"vendor_id": "8086", "product_id": "{product}", "remote_managed": "true"}}\n'
     )
     driver = RemotePorts(agent_conf.new_config([f"--config-file={path}"]))
+    driver.serial = serial
     tree = ProviderTree()
     tree.new_root("h", "00000000-0000-4000-8000-00000000aaaa")
     assert driver.capabilities_as_traits()["COMPUTE_REMOTE_MANAGED_PORTS"] is False

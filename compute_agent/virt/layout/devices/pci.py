@@ -98,8 +98,17 @@ def claimed_devices(
 
 
 def has_remote_managed(topology: HostTopology, options: PciOptions) -> bool:
-    """Whether a device is there whose ports are managed elsewhere, as on a card with a CPU."""
-    return any(spec.remote_managed for spec in matches(topology, options).values())
+    """Whether a device is there whose ports are managed elsewhere, as on a card with a CPU.
+
+    Its card is known there by a serial number, without which a port cannot be bound.
+    """
+    ports = (*topology.nics, *topology.infiniband_ports)
+    numbered = {port.address for port in ports if port.serial}
+    owners = {device.address: device.physfn or device.address for device in topology.pci_devices}
+    return any(
+        spec.remote_managed and owners[address] in numbered
+        for address, spec in matches(topology, options).items()
+    )
 
 
 def lay_out_pci(
