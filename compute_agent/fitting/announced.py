@@ -42,7 +42,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
     cores = Counter((len(core.cpus), core.threads, core.group) for core in cell.cores)
     return {
         "id": cell.id,
-        "vcpu": max(cell.vcpus if cell.floating is None else min(cell.vcpus, cell.floating), 0),
+        "vcpu": cell.shareable,
         "pcpu": cell.pinnable,
         "cores": [[*core, number] for core, number in sorted(cores.items())]
         if len(cores) <= MOST_CORES

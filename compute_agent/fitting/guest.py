@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from compute_agent.fitting.host import ORDINARY
+from compute_agent.fitting.host import ORDINARY, Device
 
 REQUIRE: Final = "require"
 ISOLATE: Final = "isolate"
@@ -56,6 +56,16 @@ class Wish(NamedTuple):
     nearness: str = ""
     node: int | None = None
     devices: frozenset[str] | None = None
+
+    def may_be(self, device: Device) -> bool:
+        """Whether a device is of the kind, wherever it is and however much of it is free."""
+        return (
+            device.resource_class == self.resource_class
+            and device.healthy
+            and (self.devices is None or device.id in self.devices)
+            and not self.forbidden & device.traits
+            and all(traits & device.traits for traits in self.required)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,12 @@ class Cell:
     physnets: frozenset[str] = frozenset()
     tunneled: bool = False
 
+    @property
+    def shareable(self) -> int:
+        """CPUs that float which one node can have."""
+        most = self.vcpus if self.floating is None else min(self.vcpus, self.floating)
+        return max(most, 0)
+
     def distance(self, other: int) -> int:
         """Return the distance to another cell, or to itself."""
         return self.distances.get(other, NEAR if other == self.id else FAR)

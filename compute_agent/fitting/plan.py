@@ -63,6 +63,17 @@ class Cost(NamedTuple):
     devices: tuple[int, ...] = ()
 
 
+class DeviceCost(NamedTuple):
+    """The part of the cost of a plan that devices have."""
+
+    far: int
+    distance: int
+    link_groups: int
+    pcie_roots: int
+    broken_links: int
+    devices: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a guest gets.

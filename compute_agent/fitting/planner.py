@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compute_agent.fitting import feasible, refusals, spreading
-from compute_agent.fitting.device_supply import GuestCells
-from compute_agent.fitting.devices import ON_NO_CELL, DeviceChooser
+from compute_agent.fitting import refusals
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import ORDINARY, Host
-from compute_agent.fitting.limit import StepLimit, StepsExceeded
-from compute_agent.fitting.matching import Matching
-from compute_agent.fitting.node_search import NodeSearch
 from compute_agent.fitting.plan import UNDECIDED, Cost, Grant, Part, Plan, Refusal
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions, Rooms, network_cells
+from compute_agent.fitting.search import feasible, spreading
+from compute_agent.fitting.search.device_supply import GuestCells
+from compute_agent.fitting.search.devices import ON_NO_CELL, DeviceChooser
+from compute_agent.fitting.search.limit import StepLimit, StepsExceeded
+from compute_agent.fitting.search.matching import Matching
+from compute_agent.fitting.search.node_search import NodeSearch
 
 
 def plan(host: Host, guest: Guest, options: PlanOptions = DEFAULT_OPTIONS) -> Plan | Refusal:

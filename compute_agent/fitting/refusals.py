@@ -6,12 +6,8 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
-from compute_agent.fitting import feasible
-from compute_agent.fitting.device_supply import GuestCells
-from compute_agent.fitting.devices import DeviceChooser
 from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node, Wish
 from compute_agent.fitting.host import ORDINARY, Cell, Host
-from compute_agent.fitting.matching import Matching, bits
 from compute_agent.fitting.plan import (
     CELLS,
     CPUS,
@@ -26,6 +22,10 @@ from compute_agent.fitting.plan import (
     Refusal,
 )
 from compute_agent.fitting.room import Rooms, network_cells
+from compute_agent.fitting.search import feasible
+from compute_agent.fitting.search.device_supply import GuestCells
+from compute_agent.fitting.search.devices import DeviceChooser
+from compute_agent.fitting.search.matching import Matching, bits
 
 _SHOWN_CELLS: Final = 16
 _RULES: Final = (CPUS, PINNED, THREADS, MEMORY)
@@ -137,13 +137,7 @@ class _Reasons:
         free: dict[int, int] = {}
         elsewhere = 0
         for device in self._host.devices:
-            if (
-                device.resource_class != wish.resource_class
-                or not device.healthy
-                or (wish.devices is not None and device.id not in wish.devices)
-                or wish.forbidden & device.traits
-                or not all(traits & device.traits for traits in wish.required)
-            ):
+            if not wish.may_be(device):
                 continue
             if device.cell is None:
                 elsewhere += device.free
@@ -165,7 +159,7 @@ class _Reasons:
         """Return what all cells together have too little of."""
         cells = self._host.cells
         totals = {
-            CPUS: (whole.vcpus, sum(max(_floating(c), 0) for c in cells)),
+            CPUS: (whole.vcpus, sum(c.shareable for c in cells)),
             PINNED: (
                 whole.pinned + whole.emulator_cpus,
                 sum(max(c.pinnable, 0) for c in cells),
@@ -226,7 +220,7 @@ class _Reasons:
 
     def _missing(self, rule: str, cell: Cell, node: Node) -> int:
         if rule == CPUS:
-            return node.vcpus - max(_floating(cell), 0)
+            return node.vcpus - cell.shareable
         if rule == PINNED:
             return node.pinned + node.emulator_cpus - cell.pinnable
         if rule == MEMORY:
@@ -284,10 +278,6 @@ _UNITS: Final = {
     MEMORY: "MiB",
     PAGES: "MiB",
 }
-
-
-def _floating(cell: Cell) -> int:
-    return cell.vcpus if cell.floating is None else min(cell.vcpus, cell.floating)
 
 
 def _only(rule: str, node: Node) -> Node | None:

@@ -6,10 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of, without
-from compute_agent.fitting.devices import DeviceCost
 from compute_agent.fitting.guest import ISOLATE, REQUIRE, Guest, Node
 from compute_agent.fitting.host import ORDINARY, Cell, Host
-from compute_agent.fitting.plan import CPUS, MEMORY, PAGES, PINNED, THREADS, Cost, Part
+from compute_agent.fitting.plan import CPUS, MEMORY, PAGES, PINNED, THREADS, Cost, DeviceCost, Part
 
 
 class PlanOptions(NamedTuple):
@@ -111,9 +110,7 @@ class Rooms:
     def lacks(self, position: int, node: Node) -> str:
         """Return the rule that keeps a node off a cell; "" = none does."""
         cell = self.cells[position]
-        if node.vcpus and (
-            node.vcpus > cell.vcpus or (cell.floating is not None and node.vcpus > cell.floating)
-        ):
+        if node.vcpus and node.vcpus > cell.shareable:
             return CPUS
         if node.pinned or node.emulator_cpus:
             if node.pinned + node.emulator_cpus > cell.pinnable:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
 from tests.property.fitting import drawn
 from tests.property.fitting.comparison import compare
@@ -30,14 +29,11 @@ def test_other_hosts_and_guests_agree_in_every_run(seed):
     compare(seed)
 
 
-def test_proofs_for_hosts_of_64_unlike_cells_are_short():
-    steps = []
-    for seed in range(200):
+@pytest.mark.parametrize("seeds", [range(200), (341, 477, 554, 1685, 1706)])
+def test_proofs_for_hosts_of_64_unlike_cells_are_short(seeds):
+    for seed in seeds:
         rng = random.Random(seed)
         host = drawn.a_large_host(rng)
         answer = plan(host, drawn.a_large_guest(rng))
-        steps.append(answer.steps if isinstance(answer, Refusal) else 0)
-    steps.sort()
-    # about 20 us each; the few beyond need a proof over sets of cells
-    assert steps[-8] <= 1000, steps[-12:]
-    assert sum(steps[:-8]) <= 20_000
+        # the budget for the best plan is 2000 of them; the limit is 20,000
+        assert answer.steps <= 4000, seed

@@ -9,12 +9,21 @@ states are remembered, and kinds that share no devices are decided apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
-from compute_agent.fitting.limit import StepLimit
+from compute_agent.fitting.search.limit import StepLimit
 
 _SUMMED: Final = 64
 """Units up to which it is looked at how many of them whole wishes can be."""
+
+
+@lru_cache(maxsize=4096)
+def largest_sum(units: int, amounts: frozenset[int]) -> int:
+    """Return the largest sum of amounts that is not above `units`."""
+    if 1 in amounts or units > _SUMMED:
+        return units
+    return max((a + largest_sum(units - a, amounts) for a in amounts if a <= units), default=0)
 
 
 class WishKind(NamedTuple):
@@ -41,13 +50,11 @@ class Packing:
         self._kinds = kinds
         self._limit = limit
         self._free = free
-        self._lacking = 0
         self._users: dict[int, int] = {}
         for number, kind in enumerate(kinds):
             for device in kind.devices:
                 self._users[device] = self._users.get(device, 0) | 1 << number
         self._dead: set[object] = set()
-        self._sums: dict[tuple[int, frozenset[int]], int] = {}
         self.devices: list[list[int]] = [[] for _ in kinds]
         self.short: list[int] = []
 
@@ -61,19 +68,6 @@ class Packing:
                 return
         for devices in self.devices:
             devices.sort()
-
-    def lacking_units(self) -> int:
-        """Return how many units too few there are, if a wish could be of several devices."""
-        every = range(len(self._kinds))
-        self._lacking = 0
-        self._flow(
-            every,
-            [kind.amount * kind.number for kind in self._kinds],
-            self._free,
-            self._free,
-            is_counted=True,
-        )
-        return self._lacking
 
     def _components(self) -> list[set[int]]:
         """Return the kinds that share devices, directly or by others, together."""
@@ -146,21 +140,9 @@ class Packing:
             for device in self._kinds[number].devices:
                 amounts_of.setdefault(device, set()).add(self._kinds[number].amount)
         return [
-            self._most(left[device], frozenset(amounts_of.get(device, ())))
+            largest_sum(left[device], frozenset(amounts_of.get(device, ())))
             for device in range(len(left))
         ]
-
-    def _most(self, units: int, amounts: frozenset[int]) -> int:
-        """Return the largest sum of amounts that is not above `units`."""
-        if 1 in amounts or units > _SUMMED:
-            return units
-        most = self._sums.get((units, amounts))
-        if most is None:
-            most = max(
-                (a + self._most(units - a, amounts) for a in amounts if a <= units), default=0
-            )
-            self._sums[units, amounts] = most
-        return most
 
     def _state(
         self, counts: list[int], left: list[int], open_kinds: Sequence[int], least: int
@@ -180,13 +162,10 @@ class Packing:
         wanted: Sequence[int],
         left: Sequence[int],
         capacity: Sequence[int],
-        *,
-        is_counted: bool = False,
     ) -> tuple[list[dict[int, int]], list[int]]:
         """Return how much each device gives to each kind; else the kinds that lack some.
 
         :param left: free units of the devices; one with fewer than a wish needs gives nothing.
-        :param is_counted: count in `_lacking` what is lacking, and go on.
         """
         self._limit.take()
         devices_of = [
@@ -215,9 +194,6 @@ class Packing:
                                 queue.append(other)
                     if end >= 0:
                         break
-                if end < 0 and is_counted:
-                    self._lacking += missing
-                    break
                 if end < 0:
                     return [], [own[kind] for kind in queue]
                 path = [(via[end], end)]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from compute_agent.fitting.guest import LEGACY, PREFERRED, REQUIRED, SOCKET, Wish
+from compute_agent.fitting.guest import LEGACY, PREFERRED, SOCKET, Wish
 from compute_agent.fitting.host import Cell, Device
-from compute_agent.fitting.limit import StepLimit
-from compute_agent.fitting.matching import bits
-from compute_agent.fitting.packing import Packing, WishKind
+from compute_agent.fitting.search.coverage import EVERY, Demand, Supply
+from compute_agent.fitting.search.limit import StepLimit
+from compute_agent.fitting.search.matching import bits
+from compute_agent.fitting.search.packing import Packing, WishKind, largest_sum
 
 
 class GuestCells(NamedTuple):
@@ -86,7 +87,7 @@ class DeviceSupply:
             [
                 Choice(
                     device,
-                    self._enabling_or_none(wishes[members[0]], device),
+                    self._enabling(wishes[members[0]], device),
                     self._near[device],
                     self._distances[device],
                     devices[device].free // wishes[members[0]].amount,
@@ -100,33 +101,18 @@ class DeviceSupply:
 
     def _candidates(self, wish: Wish) -> Iterator[int]:
         for number, device in enumerate(self.devices):
-            if (
-                device.resource_class == wish.resource_class
-                and device.free >= wish.amount
-                and device.healthy
-                and (wish.devices is None or device.id in wish.devices)
-                and not wish.forbidden & device.traits
-                and all(traits & device.traits for traits in wish.required)
-                and (self._floats or self._is_reachable(wish, number))
-            ):
+            if device.free >= wish.amount and wish.may_be(device) and self._enabling(wish, number):
                 yield number
 
-    def _is_reachable(self, wish: Wish, device: int) -> bool:
-        """Whether a device is near enough if the guest is on the right cells."""
-        if wish.nearness in (REQUIRED, SOCKET):
-            return bool(self._near[device])
-        return (
-            wish.nearness != LEGACY or self.devices[device].cell is None or bool(self._near[device])
-        )
-
-    def _enabling_or_none(self, wish: Wish, device: int) -> int:
-        """Return the cells of which the guest must have one; 0 = it may be anywhere."""
-        is_near_anywhere = (
+    def _enabling(self, wish: Wish, device: int) -> int:
+        """Return the cells of which the guest must have one; `EVERY`: it may be anywhere."""
+        if (
             self._floats
             or wish.nearness in ("", PREFERRED)
             or (wish.nearness == LEGACY and self.devices[device].cell is None)
-        )
-        return 0 if is_near_anywhere else self.enabling(wish, device)
+        ):
+            return EVERY
+        return self._socket[device] if wish.nearness == SOCKET else self._near[device]
 
     def distances(self, device: int) -> tuple[int, ...]:
         """Return the distances of a candidate from each cell; () = it is near no known one."""
@@ -153,12 +139,8 @@ class DeviceSupply:
 
     def is_allowed(self, wish: Wish, device: int, cells: GuestCells) -> bool:
         """Whether a candidate of a wish is as near as it must be."""
-        enabling = self._enabling_or_none(wish, device)
-        return not enabling or bool(cells.of(wish.node) & enabling)
-
-    def enabling(self, wish: Wish, device: int) -> int:
-        """Return the cells of which the guest must have one for a device to be near enough."""
-        return self._socket[device] if wish.nearness == SOCKET else self._near[device]
+        enabling = self._enabling(wish, device)
+        return enabling == EVERY or bool(cells.of(wish.node) & enabling)
 
     def prices(self, cells: GuestCells) -> Prices | None:
         """Return what each device costs on these cells; None: some wish has not enough of them."""
@@ -171,7 +153,7 @@ class DeviceSupply:
             is_preferred = wish.nearness == PREFERRED and not self._floats
             prices, units = [], 0
             for device, enabling, near, distances, own in choices:
-                if enabling and not enabling & target:
+                if enabling != EVERY and not enabling & target:
                     continue
                 distance = sum([distances[p] for p in positions]) if distances else 0
                 prices.append((is_preferred and not target & near, distance, device))
@@ -202,28 +184,65 @@ class DeviceSupply:
                 device_of[number] = device
         return device_of
 
-    def can_serve(self, numbers: Collection[int] | None, cells: GuestCells) -> bool:
-        """Whether there are devices enough for these wishes alone; None: for all."""
-        packing, _members = self._packing(cells, numbers)
-        packing.pack()
-        return not packing.short
+    def short_kinds(
+        self, cells: GuestCells, numbers: Collection[int] | None = None
+    ) -> frozenset[int]:
+        """Return the kinds of wishes that compete for too few devices; empty: all can be served.
 
-    def lacking(self, cells: GuestCells) -> int | None:
-        """Return the cells of which one would help a guest that has not enough; None: it has.
-
-        Only wishes that are not for a certain node count.
+        :param numbers: the wishes that count; None: all.
         """
-        packing, members = self._packing(cells)
+        packing, members = self._packing(cells, numbers)
         packing.pack()
-        if not packing.short:
-            return None
-        helpful = 0
-        for number in {number for kind in packing.short for number in members[kind]}:
-            wish = self.wishes[number]
-            for device in self.candidates[number]:
-                if wish.node is None and not self.is_allowed(wish, device, cells):
-                    helpful |= self.enabling(wish, device)
-        return helpful
+        short = {number for own in packing.short for number in members[own]}
+        return frozenset(n for n, own in enumerate(self.kinds) if not short.isdisjoint(own))
+
+    def helpful(self, kinds: Iterable[int], taken: int) -> int:
+        """Return the cells that make devices near enough for more wishes of the guest."""
+        mask = 0
+        for number in kinds:
+            if self.wishes[self.kinds[number][0]].node is None:
+                for choice in self._choices[number]:
+                    if choice.enabling != EVERY and not choice.enabling & taken:
+                        mask |= choice.enabling
+        return mask
+
+    def demands(self, kinds: Collection[int]) -> Iterator[Demand]:
+        """Yield what kinds of wishes together need: units, and devices if amounts differ."""
+        amounts = [self.wishes[self.kinds[number][0]].amount for number in kinds]
+        yield self._demand(kinds, None)
+        if len(set(amounts)) > 1:
+            yield self._demand(kinds, min(amounts))
+
+    def _demand(self, kinds: Collection[int], slot: int | None) -> Demand:
+        """Return what kinds of wishes need together.
+
+        :param slot: units that each wish has at the least; None: units are counted, not wishes.
+        """
+        total = 0
+        own: dict[int, int] = {}
+        near: dict[int, int] = {}
+        near_of: dict[int, dict[int, int]] = {}
+        amounts: dict[int, set[int]] = {}
+        for number in kinds:
+            wish = self.wishes[self.kinds[number][0]]
+            needed = len(self.kinds[number]) * (1 if slot else wish.amount)
+            total += needed
+            if wish.node is not None:
+                own[wish.node] = own.get(wish.node, 0) + needed
+            for choice in self._choices[number]:
+                device = choice.device
+                amounts.setdefault(device, set()).add(wish.amount)
+                if wish.node is None or choice.enabling == EVERY:
+                    near[device] = near.get(device, 0) | choice.enabling
+                else:
+                    nodes = near_of.setdefault(device, {})
+                    nodes[wish.node] = nodes.get(wish.node, 0) | choice.enabling
+        supplies = []
+        for device, sizes in amounts.items():
+            free = self.devices[device].free
+            units = free // slot if slot else largest_sum(free, frozenset(sizes))
+            supplies.append(Supply(units, near.get(device, 0), near_of.get(device, {})))
+        return Demand(total, tuple(supplies), own)
 
     def _packing(
         self, cells: GuestCells, numbers: Collection[int] | None = None
@@ -239,7 +258,7 @@ class DeviceSupply:
             if not own:
                 continue
             target = cells.of(wish.node)
-            devices = tuple(c.device for c in choices if not c.enabling or c.enabling & target)
+            devices = tuple(c.device for c in choices if c.enabling == EVERY or c.enabling & target)
             kinds.setdefault((wish.amount, devices), []).extend(own)
         packing = Packing(
             [WishKind(amount, len(own), devices) for (amount, devices), own in kinds.items()],
@@ -247,67 +266,6 @@ class DeviceSupply:
             self.limit,
         )
         return packing, list(kinds.values())
-
-    def gains(self, cells: GuestCells) -> list[int]:
-        """Return how many wishes more could be served with each further cell."""
-        gains = [0] * len(self._packages)
-        for members in self.kinds:
-            wish = self.wishes[members[0]]
-            for device in self.candidates[members[0]]:
-                if wish.node is None and not self.is_allowed(wish, device, cells):
-                    for cell in bits(self.enabling(wish, device)):
-                        gains[cell] += self.devices[device].free // wish.amount
-        return gains
-
-    def can_reach(self, cells: GuestCells, open_cells: int, number: int) -> bool:
-        """Whether so many further cells may have devices enough, by their mere numbers."""
-        all_missing = 0
-        gains = [0] * len(self._packages)
-        for members, choices in zip(self.kinds, self._choices, strict=True):
-            wish = self.wishes[members[0]]
-            if wish.node is not None:
-                continue
-            missing = len(members)
-            units = [0] * len(self._packages)
-            by_cells: dict[int, int] = {}
-            for choice in choices:
-                if not choice.enabling or choice.enabling & cells.mask:
-                    missing -= choice.served
-                else:
-                    near = choice.enabling & open_cells
-                    by_cells[near] = by_cells.get(near, 0) + choice.served
-                    for cell in bits(near):
-                        units[cell] += choice.served
-            if missing <= 0:
-                continue
-            by_cells.pop(0, None)
-            # cells of one socket or single ones: no two of these sets overlap
-            if missing > sum(sorted(by_cells.values(), reverse=True)[:number]):
-                return False
-            all_missing += missing
-            gains = [gain + min(own, missing) for gain, own in zip(gains, units, strict=True)]
-        if all_missing > sum(sorted(gains, reverse=True)[:number]):
-            return False
-        lacking = self._packing(cells)[0].lacking_units()
-        if not lacking:
-            return True
-        # a further cell adds at most the units of the devices that only it makes near enough
-        units = [0] * len(self._packages)
-        for device, mask in self._newly_near(cells, open_cells).items():
-            for cell in bits(mask):
-                units[cell] += self.devices[device].free
-        return lacking <= sum(sorted(units, reverse=True)[:number])
-
-    def _newly_near(self, cells: GuestCells, open_cells: int) -> dict[int, int]:
-        """Return the open cells that make a device near enough for more wishes, by device."""
-        newly_near: dict[int, int] = {}
-        for members, choices in zip(self.kinds, self._choices, strict=True):
-            if self.wishes[members[0]].node is None:
-                for choice in choices:
-                    if choice.enabling and not choice.enabling & cells.mask:
-                        mask = newly_near.get(choice.device, 0) | choice.enabling & open_cells
-                        newly_near[choice.device] = mask
-        return newly_near
 
 
 def _distances_from(cells: Sequence[Cell], near: int | None) -> tuple[int, ...]:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from compute_agent.fitting.device_supply import DeviceSupply, GuestCells, Prices
 from compute_agent.fitting.guest import Wish
 from compute_agent.fitting.host import Cell, Device
-from compute_agent.fitting.limit import StepLimit
+from compute_agent.fitting.plan import DeviceCost
+from compute_agent.fitting.search.device_supply import DeviceSupply, GuestCells, Prices
+from compute_agent.fitting.search.limit import StepLimit
 
 _COMPARED: Final = 400
 """Choices of devices that are compared for one set of cells."""
-
-
-class DeviceCost(NamedTuple):
-    """The part of the cost of a plan that devices have."""
-
-    far: int
-    distance: int
-    link_groups: int
-    pcie_roots: int
-    broken_links: int
-    devices: tuple[int, ...]
 
 
 NOTHING: Final = DeviceCost(0, 0, 0, 0, 0, ())

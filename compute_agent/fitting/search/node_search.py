@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from compute_agent.fitting.device_supply import GuestCells
-from compute_agent.fitting.devices import NOTHING, DeviceChooser, DeviceCost
 from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import FAR, Cell, Host
-from compute_agent.fitting.matching import Matching, bits
-from compute_agent.fitting.plan import Cost
+from compute_agent.fitting.plan import Cost, DeviceCost
 from compute_agent.fitting.room import (
     NO_CELL_COST,
     CellCost,
@@ -19,6 +16,9 @@ from compute_agent.fitting.room import (
     sums,
     total_cost,
 )
+from compute_agent.fitting.search.device_supply import GuestCells
+from compute_agent.fitting.search.devices import NOTHING, DeviceChooser
+from compute_agent.fitting.search.matching import Matching, bits
 
 _SMALL: Final = 512
 """Pairs of a node and a cell up to which the costs of all are looked at."""

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from compute_agent.fitting.device_supply import GuestCells
-from compute_agent.fitting.devices import DeviceChooser, DeviceCost
 from compute_agent.fitting.guest import REQUIRE, Guest, Node
 from compute_agent.fitting.host import Host
-from compute_agent.fitting.matching import Matching
-from compute_agent.fitting.plan import Cost, Part
+from compute_agent.fitting.plan import Cost, DeviceCost, Part
 from compute_agent.fitting.room import PlanOptions, Rooms, network_cells, total_cost
+from compute_agent.fitting.search.device_supply import GuestCells
+from compute_agent.fitting.search.devices import DeviceChooser
+from compute_agent.fitting.search.matching import Matching
 
 Amounts = tuple[int, int, int]
 """Floating CPUs, pinned CPUs, MiB."""
@@ -71,9 +71,8 @@ class _Spreading:
 
     def _room_of(self, position: int) -> Amounts:
         cell = self._host.cells[position]
-        vcpus = cell.vcpus if cell.floating is None else min(cell.vcpus, cell.floating)
         memory = self._rooms.memory(position, is_pinned=bool(self._whole.pinned))
-        return max(vcpus, 0), max(self._rooms.pinnable(position), 0), max(memory, 0)
+        return cell.shareable, max(self._rooms.pinnable(position), 0), max(memory, 0)
 
     def best(self, budget: int) -> Spread | None:
         if not self._is_enough(self._usable) or not self._is_near(self._usable):
