@@ -8,11 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 _WIDE: Final = 4000
 
@@ -85,6 +86,23 @@ def new_console() -> Console:
 
     width = None if sys.stdout.isatty() else _WIDE
     return NamesShown(highlight=False, width=width, file=terminal(sys.stdout))
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield lines in which the cells of each column begin below each other."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+
+
+def new_table(*headings: str) -> Table:
+    """Return a table without lines, whose cells are broken where they are too long."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
 
 
 def print_paged(part: RenderableType) -> None:

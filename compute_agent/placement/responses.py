@@ -39,6 +39,10 @@ EXPLAINED: Final = 4000
 
 _NO_PROVIDER: Final = re.compile(r"resource provider '[^']+' that does not exist")
 
+_NO_CAPACITY: Final = re.compile(
+    r"(?:allocation for|Inventory for) '(?P<rc>[^']+)' on resource provider '(?P<rp>[^']+)'"
+)
+
 E = TypeVar("E", bound=errors.PlacementError)
 
 
@@ -51,6 +55,17 @@ class Refusal(NamedTuple):
     request_id: str | None = None
     min_version: str | None = None
     max_version: str | None = None
+
+
+class NoCapacity(NamedTuple):
+    """There is not enough (any more), though there may be on other providers.
+
+    Provider and class are empty where placement did not name them.
+    """
+
+    provider: str = ""
+    resource_class: str = ""
+    detail: str = ""
 
 
 def refusal_of(response: Response) -> Refusal | None:
@@ -162,6 +177,20 @@ def refused(request: Request, response: Response) -> errors.PlacementError:
     if code := code_of(response):
         kind = request.refusals.get(code, kind)
     return failure(kind, request, response)
+
+
+def shortage_in(
+    kind: type[errors.PlacementError], request: Request, response: Response
+) -> NoCapacity | None:
+    """Return what a write was refused for want of, None if it was carried out."""
+    if response.status == 204:
+        return None
+    conflict = is_conflict(response) or is_consumer_conflict(response)
+    if response.status == 409 and not conflict:
+        detail = explanation(response)
+        match = _NO_CAPACITY.search(detail)
+        return NoCapacity(match["rp"] if match else "", match["rc"] if match else "", detail)
+    raise failure(kind, request, response)
 
 
 def body_of(request: Request, response: Response, shape: Shape) -> Any:

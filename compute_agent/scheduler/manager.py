@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from compute_agent.errors import AllocationUpdateFailed
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.console import new_console, new_table
 from compute_agent.drift.wording import count_of, resources
 
 if TYPE_CHECKING:
@@ -101,11 +101,7 @@ def print_host(
 
 
 def _table(moves: Sequence[ConsumerMove]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for heading in ("consumer", "holds", "would fit on", "why not"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("consumer", "holds", "would fit on", "why not")
     for move in moves:
         to = move.to or ("nowhere" if move.is_stuck else "-")
         table.add_row(move.consumer, resources(move.resources), to, move.reason)

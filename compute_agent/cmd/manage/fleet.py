@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage.options import (
     BadArgument,
     ManageParser,
@@ -323,14 +323,10 @@ def _summary(host: FleetHost) -> str:
 def _consumer_table(
     consumers: Mapping[str, Mapping[str, Mapping[str, int]]], tree: Sequence[ProviderLines]
 ) -> Table | str:
-    from rich.table import Table
-
     if not consumers:
         return "nobody holds anything of it"
     names = {provider.uuid: provider.name for provider in tree}
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for heading in ("consumer", "holds"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("consumer", "holds")
     for consumer, held_amounts in sorted(consumers.items()):
         parts = [
             ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))

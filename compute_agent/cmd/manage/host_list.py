@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
 from compute_agent.cmd.progress import progress_bars
@@ -215,11 +215,7 @@ def _now() -> str:
 
 
 def _table(hosts: Sequence[FleetHost], resource_class: str | None) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for heading in ("host", "agent", "enabled", "providers", "used/capacity", "trouble"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("host", "agent", "enabled", "providers", "used/capacity", "trouble")
     for host in hosts:
         amounts = {
             name: amount for name, amount in host.amounts.items() if resource_class in (None, name)

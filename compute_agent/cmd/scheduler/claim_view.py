@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.console import new_console, new_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 def claim_table(document: Mapping[str, Any]) -> Table:
     """Return the allocations of a claim: provider, amount, and the groups it serves."""
-    table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    for heading in ("provider", "claimed", "for group"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("provider", "claimed", "for group")
     rows = []
     for uuid, entry in document["allocations"].items():
         amounts = " ".join(f"{name}={n}" for name, n in sorted(entry["resources"].items()))

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.fleet.announcements import Announcements
-    from compute_agent.scheduler.manager import Scheduler
-    from compute_agent.scheduler.moves.mover import Mover
-    from compute_agent.scheduler.placement.client import PlacementClient
 
 
 def read_json(file: str) -> dict[str, Any]:
@@ -42,19 +39,7 @@ def read_json(file: str) -> dict[str, Any]:
     return body
 
 
-def assemble(
-    namespace: argparse.Namespace, *, chooses: bool = False
-) -> tuple[Scheduler, PlacementClient, Mover]:
-    """Return a scheduler made from the configuration, with its client and its mover.
-
-    :param chooses: see `assemble_parts`.
-    :raises InvalidConfiguration: the configuration cannot be used.
-    """
-    parts = assemble_parts(namespace, chooses=chooses)
-    return parts.scheduler, parts.client, parts.mover
-
-
-def assemble_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> SchedulerParts:
+def assemble(namespace: argparse.Namespace, *, chooses: bool = False) -> SchedulerParts:
     """Return the parts of a scheduler made from the configuration.
 
     :param chooses: whether hosts will be chosen, which needs to know those that are alive.

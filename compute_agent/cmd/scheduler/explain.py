@@ -28,15 +28,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _explain(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
+    from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.cmd.scheduler.explanation_view import print_explanation
+    from compute_agent.cmd.scheduler.request_options import spec_of
     from compute_agent.request import spec_reader
 
     if namespace.spec:
         spec = spec_reader.read_spec(read_json(namespace.spec))
     else:
-        spec = claim_options.spec_of(namespace)
-    explanation = assemble_parts(namespace, chooses=True).explainer.explain(spec)
+        spec = spec_of(namespace)
+    explanation = assemble(namespace, chooses=True).explainer.explain(spec)
     hosts, causes = explanation.hosts, explanation.causes
     if namespace.json:
         print(json.dumps(explanation.as_dict(), indent=2))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TextIO
 
+from compute_agent.cmd.console import columns
 from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
 
 SHOWN_SENTENCES = 12
@@ -18,7 +19,7 @@ def print_explanation(causes: Causes, out: TextIO | None = None) -> None:
     """Print what placement explains of each question, and what took hosts away after that."""
     stream = out or sys.stdout
     for line in explanation_lines(causes):
-        stream.write(line.rstrip() + "\n")
+        stream.write(line + "\n")
 
 
 def explanation_lines(causes: Causes) -> Iterator[str]:
@@ -31,14 +32,13 @@ def explanation_lines(causes: Causes) -> Iterator[str]:
             yield from (f"  {sentence}" for sentence in sentences[:SHOWN_SENTENCES])
             if len(sentences) > SHOWN_SENTENCES:
                 yield f"  and {len(sentences) - SHOWN_SENTENCES} more: see --json"
-    if causes.filters:
-        yield "Filters"
-        yield from _columns([_filter_row(cause) for cause in causes.filters])
-    if causes.claims_lost:
-        yield "Claims refused"
-        yield from _columns(
-            [(lost_claim.host, lost_claim.sentence()) for lost_claim in causes.claims_lost]
-        )
+    for title, rows in (
+        ("Filters", [_filter_row(cause) for cause in causes.filters]),
+        ("Claims refused", [(claim.host, claim.sentence()) for claim in causes.claims_lost]),
+    ):
+        if rows:
+            yield title
+            yield from (f"  {line}" for line in columns(rows))
     if causes.remark:
         yield causes.remark
 
@@ -52,10 +52,3 @@ def _filter_row(cause: FilterCause) -> tuple[str, ...]:
     more = f" and {number - len(rejected_hosts)} more" if number > len(rejected_hosts) else ""
     text = f"rejected {', '.join(rejected_hosts)}{more}" if rejected_hosts else ""
     return cause.name, f"{cause.hosts_left} of {cause.hosts_before}", text
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  " + "  ".join(cells)

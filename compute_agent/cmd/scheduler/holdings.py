@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.cmd import program
+from compute_agent.cmd.console import columns
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _list(namespace: argparse.Namespace) -> int:
     elif not held_consumers:
         print("compute-scheduler list: no consumer holds anything there.", file=sys.stderr)
     else:
-        for line in _columns(
+        for line in columns(
             [_HEADINGS, *(row for entry in held_consumers for row in _rows(entry))]
         ):
             print(line)
@@ -93,7 +94,7 @@ def _print_project(usages: Mapping[str, Mapping[str, Any]], *, in_json: bool) ->
             )
             for kind, amounts in sorted(usages.items())
         ]
-        for line in _columns([("type", "consumers", "held"), *rows]):
+        for line in columns([("type", "consumers", "held"), *rows]):
             print(line)
     return Exit.FINE if usages else Exit.FAILED
 
@@ -109,9 +110,3 @@ def _age(seconds: float | None) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f}{unit} ago"
     return f"{max(seconds, 0):.0f}s ago"
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()

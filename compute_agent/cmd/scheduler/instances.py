@@ -15,18 +15,13 @@ if TYPE_CHECKING:
     from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
     from compute_agent.scheduler.placement.client import PlacementClient
 
-_JSON = "JSON; default: standard input"
-
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands to those of `compute-scheduler`."""
     reschedule = commands.add_parser(
         "reschedule", help="claim another host for an instance that could not be built"
     )
-    reschedule.add_argument("instance", metavar="UUID", help="uuid of the instance")
-    reschedule.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help=f"request specification; {_JSON}"
-    )
+    add_instance(reschedule, "request specification")
     reschedule.add_argument(
         "--failed",
         metavar="HOST",
@@ -37,7 +32,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     reschedule.set_defaults(function=_reschedule, json=True)
 
     delete = commands.add_parser("delete", help="release what a deleted instance holds")
-    delete.add_argument("instance", metavar="UUID", help="uuid of the instance")
+    add_instance(delete)
     delete.add_argument(
         "--migration",
         metavar="UUID",
@@ -52,32 +47,42 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     delete.set_defaults(function=_delete, json=True)
 
-    attach = commands.add_parser("attach", help="add a port or accelerator to an instance")
-    attach.add_argument("instance", metavar="UUID", help="uuid of the instance")
-    attach.add_argument(
-        "file",
-        nargs="?",
-        default="-",
-        metavar="FILE",
-        help=f"request specification of only the new groups; {_JSON}",
-    )
-    attach.set_defaults(function=_attach, json=True)
-
-    detach = commands.add_parser(
-        "detach", help="remove an attached port or accelerator from an instance"
-    )
-    detach.add_argument("instance", metavar="UUID", help="uuid of the instance")
-    detach.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help=f"output of attach; {_JSON}"
-    )
-    detach.set_defaults(function=_detach, json=True)
-    for command in (attach, detach):
+    for name, function, help_, content in (
+        (
+            "attach",
+            _attach,
+            "add a port or accelerator to an instance",
+            "request specification of only the new groups",
+        ),
+        (
+            "detach",
+            _detach,
+            "remove an attached port or accelerator from an instance",
+            "output of attach",
+        ),
+    ):
+        command = commands.add_parser(name, help=help_)
+        add_instance(command, content)
         command.add_argument(
             "--before",
             metavar="FILE",
             help="what the instance holds before the change, as JSON {PROVIDER: {CLASS: AMOUNT}}; "
             "with it the command can be repeated",
         )
+        command.set_defaults(function=function, json=True)
+
+
+def add_instance(command: argparse.ArgumentParser, content: str = "") -> None:
+    """Add the argument that names an instance, and the one that names a file with `content`."""
+    command.add_argument("instance", metavar="UUID", help="uuid of the instance")
+    if content:
+        add_file(command, content)
+
+
+def add_file(command: argparse.ArgumentParser, content: str) -> None:
+    """Add the argument that names a file of JSON."""
+    help_ = f"{content}; JSON; default: standard input"
+    command.add_argument("file", nargs="?", default="-", metavar="FILE", help=help_)
 
 
 def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:
@@ -96,10 +101,10 @@ def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:
 
 
 def _life_cycle(namespace: argparse.Namespace, *, chooses: bool = False) -> LifeCycle:
-    from compute_agent.cmd.scheduler.configured import assemble_parts
+    from compute_agent.cmd.scheduler.configured import assemble
     from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 
-    return LifeCycle(assemble_parts(namespace, chooses=chooses))
+    return LifeCycle(assemble(namespace, chooses=chooses))
 
 
 def _instance(namespace: argparse.Namespace) -> str:
@@ -109,12 +114,12 @@ def _instance(namespace: argparse.Namespace) -> str:
 
 
 def _reschedule(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
+    from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.request import spec_reader
     from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 
     spec, instance = spec_reader.read_spec(read_json(namespace.file)), _instance(namespace)
-    parts = assemble_parts(namespace, chooses=True)
+    parts = assemble(namespace, chooses=True)
     claim = LifeCycle(parts).reschedule(spec, instance, namespace.failed)
     print(json.dumps(claim_document(claim, parts.client), indent=2))
     return Exit.FINE

@@ -25,12 +25,7 @@ from collections.abc import Sequence
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
-from compute_agent.cmd.scheduler.configured import (
-    assemble,
-    assemble_parts,
-    placement_transport,
-    read_json,
-)
+from compute_agent.cmd.scheduler.configured import assemble, placement_transport, read_json
 from compute_agent.daemon import message_bus
 from compute_agent.programs import configuration_files
 from compute_agent.programs.exit_status import Exit, exit_table
@@ -136,14 +131,15 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _claim(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.instances import claim_document
+    from compute_agent.cmd.scheduler.request_options import spec_of
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.scheduler.life_cycle.life_cycle import LifeCycle
 
-    spec = claim_options.spec_of(namespace)
+    spec = spec_of(namespace)
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
-    parts = assemble_parts(namespace, chooses=True)
+    parts = assemble(namespace, chooses=True)
     claim = LifeCycle(parts).claim(spec, consumer)
     document = claim_document(claim, parts.client)
     if namespace.json:
@@ -159,8 +155,7 @@ def _release(namespace: argparse.Namespace) -> int:
     from compute_agent.request.extra_specs import uuid_text
 
     consumer = uuid_text("CONSUMER", namespace.consumer)
-    _, client, _ = assemble(namespace)
-    was_released = client.release(consumer)
+    was_released = assemble(namespace).client.release(consumer)
     if namespace.json:
         print(json.dumps({"consumer": consumer, "released": was_released}))
     elif was_released:
@@ -181,7 +176,7 @@ def _select(namespace: argparse.Namespace) -> int:
     body = read_json(namespace.file)
     instances = spec_reader.instances_of(body)
     spec = spec_reader.read_spec(body)
-    scheduler, _, _ = assemble(namespace, chooses=True)
+    scheduler = assemble(namespace, chooses=True).scheduler
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
     print(json.dumps([[host.as_dict() for host in hosts] for hosts in selections], indent=2))
     return Exit.FINE

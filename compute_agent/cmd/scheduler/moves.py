@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
+from compute_agent.cmd.scheduler.instances import add_file, add_instance
 from compute_agent.programs.exit_status import Exit
 
-_JSON = "JSON; default: standard input"
+if TYPE_CHECKING:
+    from compute_agent.scheduler.moves.move import Move
+    from compute_agent.scheduler.moves.mover import Mover
 
 
 def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,10 +31,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         choices=["cold", "live", "evacuate"],
         help="kind of the move; cold is also for a resize",
     )
-    begin.add_argument("instance", metavar="UUID", help="uuid of the instance")
-    begin.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help=f"request specification; {_JSON}"
-    )
+    add_instance(begin, "request specification")
     begin.add_argument(
         "--migration",
         default="",
@@ -51,15 +52,13 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         ("revert", _revert, "return to the source and release the destination"),
     ):
         step = steps.add_parser(name, help=what)
-        step.add_argument(
-            "file", nargs="?", default="-", metavar="FILE", help=f"output of begin; {_JSON}"
-        )
+        add_file(step, "output of begin")
         step.set_defaults(function=function)
 
     returned_parser = steps.add_parser(
         "returned", help="release a source that was dead, after it is back"
     )
-    returned_parser.add_argument("instance", metavar="UUID", help="uuid of the instance")
+    add_instance(returned_parser)
     returned_parser.add_argument(
         "source", metavar="ROOT", help="uuid of the root provider of the source"
     )
@@ -68,7 +67,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _begin(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble_parts, read_json
+    from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.spec_reader import Fields
@@ -79,7 +78,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     instance = uuid_text("INSTANCE", namespace.instance)
     migration = uuid_text("--migration", namespace.migration) if namespace.migration else ""
     source = uuid_text("--source", namespace.source) if namespace.source else ""
-    begun_move = LifeCycle(assemble_parts(namespace, chooses=True)).begin_move(
+    begun_move = LifeCycle(assemble(namespace, chooses=True)).begin_move(
         move_kind(namespace.kind),
         spec_reader.read_spec(body),
         instance,
@@ -97,27 +96,25 @@ def _begin(namespace: argparse.Namespace) -> int:
 
 
 def _finish(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble, read_json
-    from compute_agent.scheduler.moves.move import move_of
-
-    body = read_json(namespace.file)
-    move = move_of(body.get("move", body))
-    _, _, mover = assemble(namespace)
+    move, mover = _move_and_mover(namespace)
     mover.finish(move)
     print(json.dumps({"finished": move.instance}))
     return Exit.FINE
 
 
 def _revert(namespace: argparse.Namespace) -> int:
+    move, mover = _move_and_mover(namespace)
+    mappings = {suffix: list(uuids) for suffix, uuids in mover.revert(move).items()}
+    print(json.dumps({"reverted": move.instance, "mappings": mappings}))
+    return Exit.FINE
+
+
+def _move_and_mover(namespace: argparse.Namespace) -> tuple[Move, Mover]:
     from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
-    move = move_of(body.get("move", body))
-    _, _, mover = assemble(namespace)
-    mappings = {suffix: list(uuids) for suffix, uuids in mover.revert(move).items()}
-    print(json.dumps({"reverted": move.instance, "mappings": mappings}))
-    return Exit.FINE
+    return move_of(body.get("move", body)), assemble(namespace).mover
 
 
 def _record_returned_source(namespace: argparse.Namespace) -> int:
@@ -126,7 +123,6 @@ def _record_returned_source(namespace: argparse.Namespace) -> int:
 
     instance = uuid_text("INSTANCE", namespace.instance)
     source = uuid_text("ROOT", namespace.source)
-    _, _, mover = assemble(namespace)
-    mover.source_returned(instance, source)
+    assemble(namespace).mover.source_returned(instance, source)
     print(json.dumps({"returned": source, "instance": instance}))
     return Exit.FINE

@@ -6,10 +6,10 @@ belongs to the unsuffixed group.
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compute_agent.programs.whole_numbers import whole_number
 from compute_agent.request import extra_specs
@@ -20,34 +20,15 @@ from compute_agent.request.spec import Flavor, RequestedGroup, RequestSpec
 _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestWords:
-    """Values of the options, each in the order given."""
-
-    resources: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    required: Sequence[str] = ()
-    forbidden: Sequence[str] = ()
-    member_of: Sequence[str] = ()
-    in_tree: Sequence[str] = ()
-    root_required: Sequence[str] = ()
-    same_subtree: Sequence[str] = ()
-    group_policy: str = "none"
-    project: str = ""
-    user: str = ""
-    consumer_type: str = "INSTANCE"
-    host: str = ""
-
-
-def spec_of(words: RequestWords) -> RequestSpec:
-    """Return the specification made from the options.
+def spec_of(words: argparse.Namespace) -> RequestSpec:
+    """Return the specification made from the options of `claim`, repeated ones in their order.
 
     :raises InvalidRequest: names the option, the value and what was expected.
     """
     groups: defaultdict[str, RequestGroup] = defaultdict(RequestGroup)
     for text in words.resources:
         groups[UNSUFFIXED] = groups[UNSUFFIXED].adding(_amounts("--resources", text, text))
-    for text in words.groups:
+    for text in words.group:
         suffix, items = _split("--group", text)
         if not suffix:
             raise InvalidRequest("--group", text, "SUFFIX:CLASS=AMOUNT, for example GPU:VGPU=1")
@@ -68,21 +49,12 @@ def spec_of(words: RequestWords) -> RequestSpec:
     return _spec(words, groups)
 
 
-def _spec(words: RequestWords, groups: dict[str, RequestGroup]) -> RequestSpec:
+def _spec(words: argparse.Namespace, groups: dict[str, RequestGroup]) -> RequestSpec:
     if not any(group.resources for group in groups.values()):
         raise InvalidRequest("--resources", "", "CLASS=AMOUNT[,CLASS=AMOUNT...], or --group")
-    required_traits: frozenset[str] = frozenset()
-    forbidden_traits: frozenset[str] = frozenset()
-    for text in words.root_required:
-        more_required, more_forbidden = extra_specs.root_traits("--root-required", text)
-        required_traits, forbidden_traits = (
-            required_traits | more_required,
-            forbidden_traits | more_forbidden,
-        )
-    if not _CONSUMER_TYPE.fullmatch(words.consumer_type):
-        raise InvalidRequest(
-            "--type", words.consumer_type, "upper-case letters, digits and underscores"
-        )
+    root_traits = [extra_specs.root_traits("--root-required", text) for text in words.root_required]
+    if not _CONSUMER_TYPE.fullmatch(words.type):
+        raise InvalidRequest("--type", words.type, "upper-case letters, digits and underscores")
     unsuffixed_group = groups.pop(UNSUFFIXED, RequestGroup())
     return RequestSpec(
         project_id=words.project,
@@ -90,13 +62,13 @@ def _spec(words: RequestWords, groups: dict[str, RequestGroup]) -> RequestSpec:
         flavor=Flavor(extra_specs={"group_policy": words.group_policy}),
         unsuffixed_group=_requested_group("", unsuffixed_group),
         requested_groups=tuple(_requested_group(suffix, group) for suffix, group in groups.items()),
-        root_required=required_traits,
-        root_forbidden=forbidden_traits,
+        root_required=frozenset().union(*(required for required, _ in root_traits)),
+        root_forbidden=frozenset().union(*(forbidden for _, forbidden in root_traits)),
         same_subtree=frozenset(
             extra_specs.suffixes("--same-subtree", text) for text in words.same_subtree
         ),
         force_hosts=frozenset({words.host} - {""}),
-        consumer_type=words.consumer_type,
+        consumer_type=words.type,
     )
 
 

@@ -16,14 +16,13 @@ from compute_agent.placement.allocations.amounts import (
     shortfalls,
     subtract,
 )
-from compute_agent.placement.allocations.outcomes import NoCapacity, repeating_races, shortage_in
 from compute_agent.placement.connection import (
     CONSUMER_TYPE,
     Connection,
     parse_version,
 )
 from compute_agent.placement.providers import Providers
-from compute_agent.placement.responses import age_of
+from compute_agent.placement.responses import NoCapacity, age_of, shortage_in
 from compute_agent.placement.transports.transport import BASE, Microversion, Request, Response
 
 UNTYPED: Final = "unknown"
@@ -32,6 +31,33 @@ UNTYPED: Final = "unknown"
 MAPPINGS: Final[Microversion] = (1, 34)
 
 Record: TypeAlias = dict[str, Any]
+
+
+class _LostRace(errors.ResourceProviderUpdateConflict):
+    """Placement lost a race of its own; the very same request may succeed."""
+
+    def __init__(self, request: Request, response: Response) -> None:
+        super().__init__(f"{request.doing}: placement lost a race", status=response.status)
+        self.response = response
+
+
+def repeating_races(connection: Connection, request: Request) -> Response:
+    """Return the answer to a write of allocations, repeated while placement loses races inside.
+
+    A change of the consumer by another client is not such a race and is answered at once; so is
+    the last of the races where all were lost.
+    """
+
+    def attempt() -> Response:
+        response = connection.call(request)
+        if responses.is_conflict(response) and not responses.is_consumer_conflict(response):
+            raise _LostRace(request, response)
+        return response
+
+    try:
+        return connection.retries.while_conflicting(attempt)
+    except _LostRace as exc:
+        return exc.response
 
 
 class ConsumerNature(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
 from compute_agent.placement.allocations.amounts import Amounts, copy_of
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable

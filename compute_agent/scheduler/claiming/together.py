@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.claims import GiveBack, lost_claim, lost_to_the_group
 from compute_agent.scheduler.errors import NoValidHost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.placement.candidates import Candidate

@@ -9,7 +9,7 @@ from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.allocations.amounts import Amounts
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
 from compute_agent.placement.allocations.amounts import covers
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocations.amounts import as_request, of_record
-from compute_agent.placement.allocations.outcomes import NoCapacity
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.changes import SINCE as FEED_SINCE
@@ -20,6 +19,7 @@ from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import NEWEST, Connection, Retries
 from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
 from compute_agent.placement.providers import Providers
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.placement.transports.transport import (
     Microversion,
     Request,

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from tests.functional.report.claims import asking, claim, held_by, new_consumer
 from tests.functional.report.interference import before_next
 

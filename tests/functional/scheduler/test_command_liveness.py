@@ -14,7 +14,6 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler import main as command
-from compute_agent.cmd.scheduler.request_options import RequestWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
@@ -23,6 +22,7 @@ from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.fixtures import programs
+from tests.fixtures.claim_options import spec_of_options
 from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command
 from tests.functional.scheduler.schedulers import scheduler
@@ -171,7 +171,7 @@ def test_whether_a_named_host_is_disabled_takes_one_request_whatever_its_tree(
     host = cloud.provider({"VCPU": 4}, COMPUTE_STATUS_DISABLED)
     cloud.provider({cloud.mark: 1}, parent=host)
     claiming, transport = scheduler(config)
-    asked = spec_of(RequestWords(["VCPU=1"], host=f"p-{host}", project="p", user="u"))
+    asked = spec_of_options(resources="VCPU=1", host=f"p-{host}")
     with pytest.raises(NoValidHost, match="is disabled"):
         claiming.select_destinations(asked, [str(uuid.uuid4())])
     assert not [request for request in transport.requests if request.endswith("/traits")]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd.scheduler.request_options import RequestWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.transports.keystone import KeystoneTransport
@@ -24,6 +23,7 @@ from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.testing.transports import RecordingTransport
+from tests.fixtures.claim_options import spec_of_options
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import claimed_by, new_uuid, scheduler
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.waiting
 
 
 def one_slot(cloud: Cloud) -> RequestSpec:
-    return spec_of(RequestWords(resources=[f"{cloud.mark}=1"], project="project", user="user"))
+    return spec_of_options(resources=f"{cloud.mark}=1")
 
 
 def in_placements_order(config: Path) -> None:

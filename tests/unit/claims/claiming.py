@@ -14,8 +14,8 @@ from compute_agent.claims.host_view import CellPolicy
 from compute_agent.claims.legacy_allocation import LegacyAllocator
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages
-from compute_agent.placement.allocations.outcomes import NoCapacity
 from compute_agent.placement.connection import OfferedVersions
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.node_lock import FairLock

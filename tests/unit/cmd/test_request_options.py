@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from compute_agent.cmd.scheduler.request_options import RequestWords, spec_of
 from compute_agent.request import spec_reader
 from compute_agent.request.errors import InvalidRequest
+from tests.fixtures.claim_options import spec_of_options
 from tests.unit.scheduler.specs import query_of
 
 AGGREGATE = "11111111-1111-1111-1111-111111111111"
@@ -16,13 +16,13 @@ INSTANCE = "22222222-2222-2222-2222-222222222222"
 
 
 def query(**words: Any) -> str:
-    return query_of(spec_of(RequestWords(**words)))
+    return query_of(spec_of_options(**words))
 
 
 def test_options_become_the_groups_they_name() -> None:
     assert query(
         resources=["VCPU=2,MEMORY_MB=512", "DISK_GB=1"],
-        groups=["GPU:VGPU=1", "_NIC:SRIOV_NET_VF=2"],
+        group=["GPU:VGPU=1", "_NIC:SRIOV_NET_VF=2"],
         required=["HW_CPU_X86_AVX", "GPU:in:CUSTOM_A,CUSTOM_B", "GPU:CUSTOM_C"],
         forbidden=["_NIC:CUSTOM_OLD"],
         member_of=[AGGREGATE, f"GPU:!{AGGREGATE}"],
@@ -44,7 +44,7 @@ def test_amounts_may_be_written_as_in_a_query() -> None:
     in_one, in_other = (
         query(
             resources=[f"VCPU{sign}2,MEMORY_MB{sign}512"],
-            groups=[f"GPU:VGPU{sign}1"],
+            group=[f"GPU:VGPU{sign}1"],
         )
         for sign in "=:"
     )
@@ -61,8 +61,8 @@ def test_amounts_may_be_written_as_in_a_query() -> None:
         ({"resources": ["VCPU=-1"]}, "--resources is 'VCPU=-1'"),
         ({"resources": ["vcpu=1"]}, "--resources is 'vcpu=1'"),
         ({"resources": ["VCPU=1,VCPU=2"]}, "expected VCPU once"),
-        ({"groups": ["VGPU=1"]}, "--group is 'VGPU=1': expected SUFFIX:CLASS=AMOUNT"),
-        ({"groups": ["G P:VGPU=1"]}, "--group is 'G P:VGPU=1': expected SUFFIX:VALUE"),
+        ({"group": ["VGPU=1"]}, "--group is 'VGPU=1': expected SUFFIX:CLASS=AMOUNT"),
+        ({"group": ["G P:VGPU=1"]}, "--group is 'G P:VGPU=1': expected SUFFIX:VALUE"),
         ({"resources": ["VCPU=1"], "required": ["avx"]}, "--required is 'avx'"),
         ({"resources": ["VCPU=1"], "forbidden": ["A,,B"]}, "--forbidden is 'A,,B'"),
         (
@@ -72,20 +72,20 @@ def test_amounts_may_be_written_as_in_a_query() -> None:
         ({"resources": ["VCPU=1"], "in_tree": ["host"]}, "--in-tree is 'host': expected a uuid"),
         ({"resources": ["VCPU=1"], "root_required": ["!"]}, "--root-required"),
         ({"resources": ["VCPU=1"], "same_subtree": ["A,"]}, "--same-subtree is 'A,'"),
-        ({"resources": ["VCPU=1"], "consumer_type": "vm"}, "--type is 'vm'"),
+        ({"resources": ["VCPU=1"], "type": "vm"}, "--type is 'vm'"),
     ],
 )
 def test_bad_input_names_option_value_and_what_was_expected(
     words: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        spec_of(RequestWords(**words))
+        spec_of_options(**words)
     assert message in str(caught.value)
 
 
 def test_a_group_that_is_only_named_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidRequest, match=r"resources of group GPV is \{\}"):
-        query(resources=["VCPU=1"], groups=["GPU:VGPU=1"], required=["GPV:CUSTOM_A"])
+        query(resources=["VCPU=1"], group=["GPU:VGPU=1"], required=["GPV:CUSTOM_A"])
 
 
 SPEC = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.placement.allocations.outcomes import NoCapacity
+from compute_agent.placement.responses import NoCapacity
 from compute_agent.scheduler.claiming.claims import GiveBack, HostOrder
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import NoValidHost
