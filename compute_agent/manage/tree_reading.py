@@ -27,8 +27,8 @@ class InventoryLine:
 
     @property
     def capacity(self) -> int:
-        """The amount that allocations may take in all."""
-        return int((self.total - self.reserved) * self.allocation_ratio)
+        """The amount that allocations may take in all; 0 where more is reserved than there is."""
+        return max(0, int((self.total - self.reserved) * self.allocation_ratio))
 
     @property
     def free(self) -> int:

@@ -46,6 +46,8 @@ START_SECONDS = 120.0
 """Limit for a slow or busy machine; a start takes a few seconds."""
 _OWNER = "compute-agent-dev"
 _WATCH_SECONDS = 1.0
+_GUESTS = 2
+"""Guests that stay while the run is up, so that tree and pages have something to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,9 @@ class DevRun:
             self._show(Text.assemble("Pages to look at in a browser  ", (url + WEB_PATH, "bold")))
             self._check_interrupted()
             sample = sample_of(trees[0], most_of_a_cell=machine.name is not None)
-            self._demonstrate(connection, sample)
+            small_sample = sample_of(trees[0])
+            guests = self._demonstrate(connection, sample, small_sample)
+            stack.callback(self._remove, connection, guests)
             self._check_interrupted()
             self._print_next_steps([tree[0].name for tree in trees], sample)
             if not self._options.once:
@@ -204,14 +208,17 @@ class DevRun:
         self,
         connection: Connection,
         sample: Sample | None,
-    ) -> None:
+        small_sample: Sample | None,
+    ) -> Sequence[str]:
         """Claim through the scheduler, show the tree, release, and show the tree again.
 
         A request for devices of one cell is repeated until none fits, which is explained.
+
+        :returns: guests that stay for people to look at while this runs.
         """
-        if sample is None:
+        if sample is None or small_sample is None:
             self._print("Nothing is free on this machine, so there is no sample claim.")
-            return
+            return ()
         from compute_agent.cmd.dev.bus import scheduler_on_bus
 
         with (
@@ -221,6 +228,7 @@ class DevRun:
             bus = starting.enter_context(scheduler_on_bus(self._state.agent().config))
             stopping = starting.pop_all()
         consumers: list[str] = []
+        guests: list[str] = []
         with stopping:
             try:
                 root = self._claim(bus, connection, sample, consumers)
@@ -231,10 +239,26 @@ class DevRun:
                 released_consumers = [
                     consumer for consumer in consumers if bus.placement.release(consumer)
                 ]
-        named_consumers = released_consumers[0] if len(released_consumers) == 1 else "all of them"
-        self._show(Text(f"Released {named_consumers}"))
-        tree = self._tree(connection, root)
-        self._console.print(drawing(tree, replace(self._form, only_used=True)))
+            named_consumers = (
+                released_consumers[0] if len(released_consumers) == 1 else "all of them"
+            )
+            self._show(Text(f"Released {named_consumers}"))
+            tree = self._tree(connection, root)
+            self._console.print(drawing(tree, replace(self._form, only_used=True)))
+            while not self._options.once and len(guests) < _GUESTS:
+                guests.append(str(uuid.uuid4()))
+                bus.scheduler.select_destinations(_spec(small_sample), guests[-1:])
+                # what the next steps claim has to fit beside them
+                if not bus.explainer.explain(spec_reader.read_spec(_spec(sample))).hosts:
+                    bus.placement.release(guests.pop())
+                    break
+        if guests:
+            self._print(f"To look at, until this ends: guests {' and '.join(guests)}")
+        return guests
+
+    def _remove(self, connection: Connection, guests: Sequence[str]) -> None:
+        for guest in guests:
+            connection.call(Request("DELETE", f"/allocations/{guest}", doing="Removing a guest"))
 
     def _claim(self, bus: Bus, connection: Connection, sample: Sample, consumers: list[str]) -> str:
         """Make the claim for one more consumer, show it, and return the root of its host."""

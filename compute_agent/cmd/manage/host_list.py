@@ -16,6 +16,7 @@ from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
 from compute_agent.cmd.progress import progress_bars
+from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.drift.wording import count_of
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
@@ -225,7 +226,7 @@ def _table(hosts: Sequence[FleetHost], resource_class: str | None) -> Table:
             fleet_commands.agent_text(host),
             "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
             str(host.providers),
-            "  ".join(f"{name} {used}/{capacity}" for name, (used, capacity) in amounts.items()),
+            "  ".join(f"{name} {amount_text(name, *amount)}" for name, amount in amounts.items()),
             "; ".join(host.trouble),
         )
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from compute_agent.cmd.placement.errors import BadInput
 from compute_agent.programs.whole_numbers import whole_number
 
 PROVIDER: Final = "uuid or name of a resource provider"
+_OF_PROVIDER: Final = re.compile(r"(.+?):([A-Z]\w*[=:]\d+(?:,.*)?)")
 MEMBER_OF: Final = "in this aggregate; in:UUID,...: in at least one; ! before it: in none"
 
 
@@ -25,6 +27,25 @@ def amounts(texts: Sequence[str]) -> dict[str, int]:
             raise BadInput(f"{text!r} is not an amount of a resource class, such as VCPU=4.")
         amount_of_class[name] = amount
     return amount_of_class
+
+
+def provider_amounts(text: str) -> tuple[str, dict[str, int]]:
+    """Read `PROVIDER:VCPU=4` with any number of amounts; the name of the provider may have colons.
+
+    :raises BadInput: the text is something else.
+    """
+    match = _OF_PROVIDER.fullmatch(text)
+    if match is None:
+        raise BadInput(f"{text!r} is not PROVIDER:CLASS=N,..., such as host-1:VCPU=4.")
+    return match[1], amounts([match[2]])
+
+
+def query_amounts(text: str) -> str:
+    """Return amounts in the notation of a query string.
+
+    :raises BadInput: the text is something else.
+    """
+    return ",".join(f"{name}:{amount}" for name, amount in amounts([text]).items())
 
 
 def parameters(texts: Iterable[str]) -> list[tuple[str, str]]:

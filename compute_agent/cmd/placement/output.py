@@ -124,7 +124,7 @@ def text_of(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ",".join(f"{name}={text_of(entry)}" for name, entry in sorted(value.items()))
+        return ",".join(f"{name}={text_of(entry)}" for name, entry in sorted(value.items())) or "-"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(text_of(entry) for entry in value)
     if isinstance(value, float):

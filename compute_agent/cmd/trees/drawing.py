@@ -9,10 +9,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from compute_agent.cmd.trees.folding import Branch, fold, free_and_capacity, label
+from compute_agent.cmd.trees.amounts import amount_text
+from compute_agent.cmd.trees.folding import Branch, fold, label
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.cmd.trees.provider_view import provider_view, trait_text
-from compute_agent.manage.tree_reading import ProviderLines
+from compute_agent.manage.tree_reading import ProviderLines, used_and_capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
 MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UNHEALTHY"}
@@ -21,7 +22,7 @@ MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UN
 _BAR: Final = 8
 """Characters of a bar."""
 
-_HEADER: Final = "free/capacity by resource class"
+_HEADER: Final = "used/capacity by resource class"
 
 
 def drawing(providers: Sequence[ProviderLines], form: TreeForm) -> RenderableType:
@@ -52,11 +53,13 @@ def _short_tree(providers: Sequence[ProviderLines], form: TreeForm) -> Group:
     root = fold(providers, keep=keep, apart=form.apart, traits_matter=MARKS)
     lines = list(_lines(root, root.first))
     # room for the names, so that the amounts begin in one column
-    width = max(len(guide) + len(_name(branch, root.first)) for guide, _, branch in lines)
+    sum_name = f"in all {len(providers)} providers"
+    widths = [len(guide) + len(_name(branch, root.first)) for guide, _, branch in lines]
+    width = max(*widths, len(sum_name) if len(providers) > 1 else 0)
     parts: list[RenderableType] = [Text(" " * width + "  " + _HEADER, style="dim")]
     for guide, below, branch in lines:
         line = _Line(_head(guide, branch, root.first, width), below.ljust(width))
-        line.parts += _amounts(branch.amounts(), form)
+        line.parts += _amounts(branch.providers, form)
         if form.apart or branch is root:
             line.parts.append(Text(f"  {branch.first.uuid}", style="dim"))
         if branch.first.note and branch is root:
@@ -65,9 +68,8 @@ def _short_tree(providers: Sequence[ProviderLines], form: TreeForm) -> Group:
         if form.traits and branch.first.traits:
             parts.append(Text.assemble((below, "dim"), "  ", trait_text(branch.first.traits)))
     if len(providers) > 1:
-        head = Text(f"in all {len(providers)} providers".ljust(width), style="bold")
-        totals = _Line(head, " " * width)
-        totals.parts += _amounts(free_and_capacity(providers), form)
+        totals = _Line(Text(sum_name.ljust(width), style="bold"), " " * width)
+        totals.parts += _amounts(providers, form)
         parts.append(totals)
     return Group(*parts)
 
@@ -122,21 +124,26 @@ def _head(guide: str, branch: Branch, root: ProviderLines, width: int) -> Text:
     return text
 
 
-def _amounts(amounts: dict[str, tuple[int, int]], form: TreeForm) -> Iterator[Text]:
-    for name, (free, capacity) in amounts.items():
-        if _is_shown(name, form):
-            style = "red" if free <= 0 < capacity else "yellow" if free < capacity else ""
-            text = Text.assemble((f"  {name} ", "cyan"))
-            if form.bars:
-                text.append(f"{bar(free, capacity)} ", style=style)
-            text.append(f"{free}/{capacity}", style=style)
-            yield text
+def _amounts(providers: Sequence[ProviderLines], form: TreeForm) -> Iterator[Text]:
+    for name, (used, capacity) in used_and_capacity(providers).items():
+        if not _is_shown(name, form):
+            continue
+        style = "red" if used >= capacity > 0 else "yellow" if used else ""
+        text = Text.assemble((f"  {name} ", "cyan"))
+        if form.bars:
+            text.append(f"{bar(used, capacity)} ", style=style)
+        lines = (provider.inventories.get(name) for provider in providers)
+        ratios = {line.allocation_ratio for line in lines if line is not None}
+        ratio = ratios.pop() if len(ratios) == 1 else 1.0
+        text.append(amount_text(name, used, capacity, ratio, in_bytes=form.in_bytes), style=style)
+        yield text
 
 
-def bar(free: int, capacity: int) -> str:
+def bar(used: int, capacity: int) -> str:
     """Return a bar of what is used: whole only when nothing is free, empty only when all is."""
-    used = capacity - free
-    filled_width = _BAR if free <= 0 < used else min(_BAR - 1, -(-used * _BAR // max(capacity, 1)))
+    filled_width = (
+        _BAR if used >= max(capacity, 1) else min(_BAR - 1, -(-used * _BAR // max(capacity, 1)))
+    )
     return "█" * filled_width + "░" * (_BAR - filled_width)
 
 

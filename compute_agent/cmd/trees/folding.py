@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Final
 
-from compute_agent.manage.tree_reading import InventoryLine, ProviderLines, used_and_capacity
+from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
 _CELL: Final = "HW_NUMA_ROOT"
+_MODEL: Final = "CUSTOM_GPU_"
+_NO_MODELS: Final = ("MIG", "UNHEALTHY")
+"""Endings of traits that begin like those of models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +32,11 @@ class Branch:
         """The provider, or the first of several."""
         return self.providers[0]
 
-    def amounts(self) -> dict[str, tuple[int, int]]:
-        """Return free amount and capacity by resource class, summed over the providers."""
-        return free_and_capacity(self.providers)
-
     def below(self) -> Iterator[Branch]:
         """Iterate over this branch and all below it."""
         yield self
         for child in self.children:
             yield from child.below()
-
-
-def free_and_capacity(providers: Sequence[ProviderLines]) -> dict[str, tuple[int, int]]:
-    """Return free amount and capacity by resource class, summed over some providers."""
-    return {
-        name: (capacity - used, capacity)
-        for name, (used, capacity) in used_and_capacity(providers).items()
-    }
 
 
 def fold(
@@ -80,10 +71,16 @@ def fold(
 
 
 def label(branch: Branch, root: ProviderLines) -> str:
-    """Return the name of a branch in its tree: without that of the root, and counted if folded."""
+    """Return the name of a branch in its tree: without that of the root, and counted if folded.
+
+    GPUs have their model beside their name, or in its place where they are folded.
+    """
     names = [provider.name.removeprefix(f"{root.name}_") for provider in branch.providers]
+    model = _gpu_model(branch.first.traits)
     if len(names) == 1:
-        return names[0]
+        return names[0] + (f" ({model})" if model else "")
+    if model:
+        return f"{len(names)} x {model}"
     alike = commonprefix(names)  # noqa: RUF071 - these are names, not paths
     # The digits with which addresses begin alike say nothing of what the devices are.
     stem = re.sub(r"(?:(?:^|[_:.-])[0-9a-f]*)+$", "", alike)
@@ -95,6 +92,12 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [
         (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
     ]
+
+
+def _gpu_model(traits: Sequence[str]) -> str:
+    """Return the model of a GPU by its trait, in capitals; an empty string where none has it."""
+    models = (trait.removeprefix(_MODEL) for trait in traits if trait.startswith(_MODEL))
+    return next((name.replace("_", " ") for name in models if name not in _NO_MODELS), "")
 
 
 def _fold_leaves(branches: Sequence[Branch], traits_matter: Collection[str]) -> list[Branch]:

@@ -17,6 +17,7 @@ class TreeForm:
     :ivar only_used: only providers of which something is used.
     :ivar apart: a line for each of equal providers too, with its uuid.
     :ivar traits: the traits below each line; those of a full tree are left out by False.
+    :ivar in_bytes: memory and disk in bytes, and not in GiB beside the units of their classes.
     :ivar bars: a bar of what is used beside each amount.
     :ivar tables: uuids of providers whose tables a full tree has; empty for all.
     """
@@ -26,6 +27,7 @@ class TreeForm:
     only_used: bool = False
     apart: bool = False
     traits: bool = False
+    in_bytes: bool = False
     bars: bool = False
     tables: Collection[str] = ()
 
@@ -42,6 +44,9 @@ def add_form_options(parser: argparse.ArgumentParser) -> None:
         help="one line for each provider, with uuid, also for equal providers",
     )
     parser.add_argument("--traits", action="store_true", help="also show the traits")
+    parser.add_argument(
+        "--bytes", action="store_true", dest="in_bytes", help="memory and disk in bytes"
+    )
 
 
 def given_form_options(namespace: argparse.Namespace) -> list[str]:
@@ -51,6 +56,7 @@ def given_form_options(namespace: argparse.Namespace) -> list[str]:
         "--used": namespace.used,
         "--providers": namespace.providers,
         "--traits": namespace.traits,
+        "--bytes": namespace.in_bytes,
     }
     return [option for option, value in options.items() if value]
 
@@ -61,6 +67,7 @@ def form_of(namespace: argparse.Namespace, **others: Any) -> TreeForm:
         resource_class=namespace.resource_class,
         only_used=namespace.used,
         apart=namespace.providers,
+        in_bytes=namespace.in_bytes,
         traits=namespace.traits or bool(others.get("full")),
         **others,
     )

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.manage.tree_reading import ProviderLines
 
@@ -30,7 +31,7 @@ def provider_view(provider: ProviderLines, form: TreeForm) -> RenderableType:
     beside = f"  {provider.uuid}" + (f"  {provider.note}" if provider.note else "")
     parts: list[RenderableType] = []
     if provider.inventories and (not form.tables or provider.uuid in form.tables):
-        parts.append(inventory_table(provider))
+        parts.append(_inventory_table(provider, form))
     if form.traits and provider.traits:
         parts.append(trait_text(provider.traits))
     if provider.aggregates:
@@ -41,16 +42,16 @@ def provider_view(provider: ProviderLines, form: TreeForm) -> RenderableType:
     )
 
 
-def inventory_table(provider: ProviderLines) -> Table:
-    """Return the inventories of a provider, a line each."""
+def _inventory_table(provider: ProviderLines, form: TreeForm) -> Table:
     table = Table(box=None, show_header=True, header_style="dim", pad_edge=False)
     table.add_column("", style="cyan", overflow="fold")
-    for heading in ("total", "reserved", "ratio", "used", "free"):
+    for heading in ("total", "reserved", "ratio", "used/capacity"):
         table.add_column(heading, justify="right", overflow="fold")
     for name, line in sorted(provider.inventories.items()):
-        used = Text(str(line.used), style="bold yellow" if line.used else "dim")
+        amount = amount_text(name, line.used, line.capacity, in_bytes=form.in_bytes)
+        amount_cell = Text(amount, style="bold yellow" if line.used else "")
         ratio = f"{line.allocation_ratio:g}"
-        table.add_row(name, str(line.total), str(line.reserved), ratio, used, str(line.free))
+        table.add_row(name, str(line.total), str(line.reserved), ratio, amount_cell)
     return table
 
 

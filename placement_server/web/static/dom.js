@@ -54,6 +54,21 @@ export function number(value) {
   return numberFormat.format(value);
 }
 
+/** Bytes of one unit of a class, by the end of its name. */
+const UNIT_BYTES = { _KB: 2 ** 10, _MB: 2 ** 20, _GB: 2 ** 30 };
+const SIZES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"]];
+const sizeFormat = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+/** Return what is used of a capacity, with the size of memory and disk: "2,048 of 8,192 (2 of 8 GiB)". */
+export function usedOf(name, used, capacity) {
+  const unitBytes = UNIT_BYTES[name.slice(-3)] ?? 0;
+  const [size, unit] = SIZES.find(([bytes]) => bytes <= Math.max(used, capacity) * unitBytes) ?? [0, ""];
+  const text = `${number(used)} of ${number(capacity)}`;
+  if (size <= unitBytes) return text;
+  const [usedSize, capacitySize] = [used, capacity].map((amount) => sizeFormat.format((amount * unitBytes) / size));
+  return `${text} (${usedSize} of ${capacitySize} ${unit})`;
+}
+
 /** Return "3 hosts", or "1 host". */
 export function count(amount, noun) {
   return `${number(amount)} ${noun}${amount === 1 ? "" : "s"}`;

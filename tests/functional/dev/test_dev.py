@@ -25,10 +25,10 @@ def test_one_run_shows_tree_claim_and_release_and_the_next_finds_the_same_tree(
     assert first.end() == 0, first.output + first.stderr
     tree, claim, released = re.split(r"A sample claim|Released [0-9a-f-]{36}", first.output)
     assert re.search(r"Placement API  http://127\.0\.0\.1:\d+", tree)
-    assert re.search(r"VCPU +\d+ +\d+ +\S+ +0 ", tree)
+    assert re.search(r"VCPU +\d+ +\d+ +\S+ +0/", tree)
     assert "traits" in tree
-    assert re.search(r"VCPU +\d+ +\d+ +\S+ +1 ", claim)
-    assert re.search(r"VCPU +\d+ +\d+ +\S+ +0 ", released)
+    assert re.search(r"VCPU +\d+ +\d+ +\S+ +1/", claim)
+    assert re.search(r"VCPU +\d+ +\d+ +\S+ +0/", released)
     assert first.stderr == ""
 
     second = start("--once", "--port", "0")
@@ -60,6 +60,13 @@ def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> 
     pages = re.search(r"in a browser  (http\S+)", dev.output)
     assert pages
     assert "text/html" in requests.get(pages[1], timeout=60).headers["content-type"]
+    guests = re.findall(r"[0-9a-f-]{36}", dev.output.split("To look at")[1].splitlines()[0])
+    placement = re.search(r"Placement API  (http\S+)", dev.output)
+    assert placement
+    for guest in guests:
+        url, token = f"{placement[1]}/allocations/{guest}", {"X-Auth-Token": "admin"}
+        assert requests.get(url, headers=token, timeout=60).json()["allocations"]
+    assert len(guests) == 2
     children = dev.children()
     assert len(children) >= 2
     assert dev.interrupt() == 0, dev.stderr
@@ -88,7 +95,7 @@ def test_devices_of_one_cell_are_claimed_until_none_fits_and_that_is_explained(
     claimed, explained = dev.output.split(f"Claim {fit + 1} of the same does not fit")
     assert "would fit with" in explained
     # all of them belong to one cell: the claimed tree has no other
-    [tree] = re.findall(r"free/capacity.*?in all", claimed.split("A sample claim")[1], re.DOTALL)
+    [tree] = re.findall(r"used/capacity.*?in all", claimed.split("A sample claim")[1], re.DOTALL)
     assert len(re.findall(r"── NUMA\d+ ", tree)) == 1
     assert "Released" in explained
 

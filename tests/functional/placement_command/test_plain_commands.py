@@ -158,11 +158,11 @@ def test_a_tree_is_drawn_with_bars(run: Run, host: str) -> None:
         run("allocation", "set", consumer, f"{host}_NUMA1:VCPU=4", "--project", "p", "--user", "u")
     )
     drawn = [line.split()[:5] for line in done(run("tree", f"{host}_NUMA0", "--providers")).lines]
-    assert ["├──", "NUMA0", "VCPU", "░░░░░░░░", "8/8"] in drawn
+    assert ["├──", "NUMA0", "VCPU", "░░░░░░░░", "0/8"] in drawn
     assert ["└──", "NUMA1", "VCPU", "████░░░░", "4/8"] in drawn
     assert "DISK_GB" not in done(run("tree", host, "--class", "VCPU")).out
     assert "total" in done(run("tree", host, "--full")).out
-    rows = done(run("tree", host, "-f", "value", "-c", "name", "-c", "free"))
+    rows = done(run("tree", host, "-f", "value", "-c", "name", "-c", "used"))
     assert f"{host}_NUMA1 4" in rows.lines
     assert done(run("tree", host, "--json")).json[0]["name"] == host
 

@@ -65,10 +65,20 @@ def test_an_explanation_names_the_filter_that_left_nobody(zone: Zone) -> None:
     assert ended.status == 1
     assert "resources VCPU:9" in ended.out
     short = ended.lines[-1].split()
-    assert short == [f"{zone.name}-1", "VCPU", "9", "8", "8", "0"]
+    assert short == [f"{zone.name}-1", "VCPU", "9", "8", "8", "0", "-"]
+    zone.run("inventory", "set", f"{zone.name}-1", "VCPU=8", "--max-unit", "4")
+    ended = zone.run("explain", "--resources", "VCPU:6", *query)
+    assert ended.lines[-1].split()[-1] == "max_unit=4"
+    zone.run("inventory", "set", f"{zone.name}-1", "VCPU=8", "--max-unit", "8")
     assert zone.run("explain", "--resources", "VCPU=8", *query).status == 0
     shown = zone.run("explain", "--resources", "VCPU=8", *query, "--json").json
     assert shown["trees_left"] == 1
+
+
+def test_a_request_for_nothing_is_refused_in_words_of_the_command(run_ours: Run) -> None:
+    ended = run_ours("candidates", "--required", "CUSTOM_X")
+    assert (ended.status, ended.out) == (2, "")
+    assert "expected --resources CLASS=N,..." in ended.err
 
 
 def test_a_claim_is_for_the_first_candidate_that_fits(zone: Zone) -> None:

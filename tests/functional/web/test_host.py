@@ -44,7 +44,7 @@ def test_cells_devices_and_pages_are_drawn_with_what_is_held_of_them(open_page: 
     assert page.locator(".is-broken > h4").inner_text() == "GPU 0000:84:00.0 TESLA T4"
     pages = figure(page, "NUMA1", "MEMORY_MB in pages of 1 GiB")
     assert pages.get_attribute("aria-label").startswith(
-        "MEMORY_MB in pages of 1 GiB: 2,048 of 4,096 in use: 2,048 by "
+        "MEMORY_MB in pages of 1 GiB: 2,048 of 4,096 (2 of 4 GiB) in use: 2,048 by "
     )
     widths = pages.locator(".part").evaluate_all("parts => parts.map(part => part.style.width)")
     assert widths == ["50%", "0%", "50%", "0%"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from typing import Any
 from urllib.parse import quote
 
@@ -43,7 +44,7 @@ def test_a_pasted_query_fills_the_form_and_marks_the_hosts_it_fits_on(
     candidates = page.get_by_role("group", name="First candidates")
     assert "VGPU 2 from GPU 0000:17:00.0" in candidates.inner_text()
 
-    group.get_by_label("Resources").fill("VGPU:12")
+    group.get_by_label("Resources").fill("VGPU=12")
     assert "resources_GPU=VGPU:12&required_GPU" in page.get_by_label("Query,").input_value()
     page.get_by_role("button", name="Find a place").click()
     fewer = site("GET", f"/capacity?{query.replace('VGPU:2', 'VGPU:12')}")
@@ -64,6 +65,33 @@ def test_what_fits_nowhere_is_explained_with_buttons_that_try_what_would(
     page.get_by_role("button", name="with COMPUTE_NODE allowed").first.click()
     page.get_by_text("more time").first.wait_for()
     assert re.fullmatch(r"resources=DISK_GB:\d+", page.get_by_label("Query,").input_value())
+
+
+def test_an_empty_request_is_not_sent_and_the_field_says_what_is_missing(
+    open_page: OpenPage,
+) -> None:
+    page = open_page("#/search")
+    page.get_by_role("button", name="Find a place").click()
+    resources = page.get_by_label("Resources")
+    assert "VCPU=4" in resources.evaluate("field => field.validationMessage")
+    assert page.evaluate("location.hash") == "#/search"
+    resources.fill("VCPU=1")
+    page.get_by_role("button", name="Find a place").click()
+    page.locator(".summary", has_text="Fits").wait_for()
+
+
+def test_an_amount_that_is_free_and_forbidden_has_the_field_that_forbids_it(
+    open_page: OpenPage, site: Site
+) -> None:
+    host, trait = str(uuid.uuid4()), "CUSTOM_ONE_AT_A_TIME"
+    root = {"uuid": host, "name": f"one-{host}", "parent_provider_uuid": None, "traits": [trait]}
+    site.put_tree({"providers": [{**root, "inventories": {"VCPU": {"total": 8, "max_unit": 1}}}]})
+    page = open_page(f"#/search?q={quote(f'resources=VCPU=8&required={trait}', safe='')}")
+    page.get_by_text("Fits on none of 1,0").wait_for()
+    table = page.get_by_role("group", name="Providers that lack room")
+    row = table.locator("tbody tr").inner_text().split("\t")
+    assert row[2:4] == ["8", "8"]
+    assert row[-1].strip() == "max_unit 1"
 
 
 def test_what_the_api_refuses_is_shown(open_page: OpenPage) -> None:

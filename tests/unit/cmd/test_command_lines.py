@@ -23,7 +23,7 @@ METAVARS = {
     # things of placement: HOST and PROVIDER are a name or a uuid
     *("CLASS", "HOST", "HOST[=N]", "PROVIDER", "ROOT", "CONSUMER", "TRAIT"),
     # several with commas between them; GROUP is the suffix of a group of a request
-    *("CLASS=N", "CLASS=N,...", "CLASS:N,...", "PROVIDER:CLASS=N", "PROVIDER:CLASS=N,..."),
+    *("CLASS=N", "CLASS=N,...", "PROVIDER:CLASS=N", "PROVIDER:CLASS=N,..."),
     *("PROVIDER:TRAIT,...", "TRAIT,...", "[in:]UUID,...", "GROUP,...", "GROUP:CLASS=N,..."),
     *("[GROUP:]TRAIT,...", "[GROUP:]UUID", "[GROUP:]UUID,..."),
 }

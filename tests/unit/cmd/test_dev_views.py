@@ -54,7 +54,7 @@ def shown(width: int, **options: object) -> list[str]:
 def test_a_tree_shows_every_provider_with_inventory_usage_and_traits() -> None:
     text = shown(100)
     assert text[0].startswith("host  11111111")
-    assert "DISK_GB    100        10      1     7    83" in text[2]
+    assert "DISK_GB    100        10      1           7/90" in text[2]
     assert [line.split("host_")[1].split()[0] for line in text if "host_" in line] == [
         "NUMA0",
         "NUMA2",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from compute_agent.cmd.agent.main import main
+from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.cmd.trees.drawing import drawing
 from compute_agent.cmd.trees.folding import fold, label, natural
 from compute_agent.cmd.trees.form import TreeForm
@@ -49,17 +51,17 @@ def names(providers: list[ProviderLines]) -> list[str]:
 
 def test_each_provider_has_a_line_and_the_host_its_sums():
     lines = shown([ROOT, *CELLS])
-    assert lines[0].split() == ["free/capacity", "by", "resource", "class"]
-    assert lines[1].split(maxsplit=1) == ["host", "DISK_GB 950/990  root  written 3 s ago"]
+    assert lines[0].split() == ["used/capacity", "by", "resource", "class"]
+    assert lines[1].split(maxsplit=1) == ["host", "DISK_GB 40/990  root  written 3 s ago"]
     assert [line.split()[1] for line in lines[2:5]] == ["NUMA0", "NUMA2", "NUMA10"]
-    assert lines[5].split(maxsplit=4)[4] == "DISK_GB 950/990  VCPU 384/384"
+    assert lines[5].split(maxsplit=4)[4] == "DISK_GB 40/990  VCPU 0/384 (ratio 4)"
     assert len(lines) == 6
 
 
 def test_devices_that_differ_in_use_alone_are_one_line():
     lines = shown([ROOT, *CELLS, *(gpu(number, used=number) for number in range(4))])
     assert "4 x pci" in lines[3]
-    assert "VGPU 10/16" in lines[3]
+    assert "VGPU 6/16" in lines[3]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,50 @@ def test_devices_that_differ_in_more_have_lines_of_their_own(other: ProviderLine
     expected = 2 if other.parent != "gpu0" else 3
     lines = [name for name in names([ROOT, *CELLS, gpu(0), gpu(1), other]) if "pci" in name]
     assert len(lines) == expected
+
+
+def test_gpus_have_their_model_in_place_of_what_their_names_share():
+    t4, broken = "CUSTOM_GPU_TESLA_T4", "CUSTOM_GPU_UNHEALTHY"
+    devices = [gpu(0, t4), gpu(1, t4), gpu(2, broken, t4), gpu(3, broken)]
+    lines = "\n".join(shown([ROOT, *CELLS, *devices]))
+    assert "2 x TESLA T4 " in lines
+    assert "pci_0000:42:00.0 (TESLA T4)  UNHEALTHY" in lines
+    assert "pci_0000:43:00.0  " in lines
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (("VCPU", 3, 8), "3/8"),
+        (("VCPU", 3, 8, 4.0), "3/8 (ratio 4)"),
+        (("MEMORY_MB", 512, 8192), "512/8192 (0.5/8 GiB)"),
+        (("MEMORY_MB", 100, 600), "100/600"),
+        (("MEMORY_MB", 2097152, 1048576, 1.5), "2097152/1048576 (2/1 TiB, ratio 1.5)"),
+        (("DISK_GB", 40, 990), "40/990"),
+        (("DISK_GB", 512, 2048), "512/2048 (0.5/2 TiB)"),
+        (("CUSTOM_GPU_MEMORY_MB", 0, 0), "0/0"),
+    ],
+)
+def test_amounts_have_their_size_beside_them(amount: tuple[Any, ...], text: str):
+    assert amount_text(*amount) == text
+
+
+def test_scripts_get_sizes_in_bytes_and_counts_as_they_are():
+    assert amount_text("MEMORY_MB", 1, 2, in_bytes=True) == "1048576/2097152"
+    assert amount_text("VCPU", 1, 2, in_bytes=True) == "1/2"
+    assert "DISK_GB 42949672960/1063004405760" in shown([ROOT], in_bytes=True)[1]
+
+
+def test_what_is_reserved_beyond_the_total_takes_nothing_from_the_sums():
+    gone = ProviderLines("gone", "host_gone", "root", {"DISK_GB": InventoryLine(0, 500, 1.0, 0)})
+    assert shown([ROOT, gone])[-1].split(maxsplit=4)[4] == "DISK_GB 40/990"
+
+
+def test_names_of_all_lines_leave_the_amounts_in_one_column():
+    root = ProviderLines("r", "h", None, {"VCPU": InventoryLine(8, 0, 1.0, 1)})
+    below = ProviderLines("b", "h_b", "r", {"VCPU": InventoryLine(8, 0, 1.0, 1)})
+    lines = shown([root, below])
+    assert len({line.index("VCPU") for line in lines[1:]}) == 1
 
 
 def test_cells_are_never_folded():
@@ -114,15 +160,15 @@ def test_every_provider_has_a_line_with_its_uuid_when_asked():
 def test_nothing_is_cut_off_in_a_narrow_terminal(width: int):
     text = "".join(shown([ROOT, *CELLS, gpu(0)], width=width)).replace(" ", "")
     assert "written3sago" in text
-    assert "VGPU4/4" in text
+    assert "VGPU0/4" in text
 
 
 def test_amounts_go_on_in_their_column_and_none_is_broken_in_a_narrow_terminal():
     amounts = {name: InventoryLine(32, 0, 1.0, 0) for name in ("MEMORY_MB", "PCPU", "VCPU")}
     cell = ProviderLines("cell", "host_NUMA0", "root", amounts)
     root = ProviderLines("root", "host", None, {"DISK_GB": InventoryLine(1000, 10, 1.0, 40)})
-    lines = shown([root, cell, gpu(0, parent="cell")], width=70, bars=True)
-    amount = f"{'░' * 8} 32/32"
+    lines = shown([root, cell, gpu(0, parent="cell")], width=68, bars=True)
+    amount = f"{'░' * 8} 0/32"
     assert lines[2].split(maxsplit=2)[2] == f"MEMORY_MB {amount}"
     assert lines[3].split(maxsplit=1) == ["PCPU", f"{amount}  VCPU {amount}"]
     assert lines[3].index("PCPU") == lines[2].index("MEMORY_MB")

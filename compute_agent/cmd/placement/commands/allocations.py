@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from compute_agent.cmd.placement.arguments import PROVIDER, amounts
+from compute_agent.cmd.placement.arguments import PROVIDER, provider_amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
 from compute_agent.cmd.placement.output import show_rows
@@ -79,13 +79,9 @@ def _set(namespace: argparse.Namespace) -> int:
     present = read(client, namespace.consumer)
     allocations: dict[str, Any] = {}
     for holding in namespace.holdings:
-        name, separator, resources = holding.rpartition(":")
-        if not separator:
-            raise BadInput(f"{holding!r} is not PROVIDER:CLASS=N,..., such as host-1:VCPU=4.")
+        name, resources = provider_amounts(holding)
         provider = client.provider(name)["uuid"]
-        allocations.setdefault(provider, {"resources": {}})["resources"].update(
-            amounts([resources])
-        )
+        allocations.setdefault(provider, {"resources": {}})["resources"].update(resources)
     body = {
         "allocations": allocations,
         "project_id": namespace.project or present.get("project_id"),

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts, parameters
+from compute_agent.cmd.placement.arguments import MEMBER_OF, parameters, query_amounts
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.errors import NamedThingMissing, RequestRefused
+from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing, RequestRefused
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.api import PlacementApi
@@ -19,6 +19,8 @@ from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
+_UNITS: Final = ("min_unit", "max_unit", "step_size")
+"""Fields of an inventory that may forbid an amount although it is free."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -77,14 +79,16 @@ def query_of(namespace: argparse.Namespace, client: Client) -> str:
     """Return the query string that the arguments ask for."""
     pairs = parameters(namespace.parameters)
     if namespace.resources:
-        requested_amounts = amounts([namespace.resources])
-        pairs.append(
-            ("resources", ",".join(f"{name}:{n}" for name, n in requested_amounts.items()))
-        )
+        pairs.append(("resources", query_amounts(namespace.resources)))
     pairs += [("required", value) for value in namespace.required]
     pairs += [("member_of", value) for value in namespace.member_of]
     if namespace.in_tree:
         pairs.append(("in_tree", client.provider(namespace.in_tree)["uuid"]))
+    if not any(name.startswith("resources") for name, _ in pairs):
+        raise BadInput(
+            "The request asks for nothing: expected --resources CLASS=N,..., or a parameter such "
+            "as resources_GPU=VGPU:1."
+        )
     return urlencode(pairs)
 
 
@@ -174,8 +178,15 @@ def _explain(namespace: argparse.Namespace) -> int:
 def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, Any]) -> None:
     """Print an explanation: its sentences and the closest providers, or all of it as JSON."""
     rows = [(sentence,) for sentence in explanation["sentences"]]
-    show_rows(namespace, ("explanation",), rows, explanation)
-    if namespace.format == "table" and not namespace.column and explanation["short"]:
+    if namespace.format != "table" or namespace.column:
+        show_rows(namespace, ("explanation",), rows, explanation)
+        return
+    for sentence in explanation["sentences"]:
+        print(sentence)
+    if explanation["short"]:
         print()
-        short = [[entry[column] for column in _SHORT] for entry in explanation["short"]]
-        show_rows(namespace, _SHORT, short, explanation)
+        short = [
+            [*(entry[column] for column in _SHORT), {u: entry[u] for u in _UNITS if u in entry}]
+            for entry in explanation["short"]
+        ]
+        show_rows(namespace, (*_SHORT, "forbidden_by"), short, explanation)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.console import print_paged
-from compute_agent.cmd.placement.arguments import MEMBER_OF, PROVIDER
+from compute_agent.cmd.placement.arguments import MEMBER_OF, PROVIDER, query_amounts
 from compute_agent.cmd.placement.client import connect
 from compute_agent.cmd.placement.output import show_record, show_rows
 from compute_agent.cmd.placement.parser import Commands
@@ -29,7 +29,7 @@ def add_commands(commands: Commands) -> None:
     listing.add_argument("--name", metavar="NAME", help="only the provider with this name")
     listing.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
     listing.add_argument(
-        "--resources", metavar="CLASS:N,...", help="only with room for these amounts"
+        "--resources", metavar="CLASS=N,...", help="only with room for these amounts"
     )
     listing.add_argument(
         "--required", metavar="TRAIT,...", action="append", help="only with all these traits"
@@ -58,7 +58,7 @@ def add_commands(commands: Commands) -> None:
     group.add("delete", _delete, "delete a resource provider").add_argument(
         "provider", metavar="PROVIDER", help=PROVIDER
     )
-    tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
+    tree = commands.add("tree", _tree, "draw the tree of a provider, with what is used")
     tree.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     add_form_options(tree)
     # the older name of --providers
@@ -78,7 +78,7 @@ def _list(namespace: argparse.Namespace) -> int:
     if namespace.in_tree:
         query.append(("in_tree", client.provider(namespace.in_tree)["uuid"]))
     if namespace.resources:
-        query.append(("resources", namespace.resources.replace("=", ":")))
+        query.append(("resources", query_amounts(namespace.resources)))
     query += [("required", value) for value in namespace.required or ()]
     query += [("member_of", value) for value in namespace.member_of or ()]
     path = "/resource_providers" + (f"?{urlencode(query)}" if query else "")
@@ -152,12 +152,12 @@ def _tree(namespace: argparse.Namespace) -> int:
         print_paged(drawing(providers, form_of(namespace, full=namespace.full, bars=True)))
         return Exit.FINE
     rows = [
-        (line.uuid, line.name, line.parent, name, stock.total, stock.used, stock.free)
+        (line.uuid, line.name, line.parent, name, stock.used, stock.capacity)
         for line in providers
         for name, stock in sorted(line.inventories.items())
         if namespace.resource_class in (None, name)
     ]
-    headings = ("uuid", "name", "parent", "resource_class", "total", "used", "free")
+    headings = ("uuid", "name", "parent", "resource_class", "used", "capacity")
     show_rows(namespace, headings, rows, [asdict(line) for line in providers])
     return Exit.FINE
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from compute_agent.cmd.placement.arguments import MEMBER_OF, amounts
+from compute_agent.cmd.placement.arguments import MEMBER_OF, provider_amounts, query_amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.candidates import add_query, query_of
 from compute_agent.cmd.placement.errors import BadInput
@@ -119,8 +119,7 @@ def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
 def _fragmentation(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     client.require_extensions("placement fragmentation")
-    shapes = [amounts([shape]) for shape in namespace.shapes]
-    query = [("resources", ",".join(f"{name}:{n}" for name, n in s.items())) for s in shapes]
+    query = [("resources", query_amounts(shape)) for shape in namespace.shapes]
     query += [("member_of", value) for value in namespace.member_of]
     report = client.get(f"/fragmentation?{urlencode(query)}", "Asking what is free")
     if namespace.format == "json":
@@ -143,8 +142,8 @@ def _fragmentation(namespace: argparse.Namespace) -> int:
 def _what_if(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     client.require_extensions("placement what-if")
-    question = {"capacity": f"{query_of(namespace, client)}&limit=1"}
     changes = [_change(client, *change) for change in namespace.changes or ()]
+    question = {"capacity": f"{query_of(namespace, client)}&limit=1"}
     [now] = ask_what_if(client, [], question)
     [then] = ask_what_if(client, changes, question)
     rows = [(when, *_counts(namespace, count)) for when, count in (("now", now), ("then", then))]
@@ -165,16 +164,17 @@ def _change(client: Client, option: str, value: str) -> dict[str, Any]:
         if number is None:
             raise BadInput(f"{option} {value!r}: {copies!r} is not a number of copies.")
         return {"add_tree": {"like": like, "copies": number}}
-    name, separator, rest = value.rpartition(":")
-    if not separator:
-        raise BadInput(f"{option} {value!r} does not name a provider: expected PROVIDER:...")
-    provider = client.provider(name)
     if option == "--set-traits":
+        name, separator, rest = value.rpartition(":")
+        if not separator:
+            raise BadInput(f"{option} {value!r} does not name a provider: expected PROVIDER:...")
         traits = [trait for trait in rest.split(",") if trait]
-        return {"set_traits": {"provider": provider["uuid"], "traits": traits}}
-    if "," in rest:
+        return {"set_traits": {"provider": client.provider(name)["uuid"], "traits": traits}}
+    name, totals = provider_amounts(value)
+    if len(totals) > 1:
         raise BadInput(f"{option} {value!r} names several classes: repeat the option for each.")
-    [(resource_class, total)] = amounts([rest]).items()
+    [(resource_class, total)] = totals.items()
+    provider = client.provider(name)
     record = client.part(provider, "inventories")["inventories"].get(resource_class, {})
     new_record = {**record, "total": total, "resource_class": resource_class}
     return {"set_inventory": {"provider": provider["uuid"], **new_record}}

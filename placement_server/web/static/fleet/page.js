@@ -1,6 +1,6 @@
 // The page of the fleet: every host as a cell, and beside it as a row.
 
-import { announcer, count, element, field, number, pageAddress, percent } from "../dom.js";
+import { announcer, count, element, field, number, pageAddress, percent, usedOf } from "../dom.js";
 import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { Fleet, selected, share } from "./hosts.js";
@@ -57,14 +57,14 @@ function summarised(hosts, all, name) {
   const shown = hosts.length === all ? count(all, "host") : `${number(hosts.length)} of ${count(all, "host")}`;
   if (!name || !hosts.length) return `${shown}.`;
   const share_ = capacity ? percent(used / capacity) : "0 %";
-  return `${shown}: ${number(used)} of ${number(capacity)} ${name} in use (${share_}), ${number(full)} full.`;
+  return `${shown}: ${usedOf(name, used, capacity)} ${name} in use (${share_}), ${number(full)} full.`;
 }
 
 function described(host, name) {
   const use = host.classes[name];
   return [
     element("strong", {}, host.name),
-    element("div", {}, use ? `${number(use.used)} of ${number(use.capacity)} ${name} in use` : `has no ${name}`),
+    element("div", {}, use ? `${usedOf(name, use.used, use.capacity)} ${name} in use` : `has no ${name}`),
     element("div", { class: "faint" }, count(host.providers, "provider")),
   ];
 }

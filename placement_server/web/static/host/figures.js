@@ -1,6 +1,6 @@
 // Amounts of a provider: few units as squares, many as a bar, each part in the colour of who holds it.
 
-import { element, number } from "../dom.js";
+import { element, number, usedOf } from "../dom.js";
 
 const MOST_SQUARES = 64;
 /** A store that many hosts share has thousands of holders; the rest are one part of the bar. */
@@ -21,7 +21,8 @@ export function figure(provider, amount, title, colours) {
 function state(provider, amount) {
   const reserved = amount.reserved && !provider.isBroken ? `, ${number(amount.reserved)} reserved` : "";
   const broken = provider.isBroken ? ", broken" : "";
-  return `${number(amount.used)} of ${number(amount.capacity)}${reserved}${broken}`;
+  const ratio = amount.ratio === 1 ? "" : `, ratio ${amount.ratio}`;
+  return `${usedOf(amount.name, amount.used, amount.capacity)}${ratio}${reserved}${broken}`;
 }
 
 function spoken(provider, amount, title) {

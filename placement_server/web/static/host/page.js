@@ -1,7 +1,7 @@
 // The page of a host: its drawing, who holds something of it, and its providers.
 
 import { read } from "../api.js";
-import { count, element, number, pageLink, renew } from "../dom.js";
+import { count, element, number, pageLink, renew, usedOf } from "../dom.js";
 import { follow } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 
@@ -100,7 +100,7 @@ function providerTable(all) {
   const rows = all.map((provider) => element("tr", {},
     element("th", { scope: "row" }, provider.name),
     element("td", {}, provider.amounts.map((amount) => element("div", {},
-      `${amount.name}: ${number(amount.used)} of ${number(amount.capacity)}, ${number(amount.reserved)} of ${number(amount.total)} reserved`))),
+      `${amount.name}: ${usedOf(amount.name, amount.used, amount.capacity)}, ratio ${amount.ratio}, ${number(amount.reserved)} of ${number(amount.total)} reserved`))),
     element("td", { class: "traits" }, provider.traits.join(" "))));
   return scrolling("Providers", ["Provider", "In use", "Traits"], rows);
 }

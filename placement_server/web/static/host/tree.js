@@ -15,7 +15,7 @@ const KINDS = {
  * Return the root of a tree as the API shows it, with usages and allocations.
  *
  * A provider is {uuid, name, label, model, kind, isBroken, pageSize, traits, aggregates, amounts, children}.
- * An amount is {name, total, reserved, capacity, used, held}, where `held` has {consumer, amount}.
+ * An amount is {name, total, reserved, ratio, capacity, used, held}, where `held` has {consumer, amount}.
  */
 export function treeOf(body) {
   const held = holdings(body.allocations);
@@ -45,6 +45,7 @@ function provider(entry, rootName, held) {
       name,
       total: inventory.total,
       reserved: inventory.reserved,
+      ratio: inventory.allocation_ratio,
       capacity: Math.max(0, Math.floor((inventory.total - inventory.reserved) * inventory.allocation_ratio)),
       used: entry.usages[name] ?? 0,
       held: held.get(`${entry.uuid} ${name}`) ?? [],

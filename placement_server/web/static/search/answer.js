@@ -5,6 +5,8 @@ import { scrolling } from "../host/page.js";
 import { changed } from "./query.js";
 
 const MOST = 10;
+/** Fields of an inventory that may forbid an amount although it is free. */
+const UNITS = ["min_unit", "max_unit", "step_size"];
 
 /**
  * Return how often a query fits, and where.
@@ -42,12 +44,13 @@ export function reasons(explanation, query, nameOf, onTry) {
   ];
   const rest = [
     short.length ? element("h2", {}, "Closest to having the room") : null,
-    short.length ? scrolling("Providers that lack room", ["Provider", "Class", "Asked", "Free", "Capacity", "Consumers"],
+    short.length ? scrolling("Providers that lack room", ["Provider", "Class", "Asked", "Free", "Capacity", "Consumers", "Forbidden by"],
       short.map((entry) => element("tr", {},
         element("th", { scope: "row" }, pageLink("host", entry.name, entry.provider)),
         element("td", {}, entry.resource_class),
         [entry.asked, entry.free, entry.capacity, entry.held_by].map((amount) => (
-          element("td", { class: "amount" }, number(amount))))))) : null,
+          element("td", { class: "amount" }, number(amount)))),
+        element("td", {}, UNITS.filter((unit) => unit in entry).map((unit) => `${unit} ${number(entry[unit])}`))))) : null,
     element("details", {}, element("summary", {}, "All that the server says"),
       element("ul", {}, sentences.map((sentence) => element("li", {}, sentence)))),
   ].filter(Boolean);

@@ -1,10 +1,10 @@
 // The form of a query: fields for its groups, and the query itself, to be pasted or copied.
 
 import { element, field } from "../dom.js";
-import { FIELDS, queryIn, takenApart, written } from "./query.js";
+import { FIELDS, amounts, queryIn, takenApart, written } from "./query.js";
 
 const LABELS = {
-  resources: ["Resources", "VCPU:4,MEMORY_MB:8192"],
+  resources: ["Resources", "VCPU=4,MEMORY_MB=8192"],
   required: ["Required traits", "HW_CPU_X86_AVX2,!CUSTOM_X"],
   member_of: ["Member of aggregate", ""],
 };
@@ -27,7 +27,11 @@ export class QueryForm {
         submit: (event) => {
           event.preventDefault();
           this.query.value = queryIn(this.query.value);
-          onSubmit(this.query.value);
+          const first = this.groups.querySelector("input");
+          const isEmpty = !this.query.value;
+          first.setCustomValidity(isEmpty ? "Say what it needs, such as VCPU=4,MEMORY_MB=8192." : "");
+          if (isEmpty) first.reportValidity();
+          else onSubmit(this.query.value);
         },
       },
       this.groups,
@@ -67,7 +71,7 @@ export class QueryForm {
     const inputs = FIELDS.map((name) => {
       const [label, placeholder] = LABELS[name];
       // One value may be repeated; a line for each would be seldom used, so they stay as they are.
-      const input = element("input", { placeholder, "data-name": name, spellcheck: "false", autocomplete: "off", input: () => this.#write() });
+      const input = element("input", { placeholder, "data-name": name, spellcheck: "false", autocomplete: "off", input: () => { input.setCustomValidity(""); this.#write(); } });
       const [first = "", ...more] = values[name] ?? [];
       input.value = first;
       input.dataset.more = JSON.stringify(more);
@@ -87,7 +91,8 @@ export class QueryForm {
     const pairs = [...this.groups.children].flatMap((group) => (
       [...group.querySelectorAll("input")].flatMap((input) => {
         const name = `${input.dataset.name}${group.dataset.suffix}`;
-        return [input.value.replaceAll(/\s+/g, ""), ...JSON.parse(input.dataset.more)].map((value) => [name, value]);
+        const value = input.value.replaceAll(/\s+/g, "");
+        return [input.dataset.name === "resources" ? amounts(value) : value, ...JSON.parse(input.dataset.more)].map((value) => [name, value]);
       })));
     this.query.value = written([...pairs, ["group_policy", this.policy.value], ...this.others]);
   }

@@ -10,7 +10,7 @@ import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { places, reasons } from "./answer.js";
 import { QueryForm } from "./form.js";
-import { classesOf } from "./query.js";
+import { classesOf, queryIn } from "./query.js";
 
 const FIRST = 5;
 /** An answer takes a search, so changes gather for longer. */
@@ -33,7 +33,7 @@ export async function show(page, { query, signal }) {
   page.append(element("h1", {}, "Find a place"),
     element("div", { class: "search-columns" }, form.element, answer));
   map.watch(signal);
-  let current = query.get("q") ?? "";
+  let current = queryIn(query.get("q") ?? "");
   let running = new AbortController();
   /** Whether the next answer is to be said: a change of the fleet may begin the search again before it has come. */
   let isAsked = false;

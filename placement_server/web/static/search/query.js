@@ -5,10 +5,16 @@ export const FIELDS = ["resources", "required", "member_of"];
 
 const OF_GROUP = new RegExp(`^(${FIELDS.join("|")})(.*)$`);
 
-/** Return the query of a text that somebody pasted: a query, or a URL with one. */
+/** Return the query of a text that somebody pasted: a query, a URL with one. */
 export function queryIn(text) {
   const start = text.indexOf("?");
-  return (start < 0 ? text : text.slice(start + 1)).replaceAll(/\s+/g, "").replace(/^&|&$/g, "");
+  const query = (start < 0 ? text : text.slice(start + 1)).replaceAll(/\s+/g, "").replace(/^&|&$/g, "");
+  return query.replaceAll(/(^|&)(resources\w*)=([^&]*)/g, (_all, before, name, value) => `${before}${name}=${amounts(value)}`);
+}
+
+/** Return amounts as the API reads them, of `VCPU:4` or `VCPU=4`. */
+export function amounts(text) {
+  return text.replaceAll("=", ":");
 }
 
 /** Return the groups of a query, each with a list of values by field, and all other parameters. */
