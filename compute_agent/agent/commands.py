@@ -238,6 +238,7 @@ class AgentCommands:
             "instances": None if running_guests is None else len(running_guests),
             "layout": "nested" if is_nested else "flat",
             "build_failures": self._availability.failed_builds,
+            "cell_uuid": self._conf.compute_agent.cell_uuid,
         }
         return {
             "host": document["host"],

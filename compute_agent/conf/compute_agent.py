@@ -171,6 +171,15 @@ this.
 ]
 
 host_opts = [
+    cfg.Opt(
+        "cell_uuid",
+        type=_UUID,
+        help="""
+UUID of the cell of Nova that the host is in, which nova-conductor compares in a resize. Agents
+announce it. A scheduler takes its own value for hosts that announce none, such as those with
+nova-compute. Unset: the null UUID, which is the cell of no host.
+""",
+    ),
     cfg.IntOpt(
         "call_timeout",
         default=60,

@@ -19,6 +19,7 @@ from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregates import source_of
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, Fleet, Layouts
+from compute_agent.scheduler.host_state import NO_CELL
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.moves.mover import Mover
@@ -163,6 +164,7 @@ def search_options(conf: cfg.ConfigOpts) -> HostSearchOptions:
         planning=plan_options(conf),
         service_down_time=conf.service_down_time,
         track_instances=filtering.track_instance_changes,
+        usual_cell=conf.compute_agent.cell_uuid or NO_CELL,
     )
 
 

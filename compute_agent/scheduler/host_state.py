@@ -15,7 +15,7 @@ from compute_agent.scheduler.placement.candidates import (
 )
 
 NO_CELL = "00000000-0000-0000-0000-000000000000"
-"""The cell of a host that announces none: a deployment of one cell need not name it."""
+"""The cell of a host of which none is known: a deployment of one cell need not name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class HostState:
     :param announcement: the agent's last one, None without a bus.
     :param alive: whether the agent announced itself lately; True without a bus.
     :param claimed_here: instances of this request placed here so far.
+    :param usual_cell: the cell of hosts that announce none.
     """
 
     uuid: str
@@ -42,6 +43,7 @@ class HostState:
     announcement: Announcement | None = None
     alive: bool = True
     claimed_here: int = 0
+    usual_cell: str = NO_CELL
 
     @property
     def known_as(self) -> frozenset[str]:
@@ -53,7 +55,7 @@ class HostState:
     def cell(self) -> str:
         """The cell that the host is in, as its agent announces it."""
         attributes = self.announcement.attributes if self.announcement else {}
-        return str(attributes.get("cell_uuid") or NO_CELL)
+        return str(attributes.get("cell_uuid") or self.usual_cell).lower()
 
     def ancestry(self, provider: str) -> tuple[str, ...]:
         """Return a provider and those above it, up to the root, as far as they are known."""

@@ -24,6 +24,7 @@ from compute_agent.daemon import message_bus, tracing
 from compute_agent.daemon.bus_server import BusServer, stop_together
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.bus import versioned_objects
@@ -36,7 +37,9 @@ from compute_agent.scheduler.bus.rpc_calls import (
 from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
 from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.outcomes.observer import Observer
+from compute_agent.scheduler.search.targets import is_rebuild
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()
@@ -97,16 +100,29 @@ class SchedulerEndpoint:
         ):
             instances = spec_reader.instances_of({"instance_uuids": instance_uuids})
             self._parts.mover.recover()
-            selections = self._parts.scheduler.select_destinations(
-                spec_of(spec_obj),
-                instances,
-                alternates=return_alternates,
-                request_id=request_id_of(ctxt),
-            )
+            spec = spec_of(spec_obj)
+            if is_versioned and self._is_evacuation(spec, instances):
+                start = self._parts.mover.begin(
+                    MoveKind.EVACUATE, spec, instances[0], alternates=return_alternates
+                )
+                selections = [list(start.selections)]
+            else:
+                selections = self._parts.scheduler.select_destinations(
+                    spec, instances, alternates=return_alternates, request_id=request_id_of(ctxt)
+                )
         return [
             [answer_of(selection, is_versioned=is_versioned) for selection in per]
             for per in selections
         ]
+
+    def _is_evacuation(self, spec: RequestSpec, instances: Sequence[str]) -> bool:
+        """Whether an instance leaves its host and still holds it, which a conductor does not say.
+
+        In a migration or resize what it holds is the migration's by then.
+        """
+        if not spec.ignore_hosts or len(instances) != 1 or is_rebuild(spec):
+            return False
+        return bool(self._parts.client.holding(instances[0]).allocations)
 
     def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents that are too old hold back; see `Fleet.status`."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.manager import Selection
 
 _Data: TypeAlias = dict[str, Any]
@@ -24,6 +24,8 @@ _PAGES: Final = {-1: "small", -2: "large", -3: "any"}
 """Wishes for a page size, which a cell of a guest has in the place of KiB."""
 _SELECTION_VERSION: Final = "1.1"
 _LIMITS_VERSION: Final = "1.0"
+_CLAIM_VERSION: Final = "1.36"
+"""Microversion at which a conductor claims alternates: its body has no consumer type."""
 
 
 def is_versioned(value: Any) -> bool:
@@ -109,7 +111,7 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[_Data], Any]]] = {
 
 def versioned_selection(selection: Selection) -> _Data:
     """Return a selection as an object."""
-    fields = selection.as_dict()
+    fields = selection.as_dict() | {"allocation_request_version": _CLAIM_VERSION}
     limits = dict.fromkeys(("numa_topology", "vcpu", "disk_gb", "memory_mb"))
     fields["limits"] = _object("SchedulerLimits", _LIMITS_VERSION, limits | selection.limits)
     return _object("Selection", _SELECTION_VERSION, fields)
@@ -146,7 +148,7 @@ def versioned_error(error: Exception) -> Exception:
 
     A request that no host could ever take is `NoValidHost` too: it is not sent again.
     """
-    if isinstance(error, NoValidHost | InvalidRequest):
+    if isinstance(error, NoValidHost | InvalidRequest | MoveRefused):
         return _NO_VALID_HOST(str(error))
     if isinstance(error, PlacementUnavailable):
         return _NO_PLACEMENT(str(error))

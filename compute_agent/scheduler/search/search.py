@@ -52,6 +52,7 @@ class HostSearchOptions:
     aggregates: AggregateSource = field(default_factory=FixedAggregates)
     service_down_time: float = 60.0
     track_instances: bool = True
+    usual_cell: str = host_state.NO_CELL
     planning: PlanOptions = DEFAULT_OPTIONS
 
 
@@ -242,7 +243,10 @@ class HostSearch:
         name = self._placement.provider_names([root]).get(root, root)
         announcement, alive = self._announcement(root)
         aggregates = self._options.aggregates.current().of_host(name)
-        host = HostState(root, name, tree, (), aggregates, frozenset(), announcement, alive)
+        host = HostState(
+            *(root, name, tree, (), aggregates, frozenset(), announcement, alive),
+            usual_cell=self._options.usual_cell,
+        )
         filters = [
             host_filter for host_filter in self._options.filters if host_filter.RUN_ON_REBUILD
         ]
@@ -307,6 +311,7 @@ class HostSearch:
                     ),
                     announcement=announcement,
                     alive=alive,
+                    usual_cell=self._options.usual_cell,
                 )
             )
         return states

@@ -20,6 +20,7 @@ from nova.db import migration
 from nova.pci import request as pci_request
 from nova.pci import whitelist
 from nova.scheduler import filters, host_manager, request_filter, rpcapi, utils, weights
+from nova.scheduler.client import report
 from nova.virt import hardware
 
 CONF = config.CONF
@@ -58,27 +59,122 @@ class Conductor:
     """Calls a scheduler as nova-conductor does."""
 
     def __init__(self) -> None:
-        self._context = context.RequestContext("user", "project", is_admin=True)
+        self.context = context.RequestContext("user", "project", is_admin=True)
         self._api = rpcapi.SchedulerAPI()
 
     def select(
         self, spec: dict[str, Any], instances: list[str], alternates: bool = False
     ) -> dict[str, Any]:
+        return self.call(built(spec), instances, alternates=alternates)[0]
+
+    def call(
+        self, spec: Any, instances: list[str], *, alternates: bool
+    ) -> tuple[dict[str, Any], list[list[Any]]]:
+        """Return what the test can read of the answer, and the answer."""
         try:
             selections = self._api.select_destinations(
-                self._context,
-                built(spec),
-                instances,
-                return_objects=True,
-                return_alternates=alternates,
+                self.context, spec, instances, return_objects=True, return_alternates=alternates
             )
         except Exception as error:  # noqa: BLE001 - the test looks at any
-            return {"error": f"{type(error).__module__}.{type(error).__name__}", "text": str(error)}
-        return {
+            kind = f"{type(error).__module__}.{type(error).__name__}"
+            return {"error": kind, "text": str(error)}, []
+        answer = {
             "kinds": sorted({type(s).__name__ for per in selections for s in per}),
             "selections": [[plain(selection) for selection in per] for per in selections],
             "limits": [[s.limits.to_dict() for s in per] for per in selections],
         }
+        return answer, selections
+
+
+class Server:
+    """One server whose request and answers are carried on from call to call, as conductor does."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self._context = conductor.context
+        self._placement = report.report_client_singleton()
+        self._spec: Any = None
+        self._hosts: list[Any] = []
+        self._tried: dict[str, Any] = {}
+
+    @property
+    def _uuid(self) -> str:
+        return str(self._spec.instance_uuid)
+
+    def _answer(self) -> dict[str, Any]:
+        answer, selections = self._conductor.call(self._spec, [self._uuid], alternates=True)
+        if selections:
+            self._hosts = selections[0]
+            # what providers serve the ports and devices of the server, as neutron is told
+            utils.fill_provider_mapping(self._spec, self._hosts[0])
+            groups = self._spec.requested_resources or []
+            answer["providers"] = {g.requester_id: g.provider_uuids for g in groups}
+        # as it is after it was stored
+        self._spec = objects.RequestSpec.obj_from_primitive(self._spec.obj_to_primitive())
+        return answer
+
+    def build(self, spec: dict[str, Any]) -> dict[str, Any]:
+        self._spec, self._tried = built(spec), {}
+        self._spec.generate_request_groups_from_pci_requests()
+        return self._answer()
+
+    def next_alternate(self) -> str | None:
+        """Give up the host, and claim the next alternate; return its name."""
+        failed = self._hosts.pop(0)
+        self._placement.delete_allocation_for_instance(self._context, self._uuid)
+        utils.populate_retry(self._tried, self._uuid)
+        utils.populate_filter_properties(self._tried, failed)
+        if not self._hosts:
+            return None
+        chosen = self._hosts[0]
+        is_claimed = utils.claim_resources(
+            *(self._context, self._placement, self._spec, self._uuid),
+            json.loads(chosen.allocation_request),
+            chosen.allocation_request_version,
+        )
+        return str(chosen.nodename) if is_claimed else None
+
+    def reschedule(self) -> dict[str, Any]:
+        """Ask again, without the hosts that were tried."""
+        groups = self._spec.requested_resources
+        self._spec = objects.RequestSpec.from_primitives(
+            self._context, self._spec.to_legacy_request_spec_dict(), self._tried
+        )
+        self._spec.requested_resources = groups
+        self._spec.project_id, self._spec.user_id = "p", "u"
+        return self._answer()
+
+    def resize(self, migration: str, extra_specs: dict[str, str]) -> dict[str, Any]:
+        """Hand what is held to a migration, and ask for a host of the same cell."""
+        source = self._hosts[0]
+        self._placement.move_allocations(self._context, self._uuid, migration)
+        self._spec.flavor.extra_specs = extra_specs
+        self._spec.ignore_hosts = [source.service_host]
+        cell = objects.CellMapping(uuid=source.cell_uuid)
+        self._spec.requested_destination = objects.Destination(cell=cell)
+        self._spec.retry = None
+        return self._answer()
+
+    def confirm(self, migration: str) -> None:
+        self._placement.delete_allocation_for_instance(
+            self._context, migration, consumer_type="migration"
+        )
+
+    def revert(self, migration: str) -> None:
+        self._placement.delete_allocation_for_instance(self._context, self._uuid)
+        self._placement.move_allocations(self._context, migration, self._uuid)
+
+    def evacuate(self) -> dict[str, Any]:
+        """Ask for another host than the one that is dead."""
+        self._spec.ignore_hosts = [self._hosts[0].service_host]
+        self._spec.requested_destination = None
+        self._spec.reset_forced_destinations()
+        return self._answer()
+
+    def source_returned(self, root: str) -> None:
+        self._placement.remove_provider_tree_from_instance_allocation(
+            self._context, self._uuid, root
+        )
 
 
 class NoHosts:
@@ -202,7 +298,16 @@ def main() -> None:
     commands: dict[str, Callable[..., Any]] = {}
     if CONF.transport_url:
         rpc.init(CONF)
-        commands["select"] = Conductor().select
+        conductor = Conductor()
+        server = Server(conductor)
+        commands["select"] = conductor.select
+        commands |= {
+            call.__name__: call
+            for call in (
+                *(server.build, server.next_alternate, server.reschedule, server.resize),
+                *(server.confirm, server.revert, server.evacuate, server.source_returned),
+            )
+        }
     if CONF.api_database.connection:
         migration.db_sync(database="api")
         requests = Requests()

@@ -4,56 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.differential.nova.drawn_requests import ABSENT, MEMORY, image, spec
 from tests.differential.nova.nova_process import Nova
-from tests.fixtures import programs
-from tests.fixtures.environments import EnvironmentMissing
-from tests.functional.agent.processes import eventually
-from tests.functional.scheduler.conftest import Cloud, write_config
-
-
-@pytest.fixture(scope="module")
-def cloud(placement_url: str) -> Cloud:
-    return Cloud(placement_url)
-
-
-@pytest.fixture(scope="module")
-def nova(
-    bus_url: str, placement_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Nova]:
-    """A conductor beside a scheduler that serves."""
-    directory = tmp_path_factory.mktemp("wire")
-    file = write_config(directory / "scheduler.conf", placement_url)
-    file.write_text(
-        f"[DEFAULT]\ntransport_url = {bus_url}\nhost = s-{uuid.uuid4().hex[:8]}\n"
-        "control_exchange = nova\n"
-        + file.read_text().removeprefix("[DEFAULT]\n")
-        + '[filter_scheduler]\npci_in_placement = true\n[pci]\nalias = {"name": "gpu", '
-        '"resource_class": "CUSTOM_GPU"}\n'
-    )
-    log = directory / "scheduler.log"
-    with log.open("wb") as output:
-        process = programs.start(
-            "compute-scheduler", "--config-file", str(file), "serve", output=output
-        )
-    try:
-        conductor = Nova(directory, f"transport_url = {bus_url}\nrpc_response_timeout = 30\n")
-    except EnvironmentMissing as error:
-        process.kill()
-        pytest.skip(str(error))
-    try:
-        eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
-        yield conductor
-    finally:
-        conductor.close()
-        process.terminate()
-        assert process.wait(60) == 0, log.read_text()
-    assert "Traceback" not in log.read_text()
+from tests.functional.scheduler.conftest import Cloud
 
 
 def spec_of(cloud: Cloud, extra_specs: dict[str, str] | None = None, **fields: Any) -> Any:
@@ -180,10 +138,10 @@ def hosts(cloud: Cloud) -> dict[str, str]:
 
 @pytest.mark.parametrize("request_spec", REQUESTS.values(), ids=REQUESTS)
 def test_a_conductor_gets_a_host_and_alternates(
-    nova: Nova, cloud: Cloud, hosts: dict[str, str], request_spec: Callable[[Cloud], Any]
+    conductor: Nova, cloud: Cloud, hosts: dict[str, str], request_spec: Callable[[Cloud], Any]
 ) -> None:
     instance = str(uuid.uuid4())
-    answer = nova("select", spec=request_spec(cloud), instances=[instance], alternates=True)
+    answer = conductor("select", spec=request_spec(cloud), instances=[instance], alternates=True)
     assert "error" not in answer, answer
     assert answer["kinds"] == ["Selection"]
     ((chosen, *alternates),) = answer["selections"]
@@ -197,12 +155,14 @@ def test_a_conductor_gets_a_host_and_alternates(
     assert {u: a["resources"] for u, a in claimed["allocations"].items()} == {
         u: a["resources"] for u, a in asked.items()
     }
-    assert chosen["allocation_request_version"] == "1.39"
+    assert chosen["allocation_request_version"] == "1.36"
 
 
-def test_several_instances_get_a_host_each(nova: Nova, cloud: Cloud, hosts: dict[str, str]) -> None:
+def test_several_instances_get_a_host_each(
+    conductor: Nova, cloud: Cloud, hosts: dict[str, str]
+) -> None:
     instances = [str(uuid.uuid4()) for _ in range(3)]
-    answer = nova("select", spec=spec_of(cloud, num_instances=3), instances=instances)
+    answer = conductor("select", spec=spec_of(cloud, num_instances=3), instances=instances)
     assert [len(per) for per in answer["selections"]] == [1, 1, 1]
 
 
@@ -218,7 +178,7 @@ def test_several_instances_get_a_host_each(nova: Nova, cloud: Cloud, hosts: dict
     ],
 )
 def test_a_named_host_is_taken(
-    nova: Nova,
+    conductor: Nova,
     cloud: Cloud,
     hosts: dict[str, str],
     field: str,
@@ -226,12 +186,14 @@ def test_a_named_host_is_taken(
 ) -> None:
     for name in hosts.values():
         instance = str(uuid.uuid4())
-        answer = nova("select", spec=spec_of(cloud, **{field: value(name)}), instances=[instance])
+        answer = conductor(
+            "select", spec=spec_of(cloud, **{field: value(name)}), instances=[instance]
+        )
         assert [per[0]["nodename"] for per in answer["selections"]] == [name], answer
 
 
 def test_a_rescheduled_server_leaves_out_the_hosts_before(
-    nova: Nova, cloud: Cloud, hosts: dict[str, str]
+    conductor: Nova, cloud: Cloud, hosts: dict[str, str]
 ) -> None:
     first, second, third = hosts.values()
     retry = {
@@ -240,23 +202,23 @@ def test_a_rescheduled_server_leaves_out_the_hosts_before(
         "hosts": {"_": "ComputeNodeList", "objects": [node(first), node(third)]},
     }
     request_spec = spec_of(cloud, retry=retry)
-    answer = nova("select", spec=request_spec, instances=[str(uuid.uuid4())], alternates=True)
+    answer = conductor("select", spec=request_spec, instances=[str(uuid.uuid4())], alternates=True)
     assert [[one["nodename"] for one in per] for per in answer["selections"]] == [[second]]
 
 
 def test_what_fits_nowhere_is_an_error_that_conductors_know(
-    nova: Nova, cloud: Cloud, hosts: dict[str, str]
+    conductor: Nova, cloud: Cloud, hosts: dict[str, str]
 ) -> None:
     request_spec = spec_of(cloud, {"resources:VCPU": "5000"})
-    answer = nova("select", spec=request_spec, instances=[str(uuid.uuid4())])
+    answer = conductor("select", spec=request_spec, instances=[str(uuid.uuid4())])
     assert answer["error"].removesuffix("_Remote") == "nova.exception_Remote.NoValidHost"
     assert answer["text"].startswith("No valid host was found. ")
 
 
 def test_what_cannot_be_asked_for_is_an_error_that_conductors_know(
-    nova: Nova, cloud: Cloud, hosts: dict[str, str]
+    conductor: Nova, cloud: Cloud, hosts: dict[str, str]
 ) -> None:
     request_spec = spec_of(cloud, {"hw:cpu_policy": "golden"})
-    answer = nova("select", spec=request_spec, instances=[str(uuid.uuid4())])
+    answer = conductor("select", spec=request_spec, instances=[str(uuid.uuid4())])
     assert "NoValidHost" in answer["error"]
     assert "hw:cpu_policy is 'golden'" in answer["text"]

@@ -213,19 +213,22 @@ def plain_spec(cloud: Cloud) -> dict[str, Any]:
     }
 
 
+def versioned(flavor: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return a specification as a conductor of Nova sends it."""
+    wrapped_flavor = {"nova_object.name": "Flavor", "nova_object.data": flavor}
+    return {
+        "nova_object.name": "RequestSpec",
+        "nova_object.data": {**fields, "flavor": wrapped_flavor},
+    }
+
+
 def test_the_bus_carries_requests_answers_and_errors(cloud: Cloud, client: SchedulerClient) -> None:
     host = cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
     plain = plain_spec(cloud)
     [[selection]] = client.select_destinations(plain, [new_uuid()])
     assert selection["compute_node_uuid"] == host
 
-    wrapped = {
-        "nova_object.name": "RequestSpec",
-        "nova_object.data": {
-            **plain,
-            "flavor": {"nova_object.name": "Flavor", "nova_object.data": plain["flavor"]},
-        },
-    }
+    wrapped = versioned(**plain)
     # a bus in memory hands over the error itself, one of another process a RemoteError
     with pytest.raises(Exception, match="Placement has no candidate") as caught:
         client.select_destinations(wrapped, [new_uuid()])
@@ -233,6 +236,21 @@ def test_the_bus_carries_requests_answers_and_errors(cloud: Cloud, client: Sched
         "nova.exception",
         "NoValidHost",
     )
+
+
+def test_a_conductor_that_asks_for_another_host_of_an_instance_evacuates_it(
+    cloud: Cloud, client: SchedulerClient
+) -> None:
+    hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
+    plain, instance = plain_spec(cloud), new_uuid()
+    [[first]] = client.select_destinations(versioned(**plain), [instance])
+    [[second]] = client.select_destinations(
+        versioned(**plain, ignore_hosts=[first["nova_object.data"]["nodename"]]), [instance]
+    )
+    assert second["nova_object.data"]["compute_node_uuid"] in hosts
+    # a conductor that claims an alternate at 1.38 or later would have to send a consumer type
+    assert second["nova_object.data"]["allocation_request_version"] == "1.36"
+    assert cloud.held(instance).keys() == {*hosts}
 
 
 def test_the_bus_carries_moves_from_begin_to_end(cloud: Cloud, client: SchedulerClient) -> None:
