@@ -193,7 +193,7 @@ def use_of(placement: PlacementApi, root: str) -> HostHolders | None:
     """
     if placement.trees.is_offered:
         try:
-            tree = placement.trees.read(root, include=Part.ALLOCATIONS)
+            tree = placement.trees.read(root, include=[Part.ALLOCATIONS])
         except errors.PlacementTooOld:
             return _use_one_by_one(placement, root)
         if not isinstance(tree, WholeTree):

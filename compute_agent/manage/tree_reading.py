@@ -87,7 +87,7 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     trees = ProviderTrees(connection)
     if trees.is_offered:
         try:
-            return _lines_of(trees.read(root, include=Part.USAGES))
+            return _lines_of(trees.read(root, include=[Part.USAGES]))
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers whole trees; reading each provider. %s", error)
     providers = Providers(connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -21,6 +21,7 @@ class Part(Enum):
 
     ALLOCATIONS = "allocations"
     USAGES = "usages"
+    SHARING = "sharing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,15 @@ class WholeTree:
     :ivar etag: of its names, parents, inventories, traits and aggregates; claims leave it alone.
     :ivar providers: parents first; each with its inventories, traits and aggregates, and its
         usages where asked for.
+    :ivar sharing_providers: where asked for, those of other trees that share with it by an
+        aggregate; the etag covers them.
     :ivar allocations: where asked for, each consumer that has some of this tree: uuid -> its whole
         record, as the consumer itself is read.
     """
 
     etag: str
     providers: Sequence[Mapping[str, Any]]
+    sharing_providers: Sequence[Mapping[str, Any]] = ()
     allocations: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -56,7 +60,7 @@ class ProviderTrees:
         return self._connection.understands_extensions(SINCE)
 
     def read(
-        self, uuid: str, *, etag: str | None = None, include: Part | None = None
+        self, uuid: str, *, etag: str | None = None, include: Collection[Part] = ()
     ) -> WholeTree | UnchangedTree | None:
         """Return the tree that a provider is a member of, None when there is no such provider.
 
@@ -67,7 +71,8 @@ class ProviderTrees:
         """
         request = Request(
             "GET",
-            f"/provider_trees/{uuid}" + (f"?include={include.value}" if include else ""),
+            f"/provider_trees/{uuid}"
+            + (f"?include={','.join(part.value for part in include)}" if include else ""),
             CONSUMER_TYPE,
             extensions=SINCE,
             conditions={} if etag is None else {"If-None-Match": etag},
@@ -75,7 +80,7 @@ class ProviderTrees:
             good=(200, 404) if etag is None else (200, 304, 404),
             shape=(
                 response_schemas.USED_TREE
-                if include is Part.USAGES
+                if Part.USAGES in include
                 else response_schemas.PROVIDER_TREE
             ),
             error=errors.ResourceProviderRetrievalFailed,
@@ -92,4 +97,5 @@ def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:
     etag = response.headers.get("etag", "").removeprefix("W/")
     if not etag.startswith('"') or all(provider["uuid"] != uuid for provider in providers):
         raise responses.malformed(request, response, f"the tree of {uuid} with its ETag")
-    return WholeTree(etag, providers, response.json.get("allocations", {}))
+    sharing_providers = response.json.get("sharing_providers", ())
+    return WholeTree(etag, providers, sharing_providers, response.json.get("allocations", {}))

@@ -83,7 +83,10 @@ _TREE_MEMBER = {
 }
 PROVIDER_TREE: Final = Shape(
     "a provider tree",
-    object_of({"providers": list_of(object_of(_TREE_MEMBER))}, {"allocations": map_of(_HOLDER)}),
+    object_of(
+        {"providers": list_of(object_of(_TREE_MEMBER))},
+        {"sharing_providers": list_of(object_of(_TREE_MEMBER)), "allocations": map_of(_HOLDER)},
+    ),
 )
 USED_TREE: Final = Shape(
     "a provider tree with its usages",

@@ -117,18 +117,36 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, answer: AtGeneration[Any
         tree.mark_fresh(uuid, [aspect])
 
 
+def replace_sharing(
+    tree: ProviderTree, own: Collection[str], providers: Sequence[PlacementProvider]
+) -> None:
+    """Let a tree have these sharing providers beside its own, and no other."""
+    present = {provider["uuid"] for provider in providers}
+    for root in tree.roots:
+        if root.uuid not in own and root.uuid not in present:
+            tree.remove(root.uuid)
+    tree.populate_from_iterable(providers)
+
+
 def with_whole(
-    tree: ProviderTree, root_uuid: str, providers: Sequence[Mapping[str, Any]]
+    tree: ProviderTree,
+    root_uuid: str,
+    providers: Sequence[Mapping[str, Any]],
+    sharing_providers: Sequence[Mapping[str, Any]],
 ) -> ProviderTree:
     """Return a tree with that of one root replaced by what was read as a whole.
 
-    :raises ValueError: the providers are not a tree, or one has the name of one elsewhere.
+    :raises ValueError: the providers are not a tree, or two have one name.
     """
     result = tree.snapshot()
     result.populate_from_iterable(
         cast("Sequence[PlacementProvider]", providers), complete_tree_of=root_uuid
     )
-    for provider in providers:
+    # sharing providers are lone roots here, wherever they are in trees of their own
+    lone = [{**provider, "parent_provider_uuid": None} for provider in sharing_providers]
+    own = {provider["uuid"] for provider in providers}
+    replace_sharing(result, own, cast("Sequence[PlacementProvider]", lone))
+    for provider in (*providers, *sharing_providers):
         uuid = provider["uuid"]
         result.update_inventory(uuid, provider["inventories"], operator_keys=())
         result.update_traits(uuid, provider["traits"])

@@ -8,9 +8,8 @@ every 2nd pass   of a host in an aggregate, the sharing providers, which leave n
 refresh          stale aspects, the sharing providers of all aggregates, and now and then the
                  aggregates of all (writers with an old microversion leave no trace)
 
-Where placement has whole trees, the probe is a conditional read of all of it: nothing in the tree
-is ever stale but generations, which claims raise and a tag leaves out. What is left to a refresh
-are the sharing providers.
+Where placement has whole trees, the probe is a conditional read of all of it with the sharing
+providers: nothing is ever stale but generations, which claims raise and a tag leaves out.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from compute_agent.placement.provider_trees import Part, ProviderTrees, Unchange
 from compute_agent.placement.providers import AtGeneration, Providers
 from compute_agent.placement.transports.request_pool import RequestPool
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
-from compute_agent.report.cache import TreeCache, take_in, with_whole
+from compute_agent.report.cache import TreeCache, replace_sharing, take_in, with_whole
 from compute_agent.report.diff import diff
 
 LOG = logging.getLogger(__name__)
@@ -90,26 +89,18 @@ class TreeReader:
         answer = self._trees.read(
             cache.root_uuid,
             etag=None if fresh else cache.etag,
-            include=Part.ALLOCATIONS if fresh else None,
+            include=[Part.SHARING, Part.ALLOCATIONS] if fresh else [Part.SHARING],
         )
-        refresh = self._refresh_is_due(cache)
         tree, etag, allocations = cache.tree, cache.etag, None
         cache.generations_unseen = isinstance(answer, UnchangedTree)
         if isinstance(answer, WholeTree):
             tree, etag, allocations = _with_whole(cache, answer), answer.etag, answer.allocations
             if fresh and cache.etag is not None and not diff(cache.tree, tree):
-                # the one of the tree alone, which claims do not change
+                # the one without allocations, which claims do not change
                 etag = cache.etag
         elif answer is None:
-            tree, etag, allocations = cache.tree.snapshot(), None, {}
-            if tree.exists(cache.root_uuid):
-                tree.remove(cache.root_uuid)
-        if refresh or fresh or _sharing_is_due(cache, tree):
-            tree = tree.snapshot()
-            own = tree.get_provider_uuids_in_tree(cache.root_uuid) if answer is not None else ()
-            self._read_sharing(tree, set(own))
-            cache.reads_since_sharing = -1
-        self._commit(cache, tree, refresh, etag)
+            tree, etag, allocations = ProviderTree(), None, {}
+        self._commit(cache, tree, False, etag)
         cache.allocations = allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
@@ -163,13 +154,14 @@ class TreeReader:
             for provider in sharing_providers
             if provider["uuid"] not in own
         ]
-        present = {provider["uuid"] for provider in lone}
-        for root in tree.roots:
-            if root.uuid not in own and root.uuid not in present:
-                tree.remove(root.uuid)
-        tree.populate_from_iterable(lone)
+        replace_sharing(tree, own, lone)
         self._read_into(
-            tree, [(u, aspect) for u in sorted(present) for aspect in tree.stale_aspects(u)]
+            tree,
+            [
+                (uuid, aspect)
+                for uuid in sorted(provider["uuid"] for provider in lone)
+                for aspect in tree.stale_aspects(uuid)
+            ],
         )
 
     def _read_into(self, tree: ProviderTree, aspects_by_uuid: list[tuple[str, str]]) -> None:
@@ -231,15 +223,13 @@ def _sharing_is_due(cache: TreeCache, tree: ProviderTree) -> bool:
 
 
 def _with_whole(cache: TreeCache, whole: WholeTree) -> ProviderTree:
-    try:
-        return with_whole(cache.tree, cache.root_uuid, whole.providers)
-    except ValueError:
-        # A name moved to a provider that the cache has elsewhere: start from nothing.
-        cache.sharing_due = True
-    try:
-        return with_whole(ProviderTree(), cache.root_uuid, whole.providers)
-    except ValueError as exc:
-        raise _no_tree(cache.root_uuid, exc) from exc
+    for tree in (cache.tree, ProviderTree()):
+        try:
+            return with_whole(tree, cache.root_uuid, whole.providers, whole.sharing_providers)
+        except ValueError as exc:
+            # A name moved to a provider that the cache has elsewhere: start from nothing.
+            error = exc
+    raise _no_tree(cache.root_uuid, error) from error
 
 
 def _no_tree(root_uuid: str, why: ValueError) -> errors.ResourceProviderRetrievalFailed:

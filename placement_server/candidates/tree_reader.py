@@ -1,10 +1,44 @@
 """Whole trees, and whether a client has the present one already."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.index import Index
+from placement_server.store.allocations import allocations as stored_allocations
+from placement_server.store.allocations.allocation_rows import Holder
 from placement_server.store.providers import tree_rows
-from placement_server.store.providers.tree import Tree
+from placement_server.store.providers.tree import Tree, extend_tag
 from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction
+
+
+class TreeReading(NamedTuple):
+    """A tree at one moment, and what was asked for with it.
+
+    :ivar sharing: the other trees that have a sharing provider in an aggregate of it; `None`: they
+        were not asked for.
+    :ivar holders: who holds some of it, with all that each holds.
+    """
+
+    tree: Tree
+    sharing: list[Tree] | None
+    holders: list[Holder]
+
+    def tag(self) -> str:
+        """Return the tag of the tree and, where asked for, of what others share with it."""
+        tag = self.tree.tag()
+        if self.sharing is None:
+            return tag
+        return _with_sharing(
+            tag,
+            (
+                (provider.uuid, other.tag())
+                for other in self.sharing
+                for provider in other.shared_with(self.tree)
+            ),
+        )
 
 
 class StoredTreeReader:
@@ -14,39 +48,67 @@ class StoredTreeReader:
         self._store = store
         self._follower = follower
 
-    def tag(self, uuid: str) -> str | None:
+    def tag(self, uuid: str, *, sharing: bool = False) -> str | None:
         """Return the tag of a provider's tree with everything that was committed before this call.
 
         Nothing but the feed of changes is read. `None` when the tag is not known here.
 
+        :param sharing: that of the tree with its sharing providers.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        index = self._follower.index()
-        root_id = _root_id(index, uuid)
-        return None if root_id is None else self._follower.tree_tags.get(root_id)
+        roots = self._roots(uuid)
+        tag_of = self._follower.tree_tags.get
+        own = tag_of(roots.pop(uuid)) if roots else None
+        if own is None or not sharing:
+            return own
+        pairs = [(share, tag) for share, root in roots.items() if (tag := tag_of(root))]
+        return _with_sharing(own, pairs) if len(pairs) == len(roots) else None
 
-    def read(self, uuid: str) -> tuple[Tree, str]:
-        """Return the tree of a provider, with its tag.
+    def read(self, uuid: str, *, sharing: bool = False, allocations: bool = False) -> TreeReading:
+        """Return the tree of a provider.
 
-        The tag is remembered, unless this process has no index yet, which takes longer to load than
+        Tags are remembered, unless this process has no index yet, which takes longer to load than
         a few trees take to read.
 
+        :param sharing: with the trees that share something with it.
+        :param allocations: with its holders.
         :raises placement_server.store.errors.ProviderNotFound: the provider does not exist.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        root_id = _root_id(self._follower.index(), uuid) if self._follower.is_loaded else None
-        if root_id is None:
-            tree = self._store.read(tree_rows.read, uuid)
-            return tree, tree.tag()
         tags = self._follower.tree_tags
-        reading = tags.begin(root_id)
-        tree = self._store.read(tree_rows.read, uuid)
-        tag = tree.tag()
-        if tree.root_id == root_id:
-            tags.finish(root_id, reading, tag)
-        return tree, tag
+        roots = set(self._roots(uuid).values()) if self._follower.is_loaded else set()
+        begun = {root: tags.begin(root) for root in roots if tags.get(root) is None}
+        reading = self._store.read(_read, uuid, sharing=sharing, allocations=allocations)
+        for tree in (reading.tree, *(reading.sharing or ())):
+            if tree.root_id in begun:
+                tags.finish(tree.root_id, begun[tree.root_id], tree.tag())
+        return reading
+
+    def _roots(self, uuid: str) -> dict[str, int]:
+        """Return the root of a provider, and those of the providers that share with its tree."""
+        index = self._follower.index()
+        slot = index.slot_of(uuid)
+        if slot is None:
+            return {}
+        root_ids, root_slot = index.columns.provider_id.view(), int(index.root[slot])
+        shares = {
+            index.columns.uuid[share]: int(root_ids[index.root[share]])
+            for share in index.links.to(root_slot)
+        }
+        return {**shares, uuid: int(root_ids[root_slot])}
 
 
-def _root_id(index: Index, uuid: str) -> int | None:
-    slot = index.slot_of(uuid)
-    return None if slot is None else int(index.columns.provider_id.view()[index.root[slot]])
+def _read(tx: ReadTransaction, uuid: str, *, sharing: bool, allocations: bool) -> TreeReading:
+    if allocations:
+        tree, holders = stored_allocations.of_tree(tx, uuid)
+    else:
+        tree, holders = tree_rows.read(tx, uuid), []
+    return TreeReading(tree, tree_rows.read_sharing(tx, tree) if sharing else None, holders)
+
+
+def _with_sharing(tag: str, shares: Iterable[tuple[str, str]]) -> str:
+    """Return the tag of a tree with sharing providers.
+
+    :param shares: their uuids, each with the tag of the tree that it is in.
+    """
+    return extend_tag(tag, sorted(shares))

@@ -108,5 +108,7 @@ IN_QUERY: Final = {
     "wait": Parameter("Seconds to wait for a change, where there is none yet.", "1"),
     "root": Parameter("Root of the only tree whose changes are asked for.", _UUID),
     "kind": Parameter("Kinds of changes that are asked for.", "tree"),
-    "include": Parameter("What to answer beside the tree: what its consumers hold.", "allocations"),
+    "include": Parameter(
+        "What to answer beside the tree: use, consumers, what others share.", "usages,sharing"
+    ),
 }

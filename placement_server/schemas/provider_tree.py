@@ -8,6 +8,7 @@ from placement_server.schemas.validation import SchemaByVersion
 _UUID: Final = {"type": "string", "pattern": UUID_PATTERN}
 _TEXT: Final = {"type": "string"}
 _INTEGER: Final = {"type": "integer"}
+_PART: Final = "(usages|allocations|sharing)"
 
 
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
@@ -30,7 +31,7 @@ SHOW: Final = SchemaByVersion(
             "properties": {
                 "include": {
                     "type": "string",
-                    "pattern": "^(usages|allocations)(,(usages|allocations))*$",
+                    "pattern": f"^{_PART}(,{_PART})*$",
                 }
             },
             "additionalProperties": False,
@@ -46,26 +47,25 @@ _INVENTORY: Final = _object(
     }
 )
 
+_PROVIDER: Final = _object(
+    {
+        "uuid": _UUID,
+        "name": _TEXT,
+        "parent_provider_uuid": {"type": ["string", "null"], "pattern": UUID_PATTERN},
+        "generation": _INTEGER,
+        "inventories": _map(_INVENTORY),
+        "traits": {"type": "array", "items": _TEXT},
+        "aggregates": {"type": "array", "items": _TEXT},
+        "usages": _map({"type": "integer", "minimum": 0}),
+    },
+    "usages",
+)
+
 TREE: Final = _object(
     {
         "root_provider_uuid": _UUID,
-        "providers": {
-            "type": "array",
-            "minItems": 1,
-            "items": _object(
-                {
-                    "uuid": _UUID,
-                    "name": _TEXT,
-                    "parent_provider_uuid": {"type": ["string", "null"], "pattern": UUID_PATTERN},
-                    "generation": _INTEGER,
-                    "inventories": _map(_INVENTORY),
-                    "traits": {"type": "array", "items": _TEXT},
-                    "aggregates": {"type": "array", "items": _TEXT},
-                    "usages": _map({"type": "integer", "minimum": 0}),
-                },
-                "usages",
-            ),
-        },
+        "providers": {"type": "array", "minItems": 1, "items": _PROVIDER},
+        "sharing_providers": {"type": "array", "items": _PROVIDER},
         "allocations": _map(
             _object(
                 {
@@ -80,6 +80,7 @@ TREE: Final = _object(
             )
         ),
     },
+    "sharing_providers",
     "allocations",
 )
-"""The answer: providers in preorder, children by name."""
+"""The answer: providers in preorder, children by name; sharing providers by name."""

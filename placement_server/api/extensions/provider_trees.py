@@ -1,12 +1,14 @@
 """Handler of /provider_trees/{uuid}: a whole tree of resource providers in one answer.
 
 An extension. A tree has an entity tag, which says all that a tree is but for what is used of it:
-names, parents, inventories, traits and aggregates. Claims do not change it.
+names, parents, inventories, traits and aggregates. Claims do not change it. With the sharing
+providers that reach it by an aggregate the tag covers their trees too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from operator import itemgetter
 from typing import Any
 
 from webob.etag import ETagMatcher
@@ -15,19 +17,18 @@ from placement_server.api.request import Request, check_query
 from placement_server.api.resources.allocations import holder_body
 from placement_server.api.resources.resource_providers import no_such_provider
 from placement_server.api.response import Headers, Response, empty_response, json_response
+from placement_server.candidates.tree_reader import TreeReading
 from placement_server.negotiation.microversion import MAX
 from placement_server.policies import operations
 from placement_server.schemas import provider_tree as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store.allocations import allocations
-from placement_server.store.allocations.allocation_rows import Holder
-from placement_server.store.providers.tree import Tree, TreeProvider, extend_tag
+from placement_server.store.providers.tree import TreeProvider, extend_tag
 
 
 def show(request: Request) -> Response:
     """Show the tree of a provider.
 
-    `include` adds `usages`, `allocations` or both. With `If-None-Match` and the present
+    `include` adds `usages`, `allocations` or `sharing`. With `If-None-Match` and the present
     entity tag the answer is 304.
     """
     (provider_uuid,) = request.path_values
@@ -35,22 +36,21 @@ def show(request: Request) -> Response:
     request.authorise(operations.TREES_SHOW)
     included_parts = _included_parts(request)
     known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
-    trees = request.services.candidates.trees
-    if "HTTP_IF_NONE_MATCH" in request.environ and not included_parts:
-        tag = trees.tag(provider_uuid)
-        if tag is not None and tag in known_tags:
-            return empty_response(304, *_headers(tag))
-    holders: list[Holder] = []
+    trees, sharing = request.services.candidates.trees, "sharing" in included_parts
+    shows_use = not included_parts <= {"sharing"}
+    if "HTTP_IF_NONE_MATCH" in request.environ and not shows_use:
+        known_tag = trees.tag(provider_uuid, sharing=sharing)
+        if known_tag is not None and known_tag in known_tags:
+            return empty_response(304, *_headers(known_tag))
     try:
-        if "allocations" in included_parts:
-            tree, holders = request.store.read(allocations.of_tree, provider_uuid)
-            tag = tree.tag()
-        else:
-            tree, tag = trees.read(provider_uuid)
+        reading = trees.read(
+            provider_uuid, sharing=sharing, allocations="allocations" in included_parts
+        )
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
-    body = _representation(tree, holders, included_parts)
-    if included_parts:
+    body = _representation(reading, included_parts)
+    tag = reading.tag()
+    if shows_use:
         tag = extend_tag(tag, _beyond_structure(body))
     if tag in known_tags:
         return empty_response(304, *_headers(tag))
@@ -69,20 +69,25 @@ def _headers(tag: str) -> Headers:
     return [("etag", f'"{tag}"'), ("cache-control", "no-cache")]
 
 
-def _representation(
-    tree: Tree, holders: Sequence[Holder], included_parts: Collection[str]
-) -> dict[str, Any]:
+def _representation(reading: TreeReading, included_parts: Collection[str]) -> dict[str, Any]:
+    tree, usages = reading.tree, "usages" in included_parts
     parents = tree.parent_uuids()
     body: dict[str, Any] = {
         "root_provider_uuid": tree.root_uuid,
         "providers": [
-            _provider(provider, parents[provider.id], usages="usages" in included_parts)
-            for provider in tree.providers
+            _provider(provider, parents[provider.id], usages=usages) for provider in tree.providers
         ],
     }
+    if reading.sharing is not None:
+        shown_providers = [
+            _provider(provider, other.parent_uuids()[provider.id], usages=usages)
+            for other in reading.sharing
+            for provider in other.shared_with(tree)
+        ]
+        body["sharing_providers"] = sorted(shown_providers, key=itemgetter("name", "uuid"))
     if "allocations" in included_parts:
         body["allocations"] = {
-            consumer.uuid: holder_body(consumer, rows, MAX) for consumer, rows in holders
+            consumer.uuid: holder_body(consumer, rows, MAX) for consumer, rows in reading.holders
         }
     return body
 
@@ -116,4 +121,5 @@ def _provider(provider: TreeProvider, parent_uuid: str | None, *, usages: bool) 
 
 def _beyond_structure(body: Mapping[str, Any]) -> list[Any]:
     """Return the parts of a representation that claims change."""
-    return [[provider.get("usages") for provider in body["providers"]], body.get("allocations")]
+    providers = [*body["providers"], *body.get("sharing_providers", ())]
+    return [[provider.get("usages") for provider in providers], body.get("allocations")]

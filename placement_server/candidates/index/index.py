@@ -16,7 +16,7 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray, SlotAr
 from placement_server.candidates.index.class_columns import ClassView
 from placement_server.candidates.index.columns import Columns
 from placement_server.candidates.index.names import IndexNames
-from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
+from placement_server.candidates.index.sharing import NO_LINKS, Links, find_links
 from placement_server.candidates.index.tree_order import in_preorder
 from placement_server.store.changes.snapshot import (
     InventoryRow,
@@ -25,6 +25,7 @@ from placement_server.store.changes.snapshot import (
     TreeRows,
     Usage,
 )
+from placement_server.store.providers.tree import SHARING_TRAIT
 
 LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from placement_server.candidates.index.arrays import IntArray
 from placement_server.candidates.index.columns import Columns
 
-SHARING_TRAIT = "MISC_SHARES_VIA_AGGREGATE"
-
 
 @dataclass(frozen=True, slots=True)
 class Links:
@@ -26,6 +24,11 @@ class Links:
 
     share: IntArray
     anchor: IntArray
+
+    def to(self, root_slot: int) -> list[int]:
+        """Return the slots of the sharing providers that the tree of a root may use."""
+        start, stop = np.searchsorted(self.anchor, (root_slot, root_slot + 1))
+        return [int(slot) for slot in self.share[start:stop]]
 
     def at_new_slots(self, slots: npt.NDArray[np.int64]) -> "Links":
         """Return the same links after trees got new slots.

@@ -12,6 +12,8 @@ import orjson
 
 from placement_server.store.providers.inventory_rows import HeldInventory
 
+SHARING_TRAIT: Final = "MISC_SHARES_VIA_AGGREGATE"
+"""The trait of providers that trees with one of their aggregates may use."""
 _DIGEST_BYTES: Final = 16
 
 
@@ -72,6 +74,20 @@ class Tree:
             provider.id: None if provider.parent_id is None else uuids.get(provider.parent_id)
             for provider in self.providers
         }
+
+    @property
+    def aggregates(self) -> set[str]:
+        """The aggregates of all its providers."""
+        return {aggregate for provider in self.providers for aggregate in provider.aggregates}
+
+    def shared_with(self, other: Tree) -> list[TreeProvider]:
+        """Return the providers that another tree may use by an aggregate."""
+        return [
+            provider
+            for provider in self.providers
+            if SHARING_TRAIT in provider.traits
+            and not other.aggregates.isdisjoint(provider.aggregates)
+        ]
 
     def tag(self) -> str:
         """Return a digest of the structure.

@@ -8,7 +8,7 @@ from typing import Any, Final
 from placement_server.store.dialects import chunks
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers.inventory_rows import HeldInventory
-from placement_server.store.providers.tree import Tree, TreeProvider
+from placement_server.store.providers.tree import SHARING_TRAIT, Tree, TreeProvider
 from placement_server.store.transactions.transaction import ReadTransaction
 
 # Texts, because composing a statement would cost more than most of these reads.
@@ -31,6 +31,13 @@ _AGGREGATES: Final = (
     "SELECT l.resource_provider_id, a.uuid FROM resource_provider_aggregates l "
     "JOIN placement_aggregates a ON a.id = l.aggregate_id WHERE l.resource_provider_id "
 )
+_SHARING_ROOTS: Final = (
+    "SELECT DISTINCT COALESCE(p.root_provider_id, p.id) FROM resource_providers p "
+    "JOIN resource_provider_traits l ON l.resource_provider_id = p.id "
+    f"JOIN traits t ON t.id = l.trait_id AND t.name = '{SHARING_TRAIT}' "
+    "JOIN resource_provider_aggregates m ON m.resource_provider_id = p.id "
+    "JOIN placement_aggregates a ON a.id = m.aggregate_id WHERE a.uuid "
+)
 
 
 def among(tx: ReadTransaction, statement: str, values: Collection[Any]) -> Iterator[Any]:
@@ -48,6 +55,15 @@ def read(tx: ReadTransaction, uuid: str) -> Tree:
     for (root_id,) in among(tx, _ROOT, [uuid]):
         return Tree.of(root_id, _read_providers(tx, root_id))
     raise ProviderNotFound(uuid)
+
+
+def read_sharing(tx: ReadTransaction, tree: Tree) -> list[Tree]:
+    """Return the other trees that have a sharing provider in an aggregate of this one."""
+    root_ids = {root_id for (root_id,) in among(tx, _SHARING_ROOTS, tree.aggregates)}
+    return [
+        Tree.of(root_id, _read_providers(tx, root_id))
+        for root_id in sorted(root_ids - {tree.root_id})
+    ]
 
 
 def _read_providers(tx: ReadTransaction, root_id: int) -> Collection[TreeProvider]:

@@ -21,9 +21,13 @@ EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 ROOT = "11111111-0000-4000-8000-000000000001"
 CELL = "11111111-0000-4000-8000-000000000002"
 OTHER = "22222222-0000-4000-8000-000000000001"
+POOL = "22222222-0000-4000-8000-000000000002"
 NEW = "33333333-0000-4000-8000-000000000001"
 AGGREGATES = [f"99999999-0000-4000-8000-00000000000{number}" for number in range(2)]
 CONSUMERS = [f"aaaaaaaa-0000-4000-8000-00000000000{number}" for number in range(2)]
+
+SHARING = "MISC_SHARES_VIA_AGGREGATE"
+WITH_SHARING = "?include=sharing"
 
 Write = Callable[[Client], object]
 
@@ -66,23 +70,23 @@ class Workers:
         for store in self._stores:
             store.close()
 
-    def tag(self) -> str:
+    def tag(self, query: str = "") -> str:
         """The tag of the tree, which both workers must agree on, from the cache or not."""
-        known = get(self.writer, "").headers["etag"]
-        assert get(self.reader, known).status == 304
-        assert get(self.reader, known).status == 304
-        assert get(self.reader, "").headers["etag"] == known
+        known = get(self.writer, "", query).headers["etag"]
+        assert get(self.reader, known, query).status == 304
+        assert get(self.reader, known, query).status == 304
+        assert get(self.reader, "", query).headers["etag"] == known
         return known
 
 
-def get(api: Client, known: str) -> Answer:
+def get(api: Client, known: str, query: str = "") -> Answer:
     conditions = {"If-None-Match": known} if known else {}
-    return api.get(f"/provider_trees/{CELL}", headers={**EXTENDED, **conditions})
+    return api.get(f"/provider_trees/{CELL}{query}", headers={**EXTENDED, **conditions})
 
 
 @pytest.fixture
 def workers(make_database: Callable[[], str]) -> Iterator[Workers]:
-    """A tree of a host and a cell, and another host."""
+    """A tree of a host and a cell, another host, and a pool below that one."""
     pair = Workers(make_database())
     api = pair.writer
     host = api.provider("host", uuid=ROOT)
@@ -91,6 +95,10 @@ def workers(make_database: Callable[[], str]) -> Iterator[Workers]:
     api.inventory(host, VCPU=8, CUSTOM_CARD=4)
     api.inventory(f"/resource_providers/{CELL}", VCPU=8)
     api.inventory(api.provider("other", uuid=OTHER), VCPU=8)
+    pool = api.provider("pool", uuid=POOL, parent_provider_uuid=OTHER)
+    api.inventory(pool, DISK_GB=8)
+    api.traits(pool, SHARING)
+    api.aggregates(pool, AGGREGATES[1])
     yield pair
     pair.close()
 
@@ -120,9 +128,9 @@ def rename(api: Client) -> None:
     put_provider(CELL, name="cell" if old == "renamed" else "renamed")(api)
 
 
-def set_total(uuid: str, field: str) -> Write:
+def set_total(uuid: str, field: str, resource_class: str = "VCPU") -> Write:
     def write(api: Client) -> None:
-        path = f"/resource_providers/{uuid}/inventories/VCPU"
+        path = f"/resource_providers/{uuid}/inventories/{resource_class}"
         shown = api.get(path).json
         values = {"total": (8, 16), "allocation_ratio": (1.0, 2.5), "step_size": (1, 2)}[field]
         shown[field] = values[shown[field] == values[0]]
@@ -137,10 +145,19 @@ def toggle_trait(api: Client) -> None:
     api.traits(path, *([] if had else ["CUSTOM_FAST"]))
 
 
-def toggle_aggregate(api: Client) -> None:
-    path = f"/resource_providers/{ROOT}"
-    had = api.get(f"{path}/aggregates").json["aggregates"]
-    api.aggregates(path, *([] if had else AGGREGATES))
+def toggle_aggregate(uuid: str) -> Write:
+    def write(api: Client) -> None:
+        path = f"/resource_providers/{uuid}"
+        had = api.get(f"{path}/aggregates").json["aggregates"]
+        api.aggregates(path, *([] if had else AGGREGATES))
+
+    return write
+
+
+def toggle_sharing(api: Client) -> None:
+    path = f"/resource_providers/{POOL}"
+    had = api.get(f"{path}/traits").json["traits"]
+    api.traits(path, *([] if had else [SHARING]))
 
 
 def rename_class(api: Client) -> None:
@@ -180,7 +197,7 @@ CHANGING: dict[str, Write] = {
     "a total": set_total(CELL, "total"),
     "a ratio": set_total(CELL, "allocation_ratio"),
     "a trait": toggle_trait,
-    "an aggregate": toggle_aggregate,
+    "an aggregate": toggle_aggregate(ROOT),
     "the name of a class": rename_class,
 }
 LEAVING: dict[str, Write] = {
@@ -188,6 +205,13 @@ LEAVING: dict[str, Write] = {
     "a claim in another tree": toggle_claim(OTHER),
     "the same inventories": same_inventories,
     "unused names": toggle_unused_names,
+}
+
+
+OF_POOL: dict[str, Write] = {
+    "an aggregate of the pool": toggle_aggregate(POOL),
+    "whether it shares": toggle_sharing,
+    "its total": set_total(POOL, "total", "DISK_GB"),
 }
 
 
@@ -206,6 +230,47 @@ def test_tags_change_with_the_structure_alone(workers: Workers, names: list[str]
         assert (tag != before) == (name in CHANGING), name
 
 
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(names=st.lists(st.sampled_from([*CHANGING, *LEAVING, *OF_POOL, "a restart"]), max_size=12))
+def test_tags_with_sharing_change_with_what_is_shared_too(
+    workers: Workers, names: list[str]
+) -> None:
+    def shown() -> tuple[str, Any]:
+        tag = workers.tag(WITH_SHARING)
+        body = get(workers.writer, "", WITH_SHARING).json
+        for provider in (*body["providers"], *body["sharing_providers"]):
+            del provider["generation"]
+        return tag, body
+
+    tag, body = shown()
+    for name in names:
+        if name == "a restart":
+            workers.restart()
+        else:
+            (CHANGING | LEAVING | OF_POOL)[name](workers.writer)
+        before, (tag, body) = (tag, body), shown()
+        # the trees of what is shared count as a whole
+        assert tag != before[0] or body == before[1], name
+        assert tag == before[0] or name not in LEAVING, name
+        shown_uuids = [provider["uuid"] for provider in body["sharing_providers"]]
+        assert shown_uuids == _sharing_by_plain_requests(workers.writer)
+
+
+def _sharing_by_plain_requests(api: Client) -> list[str]:
+    path = f"/resource_providers?in_tree={CELL}"
+    own = [provider["uuid"] for provider in api.get(path).json["resource_providers"]]
+    reached = {
+        aggregate
+        for uuid in own
+        for aggregate in api.get(f"/resource_providers/{uuid}/aggregates").json["aggregates"]
+    }
+    if not reached:
+        return []
+    path = f"/resource_providers?member_of=in:{','.join(sorted(reached))}&required={SHARING}"
+    found = api.get(path).json["resource_providers"]
+    return [provider["uuid"] for provider in found if provider["uuid"] not in own]
+
+
 @pytest.mark.parametrize("name", CHANGING)
 def test_each_change_has_another_tag_and_back_the_first_one(workers: Workers, name: str) -> None:
     first = workers.tag()
@@ -216,12 +281,14 @@ def test_each_change_has_another_tag_and_back_the_first_one(workers: Workers, na
     assert workers.tag() == first
 
 
-def test_another_worker_reads_nothing_but_the_feed(workers: Workers) -> None:
-    known = workers.tag()
+@pytest.mark.parametrize("query", ["", WITH_SHARING])
+def test_another_worker_reads_nothing_but_the_feed(workers: Workers, query: str) -> None:
+    toggle_aggregate(ROOT)(workers.writer)
+    known = workers.tag(query)
     toggle_claim(CELL)(workers.writer)
-    assert get(workers.reader, known).status == 304
+    assert get(workers.reader, known, query).status == 304
     del workers.statements[:]
-    assert get(workers.reader, known).status == 304
+    assert get(workers.reader, known, query).status == 304
     (statement,) = workers.statements
     assert "FROM changes" in statement
 

@@ -97,6 +97,25 @@ def test_include_shows_usages_and_all_that_each_consumer_of_the_tree_has(
     assert "usages" not in get(api).json["providers"][0]
 
 
+def test_include_shows_what_others_share_with_the_tree(api: Client, tree: str) -> None:
+    root = api.provider("storage")
+    pool = api.provider("pool", parent_provider_uuid=root.rpartition("/")[2])
+    api.inventory(pool, DISK_GB=100)
+    api.traits(pool, "MISC_SHARES_VIA_AGGREGATE")
+    assert get(api, query="?include=sharing").json["sharing_providers"] == []
+    api.aggregates(pool, AGGREGATE)
+    shown = get(api, query="?include=sharing")
+    (of_pool,) = get(api, pool.rpartition("/")[2]).json["providers"][1:]
+    assert shown.json == {**get(api).json, "sharing_providers": [of_pool]}
+    assert of_pool["parent_provider_uuid"] == root.rpartition("/")[2]
+    used = get(api, query="?include=sharing,usages").json["sharing_providers"]
+    assert used == [{**of_pool, "usages": {"DISK_GB": 0}}]
+    assert get(api).headers["etag"] == tree != shown.headers["etag"]
+    assert api.claim(A, held={pool.rpartition("/")[2]: {"DISK_GB": 2}}).status == 204
+    tag = shown.headers["etag"]
+    assert get(api, query="?include=sharing", If_None_Match=tag).status == 304
+
+
 def test_a_claim_changes_the_tags_of_what_shows_it_alone(api: Client, tree: str) -> None:
     queries = ("?include=usages", "?include=allocations", "?include=usages,allocations")
     before = [get(api, query=query).headers["etag"] for query in queries]

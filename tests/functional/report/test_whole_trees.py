@@ -26,7 +26,7 @@ def reported(whole):
 
 
 def path(host) -> str:
-    return f"/provider_trees/{host.root}"
+    return f"/provider_trees/{host.root}?include=sharing"
 
 
 def read(host) -> str:
@@ -123,7 +123,7 @@ class TestRequests:
 
         whole.report(grown)
         assert [sent.split("?")[0] for sent in whole.requests] == [
-            *[read(whole)] * 2,
+            *[read(whole).split("?")[0]] * 2,
             "POST /reshaper",
             "GET /resource_providers",
         ]
@@ -146,7 +146,7 @@ class TestRequests:
         guests = [claim(other, whole.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
         guests.append(claim(other, whole.root, {"VCPU": 1}))
         reshape(whole, guests)
-        assert whole.requests[0] == f"{read(whole)}?include=allocations"
+        assert whole.requests[0] == f"{read(whole)},allocations"
         assert not [sent for sent in whole.requests if "/allocations/" in sent]
         assert whole.tally.by_call["POST /reshaper"] == 1
         assert_done(whole, other, guests)
@@ -184,7 +184,7 @@ class TestRequests:
         holders = holders_in_tree(reported.client, reported.root)
         assert holders == {reported.root: {first: {"VCPU": 1}}, gpu: {second: {"VGPU": 2}}}
         assert holders == holders_in_tree(other, reported.root)
-        assert reported.requests == [f"{read(reported)}?include=allocations"]
+        assert reported.requests == [f"{read(reported)},allocations"]
         reported.report(small(reported.name))
         assert status_of_last(reported) == 304
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from placement_server.candidates.index.follower import IndexFollower
-from placement_server.candidates.index.sharing import SHARING_TRAIT
 from placement_server.store import resource_classes
 from placement_server.store.allocations import allocations, reshape
 from placement_server.store.changes.snapshot import ProviderRow
 from placement_server.store.providers import aggregates, providers, traits
+from placement_server.store.providers.tree import SHARING_TRAIT
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord, Provider
 from placement_server.store.store import Store
 from tests.fixtures import programs
