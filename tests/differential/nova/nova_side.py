@@ -296,7 +296,7 @@ def main() -> None:
     config.parse_args(["nova", f"--config-file={sys.argv[1]}"])
     objects.register_all()
     commands: dict[str, Callable[..., Any]] = {}
-    if CONF.transport_url:
+    if CONF.placement.auth_type:
         rpc.init(CONF)
         conductor = Conductor()
         server = Server(conductor)
