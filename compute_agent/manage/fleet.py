@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
 from compute_agent.drift.wording import count_of
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
+from compute_agent.placement.transports.transport import BASE
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker.decisions import EventKind
 from compute_agent.virt.layout.application import UNHEALTHY
@@ -23,6 +25,8 @@ UNKNOWN: Final = "unknown"
 """There is no message bus, or too little was heard on it so far."""
 
 _READ_AT_ONCE: Final = 8
+_MEMBER_OF: Final = (1, 32)
+"""The microversion from which on conditions on aggregates may be negated."""
 _MESSAGE_LENGTH: Final = 500
 _SILENCE: Final = (
     "its agent is not heard: it does not run, or cannot use the message bus "
@@ -71,13 +75,18 @@ class FleetHost:
     silent_since: float | None = None
 
 
-def roots(placement: PlacementApi, name: str | None = None) -> list[tuple[str, str]]:
+def roots(
+    placement: PlacementApi, name: str | None = None, member_of: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """Return uuid and name of the hosts: the root providers with the trait COMPUTE_NODE.
 
     :param name: part of the names that are wanted.
+    :param member_of: conditions on their aggregates, as a query has them.
     :raises PlacementError: placement cannot be read.
     """
-    providers = placement.providers.find("required=COMPUTE_NODE", "Listing the hosts")
+    query = [("required", "COMPUTE_NODE"), *(("member_of", value) for value in member_of)]
+    version = max(BASE, _MEMBER_OF) if member_of else BASE
+    providers = placement.providers.find(urlencode(query), "Listing the hosts", version)
     found_roots = [
         (str(provider["uuid"]), str(provider["name"]))
         for provider in providers
@@ -104,6 +113,12 @@ def trees(
             # a host that was deleted in between has no providers
             if tree:
                 yield tree
+
+
+def has_traits(tree: Sequence[ProviderLines], conditions: Iterable[str]) -> bool:
+    """Check that some provider of a tree has each trait; with `!` before it, that none has."""
+    traits = {trait for provider in tree for trait in provider.traits}
+    return all((name.lstrip("!") in traits) != name.startswith("!") for name in conditions)
 
 
 def consumers(

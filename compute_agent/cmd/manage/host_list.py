@@ -7,14 +7,22 @@ import dataclasses
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
-from compute_agent.cmd.console import new_console, new_table
+from compute_agent.cmd.console import new_console
 from compute_agent.cmd.manage import fleet as fleet_commands
 from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
+from compute_agent.cmd.output import (
+    add_table_options,
+    chosen_cells,
+    chosen_columns,
+    show_rows,
+    table,
+)
+from compute_agent.cmd.placement.arguments import MEMBER_OF
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.drift.wording import count_of
@@ -23,12 +31,12 @@ from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg
-    from rich.table import Table
 
     from compute_agent.drift.instances.agents import AgentsOnBus
     from compute_agent.manage import fleet
     from compute_agent.manage.fleet import FleetHost
     from compute_agent.manage.followed_fleet import FollowedAgents
+    from compute_agent.manage.tree_reading import ProviderLines
     from compute_agent.placement.api import PlacementApi
 
 _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
@@ -37,6 +45,7 @@ _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
     "trouble": lambda host: (-len(host.trouble), host.name),
     "used": lambda host: (-_share(host), host.name),
 }
+_COLUMNS: Final = ("host", "agent", "enabled", "providers", "used/capacity", "trouble")
 _WATCH_TIMEOUT: Final = 10
 """Seconds after which `--watch` says that placement does not answer, unless another is given."""
 
@@ -60,6 +69,17 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     )
     parser.add_argument("--troubled", action="store_true", help="only hosts with problems")
     parser.add_argument(
+        "--required",
+        action="append",
+        default=[],
+        metavar="TRAIT,...",
+        help="only hosts of which some provider has these traits; !TRAIT: of which none has it",
+    )
+    parser.add_argument(
+        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
+    )
+    add_table_options(parser)
+    parser.add_argument(
         "--class", dest="resource_class", metavar="CLASS", help="show only the usage of this class"
     )
     parser.add_argument(
@@ -78,6 +98,9 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
 def _list(namespace: argparse.Namespace) -> int:
     if namespace.interval is not None and not namespace.watch:
         raise BadArgument("--interval has no effect without --watch: add --watch, or leave it out.")
+    if namespace.json:
+        namespace.format = "json"
+    chosen_columns(namespace, _COLUMNS)
     if namespace.watch and namespace.request_timeout is None:
         namespace.request_timeout = _WATCH_TIMEOUT
     conf = configuration(namespace)
@@ -87,10 +110,8 @@ def _list(namespace: argparse.Namespace) -> int:
         if namespace.watch:
             return _watch(namespace, conf, placement, agents)
         hosts = _hosts(namespace, conf, placement, agents)
-    if namespace.json:
-        print(json.dumps([fleet_commands.host_document(host) for host in hosts], indent=2))
-    else:
-        new_console().print(_table(hosts, namespace.resource_class))
+    documents = [fleet_commands.host_document(host) for host in hosts]
+    show_rows(namespace, _COLUMNS, _rows(namespace, hosts), documents)
     return Exit.FINE
 
 
@@ -102,15 +123,25 @@ def _hosts(
 ) -> list[FleetHost]:
     from compute_agent.manage import fleet
 
-    roots = [uuid for uuid, _ in fleet.roots(placement, namespace.name)]
+    roots = [uuid for uuid, _ in fleet.roots(placement, namespace.name, namespace.member_of)]
     heard_agents = fleet_commands.heard_agents(conf, agents, roots)
     with progress_bars() as bars:
         progress = partial(bars.update, "reading the hosts")
         trees = fleet.trees(placement, roots, progress=progress)
-        return _chosen_hosts(namespace, [fleet.describe(tree, heard_agents) for tree in trees])
+        return _chosen_hosts(namespace, trees, heard_agents)
 
 
-def _chosen_hosts(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[FleetHost]:
+def _chosen_hosts(
+    namespace: argparse.Namespace,
+    trees: Iterable[Sequence[ProviderLines]],
+    heard_agents: fleet.HeardAgents | None,
+) -> list[FleetHost]:
+    from compute_agent.manage import fleet
+
+    conditions = [trait for text in namespace.required for trait in text.split(",")]
+    hosts = [
+        fleet.describe(tree, heard_agents) for tree in trees if fleet.has_traits(tree, conditions)
+    ]
     return sorted(
         (host for host in hosts if host.trouble or not namespace.troubled),
         key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
@@ -175,10 +206,9 @@ class _Watch:
         from compute_agent.manage import fleet
 
         heard_agents = None if self._agents is None else self._look(self._agents)
-        roots = [uuid for uuid, _ in fleet.roots(self._placement, self._namespace.name)]
-        trees = self._trees.current(roots)
-        hosts = [fleet.describe(tree, heard_agents) for tree in trees]
-        return _chosen_hosts(self._namespace, hosts)
+        asked = self._namespace
+        roots = [uuid for uuid, _ in fleet.roots(self._placement, asked.name, asked.member_of)]
+        return _chosen_hosts(asked, self._trees.current(roots), heard_agents)
 
     def _look(self, agents: FollowedAgents) -> fleet.HeardAgents:
         heard_agents = agents.look()
@@ -196,9 +226,12 @@ class _Watch:
 
 
 def _lines(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> Iterator[str]:
-    if namespace.json:
-        documents = [fleet_commands.host_document(host) for host in hosts]
-        yield json.dumps(documents)
+    if namespace.format == "json":
+        yield json.dumps([fleet_commands.host_document(host) for host in hosts])
+        return
+    rows = _rows(namespace, hosts)
+    if namespace.format == "value":
+        yield from map(" ".join, chosen_cells(namespace, _COLUMNS, rows))
         return
     agents = Counter(host.agent for host in hosts)
     parts = [f"{count} {agent}" for agent, count in sorted(agents.items())]
@@ -207,7 +240,7 @@ def _lines(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> Iterato
     yield f"{_now()}  {fleet_size}: agents {', '.join(parts)}; {disabled_count} disabled"
     console = new_console()
     with console.capture() as capture:
-        console.print(_table(hosts, namespace.resource_class))
+        console.print(table(namespace, _COLUMNS, rows))
     yield from capture.get().splitlines()
 
 
@@ -215,21 +248,24 @@ def _now() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def _table(hosts: Sequence[FleetHost], resource_class: str | None) -> Table:
-    table = new_table("host", "agent", "enabled", "providers", "used/capacity", "trouble")
-    for host in hosts:
-        amounts = {
-            name: amount for name, amount in host.amounts.items() if resource_class in (None, name)
-        }
-        table.add_row(
-            host.name,
-            fleet_commands.agent_text(host),
-            "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
-            str(host.providers),
-            "  ".join(f"{name} {amount_text(name, *amount)}" for name, amount in amounts.items()),
-            "; ".join(host.trouble),
-        )
-    return table
+def _rows(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[Sequence[object]]:
+    return [_row(host, namespace.resource_class) for host in hosts]
+
+
+def _row(host: FleetHost, resource_class: str | None) -> Sequence[object]:
+    amounts = (
+        f"{name} {amount_text(name, *amount)}"
+        for name, amount in host.amounts.items()
+        if resource_class in (None, name)
+    )
+    return (
+        host.name,
+        fleet_commands.agent_text(host),
+        "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
+        host.providers,
+        "  ".join(amounts),
+        "; ".join(host.trouble),
+    )
 
 
 def _share(host: FleetHost) -> float:

@@ -27,6 +27,7 @@ from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, host_list, hosts
 from compute_agent.cmd.manage.options import BadArgument, ManageParser
+from compute_agent.cmd.output import UnknownColumn
 from compute_agent.programs import configuration_files
 from compute_agent.programs.exit_status import Exit
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _exit_status_of(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
-    if isinstance(error, BadArgument):
+    if isinstance(error, BadArgument | UnknownColumn):
         return Exit.BAD_ARGUMENTS
     return int(namespace.exit_of(error))
 

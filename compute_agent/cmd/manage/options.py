@@ -49,7 +49,13 @@ def add_common(
     configuration_files.add_options(
         common, program.CONFIGURATION_FILE, what="the agent's configuration"
     )
-    common.add_argument(
+    way = common.add_mutually_exclusive_group()
+    way.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        help="name of a cloud in clouds.yaml whose placement is used, not that of [placement]",
+    )
+    way.add_argument(
         "--placement-config",
         metavar="FILE",
         help="placement.conf; use its database directly, without a running server",
@@ -87,6 +93,11 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
     :raises InvalidConfiguration: placement's own configuration file cannot be used.
     :raises PlacementUnavailable: the database it names cannot be used.
     """
+    if namespace.os_cloud is not None:
+        from compute_agent.placement.transports.cloud import cloud_transport
+
+        limit = namespace.request_timeout
+        return cloud_transport(namespace.os_cloud, limit and (limit, limit))
     if namespace.placement_config is None:
         from compute_agent.placement.transports.keystone import KeystoneTransport
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections.abc import Mapping
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from compute_agent import errors, extras
+from compute_agent import errors
 from compute_agent.cmd.placement.errors import (
     BadInput,
     NamedThingMissing,
@@ -153,17 +152,19 @@ def _transport(namespace: argparse.Namespace) -> Transport:
                 f"--config-file {namespace.config_file}: the file does not exist. Correct the path."
             )
         return InProcessTransport.from_config_files([namespace.config_file])
-    from compute_agent.placement.transports.keystone import KeystoneTransport
-
     if urls.names_user(namespace.url or ""):
         raise BadInput(f"--url {urls.ADVICE}.")
     if namespace.url and not _is_http(namespace.url):
         raise BadInput(
             f"--url is {namespace.url!r}: expected a URL, such as http://127.0.0.1:8778."
         )
-    if namespace.url and not namespace.token:
-        return KeystoneTransport.to_endpoint(namespace.url)
-    return KeystoneTransport(partial(_adapter, namespace))
+    if namespace.url:
+        from compute_agent.placement.transports.keystone import KeystoneTransport
+
+        return KeystoneTransport.to_endpoint(namespace.url, namespace.token)
+    from compute_agent.placement.transports.cloud import cloud_transport
+
+    return cloud_transport(namespace.os_cloud)
 
 
 def _is_http(url: str) -> bool:
@@ -172,40 +173,3 @@ def _is_http(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-
-
-def _adapter(namespace: argparse.Namespace) -> Any:
-    from keystoneauth1 import adapter, token_endpoint
-
-    from compute_agent.placement.transports.keystone import (
-        READ_TIMEOUT,
-        KeystoneSession,
-        SteadySession,
-    )
-
-    if namespace.url:
-        auth = token_endpoint.Token(namespace.url, namespace.token)
-        plain = KeystoneSession(auth=auth, timeout=READ_TIMEOUT, session=SteadySession())
-        return adapter.Adapter(session=plain, service_type="placement")
-    extras.require("cloud", "A cloud of clouds.yaml or of OS_* variables", "openstack")
-    from openstack import config, exceptions
-
-    try:
-        session_constructor = cast("type[Any]", partial(KeystoneSession, session=SteadySession()))
-        cloud = config.OpenStackConfig(session_constructor=session_constructor).get_one(
-            cloud=namespace.os_cloud
-        )
-        if urls.names_user(cloud.config.get("auth", {}).get("auth_url")):
-            raise BadInput(f"auth_url of the cloud, or OS_AUTH_URL, {urls.ADVICE}.")
-        return adapter.Adapter(
-            session=cloud.get_session(),
-            service_type="placement",
-            interface=cloud.get_interface("placement"),
-            region_name=cloud.get_region_name("placement"),
-            endpoint_override=cloud.get_endpoint("placement"),
-        )
-    except exceptions.ConfigException as error:
-        raise BadInput(
-            f"No cloud to ask: {str(error).rstrip('.')}. Use --os-cloud, OS_* variables, --url or "
-            "--config-file."
-        ) from error

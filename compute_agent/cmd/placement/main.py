@@ -83,10 +83,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for module in (
         *(providers, inventories, names, allocations),
-        *(candidates, questions, drain, changes, documents),
+        *(candidates, questions, drain, changes, documents, completion),
     ):
         module.add_commands(commands)
-    completion.add_commands(commands, parser)
     return parser
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from compute_agent.cmd.placement import output
+from compute_agent.cmd import output
 from compute_agent.programs.exit_status import exit_table
 
 Function = Callable[[argparse.Namespace], int]

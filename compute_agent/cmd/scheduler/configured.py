@@ -16,6 +16,7 @@ from compute_agent.state.documents import FileUnusable, read_named
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from compute_agent.placement.transports.transport import Transport
     from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.fleet.announcements import Announcements
 
@@ -52,7 +53,7 @@ def assemble(namespace: argparse.Namespace, *, chooses: bool = False) -> Schedul
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     announcements = _announcements(namespace, conf) if chooses else None
-    return parts_of(conf, placement_transport(conf), announcements, serving=False)
+    return parts_of(conf, placement_transport(namespace, conf), announcements, serving=False)
 
 
 def log_errors(namespace: argparse.Namespace) -> None:
@@ -81,7 +82,11 @@ def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Annou
         return None
 
 
-def placement_transport(conf: cfg.ConfigOpts) -> Any:
+def placement_transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
+    """Return the transport to the placement of a cloud, or that of the configuration."""
+    from compute_agent.placement.transports.cloud import cloud_transport
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
+    if namespace.os_cloud is not None:
+        return cloud_transport(namespace.os_cloud)
     return KeystoneTransport.from_conf(conf)

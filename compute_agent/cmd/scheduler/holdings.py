@@ -41,7 +41,7 @@ def _list(namespace: argparse.Namespace) -> int:
             "either uuids of consumers, --host or --project",
         )
     log_errors(namespace)
-    reader = Consumers(placement_transport(program.configuration(namespace)))
+    reader = Consumers(placement_transport(namespace, program.configuration(namespace)))
     try:
         holdings = HoldingsReader(reader)
         if namespace.project:

@@ -73,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     configuration_files.add_options(parser, program.CONFIGURATION_FILE)
     parser.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        help="name of a cloud in clouds.yaml whose placement is used, not that of [placement]; "
+        "serve does not take it",
+    )
+    parser.add_argument(
         "--debug", action="store_true", help="log everything, including each request"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -190,6 +196,10 @@ def _serve(namespace: argparse.Namespace) -> int:
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
+    if namespace.os_cloud is not None:
+        raise errors.InvalidConfiguration(
+            "serve takes no --os-cloud: set [placement]auth_type and its options in the file."
+        )
     conf = program.configuration(namespace)
     logs.set_up(conf, "compute-scheduler")
     if not namespace.worker:
@@ -212,14 +222,14 @@ def _serve(namespace: argparse.Namespace) -> int:
     manager = ServiceManager()
     if namespace.worker:
         calls = shown_metrics.counted_calls(conf)
-        life = SchedulerLife(conf, placement_transport(conf), manager, calls)
+        life = SchedulerLife(conf, placement_transport(namespace, conf), manager, calls)
         when_abandoned(sys.stdin.buffer, life.stop)
         return life.run()
     if conf.scheduler.workers <= 1:
         with shown_metrics.of_this_process(conf) as calls:
-            return SchedulerLife(conf, placement_transport(conf), manager, calls).run()
+            return SchedulerLife(conf, placement_transport(namespace, conf), manager, calls).run()
     message_bus.open_transport(conf).cleanup()
-    check_placement(conf, placement_transport(conf))
+    check_placement(conf, placement_transport(namespace, conf))
     files = [f"--config-file={file}" for file in namespace.config_file]
     files += [f"--config-dir={directory}" for directory in namespace.config_dir]
     files += ["--debug"] if namespace.debug else []

@@ -15,6 +15,7 @@ from keystoneauth1 import exceptions as ka_exc
 from keystoneauth1 import loading as ka_loading
 from keystoneauth1 import noauth as ka_noauth
 from keystoneauth1 import session as ka_session
+from keystoneauth1 import token_endpoint
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
@@ -156,13 +157,12 @@ class KeystoneTransport:
         )
 
     @classmethod
-    def to_endpoint(cls, url: str) -> KeystoneTransport:
-        """To a placement without keystone, at `url`."""
+    def to_endpoint(cls, url: str, token: str | None = None) -> KeystoneTransport:
+        """To placement at `url`, with a token or, where it trusts its callers, without one."""
 
         def load() -> Any:
-            session = KeystoneSession(
-                auth=NoAuth(endpoint=url), timeout=READ_TIMEOUT, session=SteadySession()
-            )
+            auth = token_endpoint.Token(url, token) if token else NoAuth(endpoint=url)
+            session = KeystoneSession(auth=auth, timeout=READ_TIMEOUT, session=SteadySession())
             return ka_adapter.Adapter(session=session, service_type="placement")
 
         return cls(load)

@@ -1,5 +1,6 @@
 """`compute-manage host list --watch`: the fleet as it changes, on a terminal and in a pipe."""
 
+import json
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.cmd.scheduler import main as scheduler
 from compute_agent.manage.followed_fleet import FollowedTrees
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
@@ -14,7 +16,7 @@ from compute_agent.placement.transports.transport import Request, Response, Tran
 from tests.fixtures import programs
 from tests.fixtures.terminal import Terminal
 from tests.functional.agent.processes import PlacementProcess, claim, eventually
-from tests.functional.manage.conftest import Operator, PlacementView
+from tests.functional.manage.conftest import NOWHERE, Operator, PlacementView
 
 pytestmark = pytest.mark.waiting
 
@@ -171,3 +173,51 @@ def test_without_a_feed_of_changes_all_trees_are_read(placement: PlacementView) 
     assert used(trees, [first]) == {first: 0}
     placement.claim({first: {"VCPU": 2}})
     assert used(trees, [first]) == {first: 2}
+
+
+def test_hosts_are_chosen_by_traits_of_their_trees_and_by_aggregates(offline: Operator) -> None:
+    offline.topic, placement = "host", offline.placement
+    gpu, plain, aggregate = placement.new_host(), placement.new_host(), str(uuid.uuid4())
+    placement.new_provider(f"card-{gpu}", {"VGPU": 4}, ("HW_GPU_API_VULKAN",), gpu)
+    placement.set_aggregates(plain, [aggregate])
+
+    def listed(*options: str) -> set[str]:
+        return {host["uuid"] for host in offline.run("list", "-f", "json", *options).document}
+
+    assert listed() >= {gpu, plain}
+    assert listed("--required", "HW_GPU_API_VULKAN") == {gpu}
+    assert listed("--required", "HW_GPU_API_VULKAN,COMPUTE_STATUS_DISABLED") == set()
+    assert plain in listed("--required", "COMPUTE_NODE", "--required", "!HW_GPU_API_VULKAN")
+    assert gpu not in listed("--required", "!HW_GPU_API_VULKAN")
+    assert listed("--member-of", aggregate) == {plain}
+    assert plain not in listed("--member-of", f"!{aggregate}")
+
+
+def test_columns_are_chosen_as_with_the_client_of_openstack(offline: Operator) -> None:
+    offline.topic = "host"
+    offline.placement.new_host("host-with-columns")
+    ended = offline.run("list", "with-columns", "-f", "value", "-c", "used/capacity", "-c", "host")
+    assert (ended.status, ended.out) == (0, "VCPU 0/8 host-with-columns\n")
+    unknown = offline.run("list", "-c", "colour")
+    assert (unknown.status, unknown.out) == (127, "")
+    assert "the columns are host, agent, enabled" in unknown.err
+
+
+def test_placement_may_be_that_of_a_cloud_of_clouds_yaml(
+    online: Operator, placement_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clouds = tmp_path / "clouds.yaml"
+    auth = {"endpoint": placement_url, "token": "admin"}
+    clouds.write_text(json.dumps({"clouds": {"mine": {"auth_type": "admin_token", "auth": auth}}}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    online.topic = "host"
+    online.configure(placement={"endpoint_override": NOWHERE})
+    name = f"cloud-{uuid.uuid4().hex[:8]}"
+    online.placement.new_host(name)
+    assert online.run("list", name).status == 3
+    ended = online.run("list", name, "--os-cloud", "mine", "-f", "value", "-c", "host")
+    assert (ended.status, ended.out) == (0, f"{name}\n")
+    config = f"--config-file={online.directory / 'agent.conf'}"
+    assert scheduler.main([config, "--os-cloud", "mine", "list", "--host", name]) == 1
+    assert scheduler.main([config, "list", "--host", name]) == 3
+    assert scheduler.main([config, "--os-cloud", "mine", "serve"]) == 2

@@ -235,20 +235,35 @@ def test_placement_is_the_one_of_a_cloud_of_clouds_yaml_or_of_a_url(
 @pytest.mark.parametrize(
     ("line", "completed"),
     [
-        (["pro"], {"provider"}),
-        (["provider", "s"], {"show", "set"}),
-        (["--url", "u", "tree", "h", "--tr"], {"--traits"}),
-        (["allocation", "set", "x", "--p"], {"--project"}),
-        (["completion", ""], {"-h", "--help", "bash", "zsh"}),
+        ("placement pro", {"provider"}),
+        ("placement provider s", {"show", "set"}),
+        ("placement --url u tree h --tr", {"--traits"}),
+        ("placement allocation set x --p", {"--project"}),
+        ("/usr/bin/placement completion ", {"-h", "--help", "bash", "zsh"}),
+        ("placement tree host-", {"host-1", "host-2"}),
+        ("placement candidates --in-tree ", {"host-1", "host-2", "other"}),
+        ("compute-agent do", {"doctor"}),
+        ("compute-agent dev --mac", {"--machine"}),
+        ("compute-scheduler list --host o", {"other"}),
+        ("compute-manage host show host-", {"host-1", "host-2"}),
+        ("compute-manage placement del", {"delete-host"}),
+        ("placement-server serve --wor", {"--workers"}),
+        ("placement-manage db s", {"sync", "stamp"}),
+        ("placement-status upgrade c", {"check"}),
     ],
 )
-def test_bash_completes_commands_and_options(
-    run_on: Callable[[None], Run], tmp_path: Path, line: list[str], completed: set[str]
+def test_bash_completes_commands_options_and_hosts_of_all_programs(
+    run_on: Callable[[None], Run], tmp_path: Path, line: str, completed: set[str]
 ) -> None:
     script = tmp_path / "completion.sh"
     script.write_text(done(run_on(None)("completion", "bash")).out)
-    words = " ".join(repr(word) for word in ["placement", *line])
-    asked = f"source {script}; COMP_WORDS=({words}); COMP_CWORD={len(line)}; _placement; "
+    listing = tmp_path / "placement"
+    listing.write_text("#!/bin/sh\nprintf 'host-1\\nhost-2\\nother\\n'\n")
+    listing.chmod(0o755)
+    line_words = line.split(" ")
+    words = " ".join(repr(word) for word in line_words)
+    asked = f"PATH={tmp_path}:$PATH; source {script}; COMP_WORDS=({words}); "
+    asked += f"COMP_CWORD={len(line_words) - 1}; _compute_agent_completion; "
     shown = subprocess.run(
         ["bash", "-c", f'{asked} printf "%s\\n" "${{COMPREPLY[@]}}"'],
         capture_output=True,

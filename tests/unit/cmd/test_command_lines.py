@@ -15,6 +15,7 @@ from compute_agent.cmd.placement import main as placement
 from compute_agent.cmd.scheduler import main as scheduler
 from placement_server.cmd import manage as placement_manage
 from placement_server.cmd import serve, status
+from tools import completions
 from tools.man_pages import TARGET, arguments, commands, pages, parsers
 
 METAVARS = {
@@ -158,9 +159,12 @@ def test_a_very_long_number_is_not_repeated(
     assert len(last) < 200
 
 
-def test_manual_pages_are_those_of_the_parsers() -> None:
+def test_manual_pages_and_completions_are_those_of_the_parsers() -> None:
     written = {path.name: path.read_text() for path in TARGET.glob("*.1")}
     assert written == pages(), "run: python -m tools.man_pages"
+    assert completions.TARGET.read_text() == completions.script(), (
+        "run: python -m tools.completions"
+    )
 
 
 @pytest.mark.skipif(

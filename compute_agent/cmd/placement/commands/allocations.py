@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import PROVIDER, provider_amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
-from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.programs.exit_status import Exit

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import MEMBER_OF, parameters, query_amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing, RequestRefused
-from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from compute_agent.cmd.output import chosen_columns, show_rows, text_of
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.output import chosen_columns, show_rows, text_of
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive, whole

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from compute_agent.cmd.output import add_json_option
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
 from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
-from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.connection import RESHAPE_TIMEOUT

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 
+from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import parameters
 from compute_agent.cmd.placement.client import connect
-from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.manage import drain

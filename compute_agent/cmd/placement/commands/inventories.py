@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import PROVIDER, amounts
 from compute_agent.cmd.placement.client import connect, part_path, path_segment
 from compute_agent.cmd.placement.errors import BadInput
-from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import whole

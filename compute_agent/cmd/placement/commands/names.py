@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
+from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import PROVIDER
 from compute_agent.cmd.placement.client import Client, connect, path_segment
-from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs.exit_status import Exit
 

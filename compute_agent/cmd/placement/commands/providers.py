@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.console import print_paged
+from compute_agent.cmd.output import show_record, show_rows
 from compute_agent.cmd.placement.arguments import MEMBER_OF, PROVIDER, query_amounts
 from compute_agent.cmd.placement.client import connect
-from compute_agent.cmd.placement.output import show_record, show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.trees.form import add_form_options, form_of
 from compute_agent.placement.connection import CONSUMER_TYPE

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import MEMBER_OF, provider_amounts, query_amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.candidates import add_query, query_of
 from compute_agent.cmd.placement.errors import BadInput
-from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import whole_number

@@ -5,26 +5,38 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from compute_agent import errors
 from compute_agent.cmd.console import print_paged, printable
-from compute_agent.cmd.placement.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FORMATS: Final = ("table", "json", "value")
+
+
+class UnknownColumn(errors.ComputeAgentError):
+    """A column that the output does not have."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of output."""
     output = parser.add_argument_group("output")
+    add_table_options(output)
+    output.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="the same as -f json"
+    )
+
+
+def add_table_options(output: argparse._ActionsContainer) -> None:
+    """Add those that choose a format and columns, as the OpenStack client has them."""
     output.add_argument(
         "-f",
         "--format",
         choices=FORMATS,
         default="table",
         help="format of the output; default: table",
-    )
-    output.add_argument(
-        "--json", action="store_const", const="json", dest="format", help="the same as -f json"
     )
     output.add_argument(
         "-c",
@@ -65,25 +77,42 @@ def show_rows(
     if namespace.format == "json":
         print(json.dumps(document, indent=2))
         return
-    columns = chosen_columns(namespace, headings)
-    texts = [[text_of(row[number]) for number in columns] for row in rows]
     if namespace.format == "value":
-        for row in texts:
+        for row in chosen_cells(namespace, headings, rows):
             print(" ".join(row))
         return
+    print_paged(table(namespace, headings, rows))
+
+
+def chosen_cells(
+    namespace: argparse.Namespace, headings: Sequence[str], rows: Iterable[Sequence[object]]
+) -> list[list[str]]:
+    """Return the texts of the chosen columns.
+
+    :raises UnknownColumn: there is none of a name.
+    """
+    columns = chosen_columns(namespace, headings)
+    return [[text_of(row[number]) for number in columns] for row in rows]
+
+
+def table(
+    namespace: argparse.Namespace, headings: Sequence[str], rows: Iterable[Sequence[object]]
+) -> Table:
+    """Return the chosen columns as a table, numbers to the right.
+
+    :raises UnknownColumn: there is none of a name.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    lines = list(texts)
-    for position, number in enumerate(columns):
+    made = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
+    lines = chosen_cells(namespace, headings, rows)
+    for position, number in enumerate(chosen_columns(namespace, headings)):
         is_number = bool(lines) and all(_is_number(row[position]) for row in lines)
-        table.add_column(
-            headings[number], justify="right" if is_number else "left", overflow="fold"
-        )
+        made.add_column(headings[number], justify="right" if is_number else "left", overflow="fold")
     for row in lines:
-        table.add_row(*(Text(cell) for cell in row))
-    print_paged(table)
+        made.add_row(*(Text(cell) for cell in row))
+    return made
 
 
 def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
@@ -109,11 +138,13 @@ def _is_asked(namespace: argparse.Namespace, name: str) -> bool:
 def chosen_columns(namespace: argparse.Namespace, headings: Sequence[str]) -> list[int]:
     """Return the positions of the columns that were asked for.
 
-    :raises BadInput: there is none of a name.
+    :raises UnknownColumn: there is none of a name.
     """
     for column in namespace.column:
         if column not in headings:
-            raise BadInput(f"There is no column {column!r}: the columns are {', '.join(headings)}.")
+            raise UnknownColumn(
+                f"There is no column {column!r}: the columns are {', '.join(headings)}."
+            )
     return [headings.index(column) for column in namespace.column] or list(range(len(headings)))
 
 
