@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import fixtures
 
 from compute_agent.agent import assembly
 from compute_agent.agent.assembly import AgentParts
+from compute_agent.agent.availability import Availability
+from compute_agent.agent.commands import AgentCommands
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.testing.configuration import Options, configuration
 from compute_agent.testing.transports import RecordingTransport
+from compute_agent.tracker.pass_schedule import PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
 
 
@@ -27,11 +31,13 @@ class AgentFixture(fixtures.Fixture):
     :param options: values of other options, by group and name.
 
     :ivar node_uuid: the uuid of the host's root provider.
+    :ivar commands: what the bus and the local socket of an agent can call, as `instance_claim`.
     :ivar driver: the driver itself, whose machine and guests the test may change.
     :ivar transport: the requests that were made, and failures instead of them.
     """
 
     parts: AgentParts
+    commands: AgentCommands
     driver: Any
     node_uuid: str
 
@@ -61,8 +67,8 @@ class AgentFixture(fixtures.Fixture):
             # an agent of a test does not read what is configured on the machine it runs on
             "compute": {"provider_config_location": directory / "none"},
         }
-        conf = configuration(directory, defaults, self._options)
-        self.parts = assembly.build(conf, transport=self.transport)
+        self._conf = configuration(directory, defaults, self._options)
+        self.parts = assembly.build(self._conf, transport=self.transport)
         self.addCleanup(self.parts.close)
         self.driver = self.parts.driver
         nodes = self.parts.setup.nodes()
@@ -92,6 +98,24 @@ class AgentFixture(fixtures.Fixture):
         return self._tracker
 
     def _new_tracker(self) -> ResourceTracker:
-        tracker = self.parts.tracker(wait=lambda _seconds: False)
+        parts, conf = self.parts, self._conf
+        tracker = parts.tracker(wait=lambda _seconds: False)
         tracker.add_node(self._node, self.node_uuid)
+        availability = Availability(
+            parts.ledger,
+            parts.report,
+            parts.board,
+            default_enabled=lambda: True,
+            roots=lambda: [self.node_uuid],
+            threshold=lambda: conf.compute.consecutive_build_service_disable_threshold,
+        )
+        self.commands = AgentCommands(
+            conf,
+            parts,
+            tracker,
+            PassSchedule(time.monotonic),
+            lambda: None,
+            claims=parts.claims(tracker),
+            availability=availability,
+        )
         return tracker
