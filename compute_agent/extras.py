@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from compute_agent import errors
+from compute_agent.programs.extra_installation import install_command
 
 
 def require(extra: str, purpose: str, *modules: str, package: str = "") -> None:
@@ -19,6 +20,6 @@ def require(extra: str, purpose: str, *modules: str, package: str = "") -> None:
     if missing_modules:
         raise errors.InvalidConfiguration(
             f"{purpose} needs {', '.join(missing_modules)}, which this installation of "
-            f"compute-agent does not have. Install it with: pip install 'compute-agent[{extra}]'"
+            f"compute-agent does not have. Install it with: {install_command(extra)}"
             f"{package and f' (beside the Debian packages: apt install {package})'}"
         )

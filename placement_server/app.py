@@ -17,6 +17,7 @@ from placement_server.candidates.limits.memory import MIB, SearchMemory
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, monitoring, telemetry
+from placement_server.middleware.login import Login
 from placement_server.middleware.observation import Observation, RequestId
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.store import Store
@@ -86,8 +87,8 @@ def _stack(
     3. The request id is outside of both, so that every answer has one, and with it the Accept
        header, by which even a 401 is rendered.
     4. The log and the metrics see what the client gets, whichever layer answers.
-    5. The files of the pages need no token, and are no requests to the API: the log and the
-       metrics do not count them.
+    5. The files of the pages and the login on them need no token, and are no requests to the
+       API: the log and the metrics do not count them.
     6. Health and metrics paths are outside of the log, or scrapers would fill it.
     7. Proxy headers come first of all: they set client, host and scheme of the request.
 
@@ -104,6 +105,8 @@ def _stack(
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
         application = Pages(application, web_path, [fleet.NAME], auth_strategy)
+        if auth_strategy == "keystone":
+            application = Login(application, web_path, conf)
     application = monitoring.wrap(application, conf, store, services.candidates.follower)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from oslo_config import cfg
 
+from compute_agent.programs.extra_installation import install_command
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -22,9 +24,8 @@ request, with its SQL, is sent by OTLP over HTTP, for example
 `http://127.0.0.1:4318/v1/traces`. Empty: no traces.
 
 A request with the W3C header `traceparent` becomes part of the trace that
-the header names. Needs OpenTelemetry:
-`pip install 'compute-agent[tracing]'`. Statements are sent without their
-values.
+the header names. Needs the extra
+`tracing`. Statements are sent without their values.
 """,
     ),
     cfg.FloatOpt(
@@ -79,7 +80,7 @@ def new_provider(
     except ImportError as error:
         raise OpenTelemetryMissing(
             f"[tracing]otlp_endpoint is set, but OpenTelemetry cannot be loaded ({error}). Install "
-            "it with: pip install 'compute-agent[tracing]', or leave the option empty."
+            f"it with: {install_command('tracing')}. Or leave the option empty."
         ) from error
     provider = TracerProvider(
         resource=Resource.create(

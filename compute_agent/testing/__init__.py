@@ -2,10 +2,12 @@
 
 from importlib.util import find_spec
 
+from compute_agent.programs.extra_installation import install_command
+
 if find_spec("fixtures") is None:
     raise ImportError(
         "compute_agent.testing needs fixtures, which this installation of compute-agent does not "
-        "have. Install it with: pip install 'compute-agent[testing]'"
+        f"have. Install it with: {install_command('testing')}"
     )
 
 from compute_agent.testing.agent import AgentFixture

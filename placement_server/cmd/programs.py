@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.extra_installation import install_command
 
 
 def placement_server() -> int:
@@ -32,7 +33,7 @@ def _run(program: str, module: str, without_extra: int) -> int:
             raise
         print(
             f"{program}: it needs {error.name}, which this installation of compute-agent does "
-            "not have. Install it with: pip install 'compute-agent[server]'",
+            f"not have. Install it with: {install_command('server')}",
             file=sys.stderr,
         )
         return without_extra

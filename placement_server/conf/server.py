@@ -68,8 +68,9 @@ Path of pages that show the fleet in a browser, for example `/-/web`. Empty:
 no pages.
 
 The pages need no token and contain no data. They request all data from the
-API, with the token that the user enters on the page, or without one if
-`[api]auth_strategy` is `noauth2`. Choose a path that the API does not use.
+API, with the rights of the user, who logs in with the name and the password
+of Keystone unless `[api]auth_strategy` is `noauth2`. Choose a path that the
+API does not use.
 """,
     ),
     cfg.StrOpt(

@@ -129,7 +129,7 @@ class _BoundedKeystone:
     def verify_token(self, token: str, allow_expired: bool = False) -> Any:
         answer = self._pool.submit(self._verify, token, allow_expired)
         environ = self._request.environ
-        environ.get(TURN_KEY, _without_turns)()
+        environ.get(TURN_KEY, without_turns)()
         try:
             return answer.result(self._seconds)
         except TimeoutError as error:
@@ -139,7 +139,7 @@ class _BoundedKeystone:
                 f"[{GROUP}]http_connect_timeout"
             ) from error
         finally:
-            environ.get(TAKE_TURN_KEY, _without_turns)()
+            environ.get(TAKE_TURN_KEY, without_turns)()
 
     def _verify(self, token: str, allow_expired: bool) -> Any:
         try:
@@ -263,7 +263,7 @@ class _RepetitionFilter(logging.Filter):
 _REPEATED: Final = _RepetitionFilter()
 
 
-def _without_turns() -> None:
+def without_turns() -> None:
     """Do nothing, in a server that does not limit how many requests run at a time."""
 
 
@@ -319,19 +319,12 @@ def check_at_start(conf: cfg.ConfigOpts) -> None:
     :raises InvalidConfiguration: the credentials are not there, or Keystone refuses them.
     """
     check_credentials(conf)
-    group = _register_credentials(conf)
-    url = getattr(conf[group], "auth_url", None)
+    url = auth_url(conf)
     if not url:
         # Some kinds of credentials have no URL.
         return
-    own = conf[GROUP]
-    session = session_loading.Session().load_from_options(
-        cert=own.certfile,
-        key=own.keyfile,
-        cacert=own.cafile,
-        insecure=own.insecure,
-        timeout=_PATIENCE,
-    )
+    group = _register_credentials(conf)
+    session = new_session(conf, _PATIENCE)
     reason = ""
     try:
         session.get(url, authenticated=False)
@@ -354,6 +347,26 @@ def check_at_start(conf: cfg.ConfigOpts) -> None:
             url,
             reason,
         )
+
+
+def auth_url(conf: cfg.ConfigOpts) -> str | None:
+    """Return the URL of Keystone, by options that were checked; some credentials have none."""
+    return getattr(conf[_register_credentials(conf)], "auth_url", None)
+
+
+def new_session(conf: cfg.ConfigOpts, seconds: float | None = None) -> Any:
+    """Return a session with Keystone.
+
+    :param seconds: that an answer may take; `None`: as the option says.
+    """
+    own = conf[GROUP]
+    return session_loading.Session().load_from_options(
+        cert=own.certfile,
+        key=own.keyfile,
+        cacert=own.cafile,
+        insecure=own.insecure,
+        timeout=seconds or own.http_connect_timeout,
+    )
 
 
 def _register_credentials(conf: cfg.ConfigOpts) -> str:

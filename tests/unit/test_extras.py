@@ -70,4 +70,4 @@ def test_without_extras_everything_but_the_bus_and_the_fixtures_can_be_imported(
     assert set(failures) == NEED_A_BUS | NEED_FIXTURES
     for module, text in failures.items():
         extra = "testing" if module in NEED_FIXTURES else "bus"
-        assert f"pip install 'compute-agent[{extra}]'" in text
+        assert f"pip install '.[{extra}]'" in text

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from compute_agent.discovery.bounded_calls import step
+from compute_agent.programs.extra_installation import install_command
 
 LARGEST = (1 << 64) - 1
 SHOWN = 80  # characters of an answer that is reported
@@ -44,8 +45,8 @@ def load() -> Binding:
         return importlib.import_module("pynvml")
     except ImportError as error:
         raise NvmlUnavailable(
-            "the Python module pynvml is not installed; for facts about NVIDIA GPUs:"
-            " pip install 'compute-agent[nvidia]'"
+            "the Python module pynvml is not installed; for facts about NVIDIA GPUs: "
+            f"{install_command('nvidia')}"
         ) from error
 
 

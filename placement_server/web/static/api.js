@@ -1,8 +1,14 @@
-// The Placement API, as the caller with this token. The token is in the memory of this page and nowhere else.
+// The Placement API, as the person who looks. Token, name and password are in the memory of this page and nowhere else.
 
 const VERSION = "placement 1.39, placement-ext 1.1";
 
 let token = document.body.dataset.auth === "noauth2" ? "admin" : null;
+
+/** Name and password, with which a new token is asked for before the old one expires; null with a token of another source. */
+let credentials = null;
+let expiresAt = Infinity;
+let renewal = null;
+const RENEW_BEFORE_MILLISECONDS = 120_000;
 
 /** Where the API is, seen from the page. */
 const root = new URL(document.body.dataset.api, document.baseURI);
@@ -26,6 +32,28 @@ export function hasToken() {
 
 export function setToken(given) {
   token = given;
+  credentials = null;
+  expiresAt = Infinity;
+}
+
+/** Ask Keystone, through the server, for a token of a person: {user, password, domain, project}. */
+export async function login(given) {
+  const url = new URL("login", document.baseURI);
+  const headers = { Accept: "application/json", "Content-Type": "application/json" };
+  const answer = await received(new Request(url, {
+    method: "POST", headers, body: JSON.stringify(given), cache: "no-store", credentials: "omit", redirect: "error",
+  }));
+  const body = answered(answer.response, answer.text);
+  token = body.token;
+  expiresAt = Date.parse(body.expires_at);
+  credentials = given;
+}
+
+/** Ask for a new token where the old one is about to expire; many requests at once ask once. */
+async function renew() {
+  if (credentials === null || Date.now() < expiresAt - RENEW_BEFORE_MILLISECONDS) return;
+  renewal ??= login(credentials).finally(() => { renewal = null; });
+  await renewal;
 }
 
 /**
@@ -51,9 +79,13 @@ async function ask(url, parameters, signal) {
 }
 
 async function send(url, signal) {
+  await renew();
   const headers = { Accept: "application/json", "OpenStack-API-Version": VERSION };
   if (token !== null) headers["X-Auth-Token"] = token;
-  const request = new Request(url, { signal, headers, cache: "no-store", credentials: "omit", redirect: "error" });
+  return received(new Request(url, { signal, headers, cache: "no-store", credentials: "omit", redirect: "error" }), signal);
+}
+
+async function received(request, signal = null) {
   try {
     const response = await fetch(request);
     return { response, text: await response.text() };

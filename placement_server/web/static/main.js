@@ -1,6 +1,6 @@
 // The frame of the pages: which one is shown, and the token that they use.
 
-import { ApiError, hasToken, setToken } from "./api.js";
+import { ApiError, hasToken, login, setToken } from "./api.js";
 import { element, field } from "./dom.js";
 import { hideTip } from "./tip.js";
 import * as changes from "./changes/page.js";
@@ -63,38 +63,46 @@ function fail(section, error) {
   if (error instanceof ApiError && error.status === 401) {
     setToken(null);
     forget.hidden = true;
-    return askForToken("The server does not accept this token, or not any longer.");
+    return askForToken("The server does not accept this login, or not any longer.");
   }
   section.append(element("p", { class: "failure", role: "alert" }, explained(error)));
 }
 
 function explained(error) {
-  if (error instanceof ApiError && error.status === 403) return `Your token may not read this. ${error.message}`;
+  if (error instanceof ApiError && error.status === 403) return `You may not read this. ${error.message}`;
   return error.message;
 }
 
 function askForToken(reason) {
-  document.title = "Token";
-  const input = element("input", { type: "password", autocomplete: "off", required: true });
-  const form = element(
-    "form",
-    {
-      class: "token",
-      submit: (event) => {
-        event.preventDefault();
-        setToken(input.value.trim());
-        show();
-      },
-    },
-    element("h1", {}, "Token"),
-    element("p", { role: "alert" }, reason),
-    element("p", {}, "The pages ask the API with a token of Keystone, and show what its owner may read. ",
-      element("code", {}, "openstack token issue -f value -c id"), " prints one. It stays in the memory of this page."),
-    field("Token", input),
-    element("button", {}, "Use it"),
-  );
-  main.replaceChildren(form);
-  input.focus();
+  document.title = "Log in";
+  const user = element("input", { autocomplete: "username", required: true });
+  const password = element("input", { type: "password", autocomplete: "current-password", required: true });
+  const domain = element("input", { autocomplete: "off", value: "Default", required: true });
+  const project = element("input", { autocomplete: "off" });
+  const token = element("input", { type: "password", autocomplete: "off", required: true });
+  const refused = element("p", { role: "alert" }, reason);
+  const logIn = async () => {
+    try {
+      await login({ user: user.value, password: password.value, domain: domain.value, project: project.value });
+      show();
+    } catch (error) {
+      refused.textContent = error.message;
+    }
+  };
+  const form = (label, submit, ...content) => element("form", {
+    class: "token", "aria-label": label, submit: (event) => { event.preventDefault(); submit(); },
+  }, content);
+  main.replaceChildren(
+    element("h1", {}, "Log in"),
+    refused,
+    form("With name and password", logIn, field("User", user), field("Password", password), field("Domain", domain),
+      field("Project (else the default one)", project), element("button", {}, "Log in")),
+    element("details", {}, element("summary", {}, "Use a token instead"),
+      form("With a token", () => { setToken(token.value.trim()); show(); },
+        element("p", {}, element("code", {}, "openstack token issue -f value -c id"), " prints one."),
+        field("Token", token), element("button", {}, "Use it"))),
+    element("p", { class: "faint" }, "All of this stays in the memory of this tab, until it is closed or reloaded."));
+  user.focus();
 }
 
 forget.addEventListener("click", () => {

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.waiting
 
 pytest.importorskip(
     "libvirt",
-    reason="libvirt-python is not installed (pip install 'compute-agent[libvirt]')",
+    reason="libvirt-python is not installed (pip install '.[libvirt]')",
     exc_type=ImportError,
 )
 

@@ -4,6 +4,6 @@ import pytest
 
 pytest.importorskip(
     "libvirt",
-    reason="libvirt-python is not installed (pip install 'compute-agent[libvirt]')",
+    reason="libvirt-python is not installed (pip install '.[libvirt]')",
     exc_type=ImportError,
 )

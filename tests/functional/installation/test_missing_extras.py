@@ -56,7 +56,7 @@ def test_a_program_of_the_server_says_in_one_line_what_to_install(run, program, 
     assert done.returncode == status
     [line] = done.stderr.splitlines()
     assert line.startswith(f"{program}: ")
-    assert "pip install 'compute-agent[server]'" in line
+    assert "pip install '.[server]'" in line
     assert done.stdout == ""
 
 
@@ -67,7 +67,7 @@ def test_placement_in_process_says_what_to_install(run, config, tmp_path):
     done = run("compute-manage", "placement", "audit", *options)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "pip install 'compute-agent[server]'" in line
+    assert "pip install '.[server]'" in line
 
 
 def test_dev_says_what_to_install(run, tmp_path):
@@ -75,7 +75,7 @@ def test_dev_says_what_to_install(run, tmp_path):
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert line.startswith("compute-agent dev: ")
-    assert "pip install 'compute-agent[dev]'" in line
+    assert "pip install '.[dev]'" in line
     assert not (tmp_path / "dev").exists()
 
 
@@ -83,14 +83,14 @@ def test_an_agent_with_a_bus_says_what_to_install(run, config):
     done = run("compute-agent", "run", "--config-file", config(WITH_A_BUS))
     assert done.returncode == 1
     [line] = [line for line in done.stdout.splitlines() if "CRITICAL" in line]
-    assert "pip install 'compute-agent[bus]'" in line
+    assert "pip install '.[bus]'" in line
 
 
 def test_a_scheduler_that_is_to_serve_says_what_to_install(run, config):
     done = run("compute-scheduler", "--config-file", config(WITH_A_BUS), "serve")
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert "pip install 'compute-agent[bus]'" in line
+    assert "pip install '.[bus]'" in line
 
 
 def test_agent_and_scheduler_work_without_any_extra(
