@@ -37,13 +37,22 @@ __all__ = [
 def connect(*config_files: str) -> LifeCycle:
     """Return the life cycle of instances by a scheduler with the configuration of these files.
 
-    Where they name a message bus, a running scheduler is asked which hosts are alive.
+    Where they name a message bus, a running scheduler is asked which hosts are alive, and
+    all that run remember what is claimed.
 
     :raises InvalidConfiguration: the configuration cannot be used.
     :raises NoSchedulerAnswers: there is a bus, and no scheduler on it. Its methods raise it too.
     """
     conf = new_config([f"--config-file={file}" for file in config_files])
-    announcements = running_scheduler.announcements(conf) if conf.transport_url else None
+    transport = KeystoneTransport.from_conf(conf)
+    if not conf.transport_url:
+        return LifeCycle(parts_of(conf, transport, serving=False))
     return LifeCycle(
-        parts_of(conf, KeystoneTransport.from_conf(conf), announcements, serving=False)
+        parts_of(
+            conf,
+            transport,
+            running_scheduler.announcements(conf),
+            serving=False,
+            recent_claims=running_scheduler.ClaimsOfSchedulers(conf),
+        )
     )

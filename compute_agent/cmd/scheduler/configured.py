@@ -52,8 +52,14 @@ def assemble(namespace: argparse.Namespace, *, chooses: bool = False) -> Schedul
     conf = program.configuration(namespace)
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
+    transport = placement_transport(namespace, conf)
     announcements = _announcements(namespace, conf) if chooses else None
-    return parts_of(conf, placement_transport(namespace, conf), announcements, serving=False)
+    if announcements is None:
+        return parts_of(conf, transport, serving=False)
+    from compute_agent.scheduler.bus.running_scheduler import ClaimsOfSchedulers
+
+    recent_claims = ClaimsOfSchedulers(conf)
+    return parts_of(conf, transport, announcements, serving=False, recent_claims=recent_claims)
 
 
 def log_errors(namespace: argparse.Namespace) -> None:

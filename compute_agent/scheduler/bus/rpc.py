@@ -192,6 +192,10 @@ class StateEndpoint:
                 *(error, reprlib.repr(state)),
             )
 
+    def recent_claims(self, _ctxt: Mapping[str, Any], consumers: Sequence[str]) -> None:
+        """Remember for whom a process claims that is not on the bus."""
+        self._recent_claims.record([str(consumer) for consumer in consumers])
+
     def report_claims(self, _ctxt: Mapping[str, Any], server: str) -> None:
         """Send the server of the same topic the consumers that were claimed for lately."""
         target = oslo_messaging.Target(topic=STATE_TOPIC, server=server, version=STATE_VERSION)

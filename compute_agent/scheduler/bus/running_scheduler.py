@@ -1,22 +1,55 @@
-"""Questions to a running scheduler over the message bus, for commands that are not on it."""
+"""Running schedulers as commands ask and tell them over the message bus, not being on it."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import check_broker
 from compute_agent.daemon.bus_state import fault_of
+from compute_agent.scheduler.claiming.recent import RecentClaims
 from compute_agent.scheduler.errors import NoSchedulerAnswers
 from compute_agent.scheduler.fleet.announcements import Announcements, AskedAnnouncements
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+LOG = logging.getLogger(__name__)
+
 STATUS_TIMEOUT = 30.0
 ANNOUNCEMENTS_TIMEOUT = 5.0
 """Seconds that a command waits to learn who is alive; without an answer it goes on."""
 SEND_RETRIES = 2
+
+
+class ClaimsOfSchedulers(RecentClaims):
+    """Claims of a process that ends, which the schedulers that run are to remember."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__()
+        self._conf = conf
+
+    def record(self, consumers: Collection[str]) -> None:
+        """Tell every scheduler that claims for these consumers begin now."""
+        import oslo_messaging
+
+        from compute_agent.scheduler.bus.rpc import STATE_TOPIC, STATE_VERSION
+
+        bus = message_bus.open_transport(self._conf)
+        target = oslo_messaging.Target(topic=STATE_TOPIC, version=STATE_VERSION, fanout=True)
+        client = oslo_messaging.get_rpc_client(bus, target, retry=SEND_RETRIES)
+        try:
+            client.cast({}, "recent_claims", consumers=list(consumers))
+        except oslo_messaging.MessagingException as error:
+            LOG.warning(
+                "No scheduler learned of the claim of %s (%s). Agents that heal take it for an "
+                "orphan where its instance takes longer than their audit_grace.",
+                *(", ".join(consumers), error),
+            )
+        finally:
+            bus.cleanup()
 
 
 def upgrade_status(conf: cfg.ConfigOpts) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 ON_THE_WAY_SECONDS: Final = 3600.0
@@ -18,7 +18,7 @@ class RecentClaims:
         self._lock = threading.Lock()
         self._claimed_at: dict[str, float] = {}
 
-    def record(self, consumers: Iterable[str]) -> None:
+    def record(self, consumers: Collection[str]) -> None:
         """Remember that claims for these consumers begin now."""
         now = time.monotonic()
         with self._lock:

@@ -109,7 +109,7 @@ def test_a_claim_of_a_scheduler_is_on_its_way_until_it_arrives_or_the_scheduler_
     file.write_text(
         file.read_text().replace("[DEFAULT]\n", f"[DEFAULT]\ntransport_url = {bus_url}\n")
     )
-    late, abandoned = str(uuid.uuid4()), str(uuid.uuid4())
+    late, abandoned, by_command = (str(uuid.uuid4()) for _ in range(3))
     log = tmp_path / "scheduler.log"
     with log.open("wb") as output:
         scheduler = programs.start(
@@ -128,16 +128,23 @@ def test_a_claim_of_a_scheduler_is_on_its_way_until_it_arrives_or_the_scheduler_
             }
             client.call("claim", spec_obj=spec, instance_uuid=instance)
         transport.cleanup()
+        # the process of the command ends; the schedulers that run remember its claim
+        claimed = programs.run(
+            *("compute-scheduler", "--config-file", str(file), "claim", "--resources=VCPU=1"),
+            *("--host=healer", "--consumer", by_command),
+            timeout=60,
+        )
+        assert claimed.returncode == 0, claimed.stderr
         # what nobody claimed is deleted: audits run, and look at the others too
         root = placement.tree("healer")["healer"]["uuid"]
         for _ in range(2):
             gone = claim(placement, root, {"VCPU": 1})
             eventually(lambda gone=gone: not held(placement, gone), healer.logged())
-        assert held(placement, late)
-        assert held(placement, abandoned)
+        assert all(held(placement, consumer) for consumer in (late, abandoned, by_command))
         healer.script(nodes=["healer"], instances=[late])
     finally:
         scheduler.kill()
         scheduler.wait(60)
-    eventually(lambda: not held(placement, abandoned), healer.logged())
+    for consumer in (abandoned, by_command):
+        eventually(lambda consumer=consumer: not held(placement, consumer), healer.logged())
     assert held(placement, late)
