@@ -34,7 +34,7 @@ from compute_agent.claims.checks import (
     told_of_waiting,
 )
 from compute_agent.claims.host_cells import cells_of, device_places
-from compute_agent.claims.host_view import CellPolicy, NodeSituation, cell_providers, host_of
+from compute_agent.claims.host_view import CellPolicy, NodeSituation, host_of
 from compute_agent.claims.legacy_allocation import InstanceHolding, LegacyAllocator
 from compute_agent.claims.planning import occupied, plan_claim
 from compute_agent.claims.request import ClaimRequest
@@ -399,14 +399,12 @@ class ClaimBook:
     def free(self, node: str) -> dict[str, Any]:
         """Return what is free of the cells and devices of a node, as it is announced.
 
-        Empty where placement counts cells by themselves, and where the driver knows of none.
+        Empty where the driver knows of no cells.
 
         :raises ComputeHostNotFound: the node is not managed here any more.
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
         tree, root = self._tracker.reported_tree(node)
-        if cell_providers(tree, root):
-            return {}
         situation = self._situation(node, tree, root)
         return document(host_of(situation, occupied(situation, "", moving=False)))
 

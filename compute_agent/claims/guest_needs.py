@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compute_agent import errors
-from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node, Wish
-from compute_agent.fitting.host import ORDINARY
+from compute_agent.fitting.guest import Guest, Node, Wish
 
 if TYPE_CHECKING:
     from compute_agent.placement.allocations.amounts import Amounts
-    from compute_agent.request.guest_numa import GuestNuma
     from compute_agent.request.pci_aliases import PciAlias
     from compute_agent.request.spec import RequestSpec
 
@@ -81,25 +79,11 @@ def guest_of(
     """
     if not spec.get("flavor"):
         return _unnamed(allocation, Guest(wishes=tuple(_wishes(allocation, {}))))
-    request_spec, numa, emulator_cpus = _read(instance, spec, page_sizes)
-    networks = request_spec.requested_networks
-    guest = Guest(
-        names_nodes=numa.names_nodes,
-        threads=request_spec.setting("hw:cpu_thread_policy") or "",
-        wishes=tuple(_wishes(allocation, _policies(request_spec, aliases))),
-        physnets=frozenset(network.physnet for network in networks if network.physnet),
-        needs_tunnel=any(network.is_tunneled for network in networks),
-    )
-    emulator_cpus = min(emulator_cpus, allocation.pinned)
-    if not numa.names_nodes:
-        return _unnamed(allocation, guest, emulator_cpus)
-    sizes = frozenset(int(trait.rpartition("_")[2]) for trait in numa.page_traits) or ORDINARY_PAGES
-    if request_spec.setting("hw:mem_page_size") == "any" and not allocation.cells:
-        sizes = frozenset((ORDINARY, *page_sizes))
-    nodes = [Node(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
-    nodes = _as_allocated(instance, nodes, allocation)
-    nodes[0] = _with_emulator(nodes[0], emulator_cpus)
-    return replace(guest, nodes=tuple(nodes))
+    request_spec, guest = _read(instance, spec, page_sizes, () if allocation.cells else page_sizes)
+    guest = replace(guest, wishes=tuple(_wishes(allocation, _policies(request_spec, aliases))))
+    if not guest.names_nodes:
+        return _unnamed(allocation, guest, min(guest.nodes[0].emulator_cpus, allocation.pinned))
+    return replace(guest, nodes=_as_allocated(instance, guest.nodes, allocation))
 
 
 def _unnamed(allocation: Allocation, guest: Guest, emulator_cpus: int = 0) -> Guest:
@@ -118,7 +102,7 @@ def _unnamed(allocation: Allocation, guest: Guest, emulator_cpus: int = 0) -> Gu
     nodes = list(allocation.cells.values())
     first = next((index for index, node in enumerate(nodes) if node.pinned), 0)
     nodes[first] = _with_emulator(nodes[first], emulator_cpus)
-    return replace(guest, nodes=tuple(nodes), names_nodes=True)
+    return replace(guest, nodes=tuple(nodes), names_nodes=True, floats=False)
 
 
 def _with_emulator(node: Node, emulator_cpus: int) -> Node:
@@ -127,13 +111,17 @@ def _with_emulator(node: Node, emulator_cpus: int) -> Node:
 
 
 def _read(
-    instance: str, spec: Mapping[str, Any], page_sizes: Collection[int]
-) -> tuple[RequestSpec, GuestNuma, int]:
+    instance: str,
+    spec: Mapping[str, Any],
+    page_sizes: Collection[int],
+    any_sizes: Collection[int],
+) -> tuple[RequestSpec, Guest]:
     # loaded with the first claim that has a flavor: an agent without claims does without
     from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
     from compute_agent.request import flavor_settings
     from compute_agent.request.errors import SchedulerError
     from compute_agent.request.guest_numa import guest_numa
+    from compute_agent.request.planned_guest import planned_guest
     from compute_agent.request.spec_reader import read_spec
 
     read_fields = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
@@ -145,7 +133,7 @@ def _read(
         numa = guest_numa(
             request_spec, shared_count, pinned_count, request_spec.flavor.memory_mb, known_traits
         )
-        return request_spec, numa, shared_count + pinned_count - vcpus
+        return request_spec, planned_guest(request_spec, numa, any_sizes)
     except SchedulerError as error:
         raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
 
@@ -213,19 +201,25 @@ def _wishes(allocation: Allocation, policies: Mapping[str, str]) -> Iterator[Wis
         )
 
 
-def _as_allocated(instance: str, nodes: Sequence[Node], allocation: Allocation) -> list[Node]:
+def _as_allocated(
+    instance: str, nodes: tuple[Node, ...], allocation: Allocation
+) -> tuple[Node, ...]:
     """Return the nodes with the kind of CPUs that was allocated, where it is all of one kind.
 
     A flavor may name PCPU outright, and a host without dedicated CPUs may have given VCPU.
     """
-    shared_count, pinned_count = sum(n.vcpus for n in nodes), sum(n.pinned for n in nodes)
+    shared_count = sum(n.vcpus for n in nodes)
+    pinned_count = sum(n.pinned + n.emulator_cpus for n in nodes)
     given = allocation.vcpus, allocation.pinned
     if (shared_count, pinned_count) == given:
-        return list(nodes)
+        return nodes
     if (0, shared_count + pinned_count) == given:
-        return [n._replace(vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes]
+        return tuple(n._replace(vcpus=0, pinned=n.vcpus + n.pinned) for n in nodes)
     if (shared_count + pinned_count, 0) == given:
-        return [n._replace(vcpus=n.vcpus + n.pinned, pinned=0) for n in nodes]
+        return tuple(
+            n._replace(vcpus=n.vcpus + n.pinned + n.emulator_cpus, pinned=0, emulator_cpus=0)
+            for n in nodes
+        )
     raise errors.ComputeResourcesUnavailable(
         f"The NUMA nodes of {instance} have {shared_count} shared and {pinned_count} pinned CPUs, "
         f"and {allocation.vcpus} VCPU and {allocation.pinned} PCPU are allocated for it on this "

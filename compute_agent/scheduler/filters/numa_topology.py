@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from compute_agent.fitting.announced import host_of
-from compute_agent.fitting.guest import ORDINARY_PAGES, Guest, Node, Wish
+from compute_agent.fitting.guest import Guest, Wish
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
-from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX
 from compute_agent.request import flavor_settings
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.guest_numa import guest_numa, is_device, policies
+from compute_agent.request.planned_guest import planned_guest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
@@ -56,7 +57,7 @@ class NUMATopologyFilter(HostFilter):
     def _refusal(self, host: HostState, spec: RequestSpec) -> Refusal | None:
         """Return why a guest does not fit on a host that announces its cells."""
         announced = host_of(host.announcement.attributes) if host.announcement else None
-        if announced is None:
+        if announced is None or HW_NUMA_ROOT in host.traits:
             return None
         guest = _guest_of(spec, announced, self._wishes(host, announced, spec))
         answer = plan(announced, guest)
@@ -85,22 +86,7 @@ def _guest_of(spec: RequestSpec, host: Host, wishes: Iterator[Wish]) -> Guest:
     sizes = {size for cell in host.cells for size in cell.pages_mib}
     traits = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(sizes)]
     numa = guest_numa(spec, vcpu, pcpu, spec.flavor.memory_mb, traits)
-    pages = frozenset(int(name.removeprefix(PAGE_SIZE_PREFIX)) for name in numa.page_traits)
-    nodes = [
-        Node(node.vcpu, node.pcpu, node.memory_mb, pages or ORDINARY_PAGES) for node in numa.nodes
-    ]
-    spare = max(vcpu + pcpu - spec.flavor.vcpus, 0)
-    nodes[0] = nodes[0]._replace(pinned=nodes[0].pinned - spare, emulator_cpus=spare)
-    networks = spec.requested_networks
-    return Guest(
-        tuple(nodes),
-        names_nodes=numa.names_nodes,
-        floats=not (numa.names_nodes or pcpu),
-        threads=spec.setting("hw:cpu_thread_policy") or "",
-        wishes=tuple(wishes),
-        physnets=frozenset(network.physnet for network in networks if network.physnet),
-        needs_tunnel=any(network.is_tunneled for network in networks),
-    )
+    return replace(planned_guest(spec, numa, sizes), wishes=tuple(wishes))
 
 
 def _cells(candidate: Candidate) -> dict[str, str]:

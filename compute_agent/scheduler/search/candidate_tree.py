@@ -1,7 +1,8 @@
 """Tree of the host of a candidate: what the planner may put elsewhere, and the candidate then.
 
-Cells and devices are read from the summaries. A group of which something cannot be seen in them
-stays where the candidate has it, and so does a node of the guest that it depends on.
+How much is free of cells and devices is read from the summaries. A group of which something cannot
+be seen in them stays where the candidate has it, and so does a node of the guest that it depends
+on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from compute_agent.fitting.guest import Wish
-from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.host import Cell, Device, Host
 from compute_agent.fitting.plan import Plan
 from compute_agent.placement.allocations.amounts import (
     MutableAmounts,
@@ -39,6 +40,7 @@ _LINKS = (NVLINK_PREFIX, XGMI_PREFIX)
 class CandidateTree:
     """The tree of one host, as a candidate on it leaves it.
 
+    :param announced: what its agent announces, for what no summary has.
     :ivar moved_groups: suffixes of the groups that the planner may put elsewhere.
     :ivar wishes: those of them that are devices.
     """
@@ -49,11 +51,14 @@ class CandidateTree:
         base: Candidate,
         request: CandidateRequest,
         policy_of: Mapping[str, str],
+        announced: Host | None = None,
     ) -> None:
         self._providers = providers
         self._base = base
         self._request = request
-        self._cell_of = _cell_providers(base.root, providers)
+        self._cell_of, is_numbered = _cell_providers(base.root, providers)
+        self._announced = announced or Host()
+        self._announced_cells = {c.id: c for c in self._announced.cells if is_numbered}
         relations = [set(names) for names in request.same_subtree]
         relations += [set(together | others) for together, others in request.apart]
         self.wishes: list[Wish] = []
@@ -106,9 +111,14 @@ class CandidateTree:
         group = self._request.group(suffix)
         [(resource_class, amount)] = group.resources.items()
         nearness = "required" if node is not None else policy_of.get(suffix, "")
-        if nearness == "socket":
-            nearness = "preferred"  # which cells share a socket only the host knows
+        if nearness == "socket" and not self._knows_sockets:
+            nearness = "preferred"
         return Wish(suffix, resource_class, amount, group.required, group.forbidden, nearness, node)
+
+    @property
+    def _knows_sockets(self) -> bool:
+        cells = self._announced_cells.values()
+        return bool(cells) and all(cell.package is not None for cell in cells)
 
     def _moved_amounts(self) -> MutableAmounts:
         base = self._base
@@ -149,9 +159,15 @@ class CandidateTree:
             ):
                 continue
             vcpus, pinnable, memory = (self._free(provider, name) for name in CELL_CLASSES)
+            announced = self._announced_cells.get(number, Cell(number))
             cells.append(
-                Cell(
-                    number,
+                replace(
+                    announced,
+                    # fewer are announced where a guest has left since
+                    cores=announced.cores if announced.pinnable >= pinnable else (),
+                    floating=None,
+                    own_memory_mib=None,
+                    pinned_memory_mib=None,
                     pinnable=pinnable,
                     vcpus=vcpus,
                     memory_mib=memory,
@@ -200,41 +216,58 @@ class CandidateTree:
         is_isolated = self._request.group_policy == "isolate"
         # of a device that is for one group alone no other wish has anything
         most = {wish.resource_class: wish.amount for wish in self.wishes}
+        announced = {(d.id, d.resource_class): d for d in self._announced.devices}
         for provider in sorted(self._providers.values(), key=lambda provider: provider.uuid):
             if provider.root != self._base.root:
                 continue
             line = ancestry(provider.uuid, self._providers)
             cell = next((self._cell_of[uuid] for uuid in line if uuid in self._cell_of), None)
             links = sorted(trait for trait in provider.traits if trait.startswith(_LINKS))
-            devices += [
-                Device(
-                    provider.uuid,
-                    resource_class,
-                    max(min(self._free(provider, resource_class), most.get(resource_class, 0)), 0)
-                    if is_isolated
-                    else max(self._free(provider, resource_class), 0),
-                    used=provider.used.get(resource_class, 0) > 0,
-                    cell=cell,
-                    pcie_root=provider.parent or "" if len(line) > 3 else "",
-                    link_group=links[0] if links else "",
-                    traits=provider.traits,
+            unknown = Device(
+                provider.uuid,
+                "",
+                0,
+                pcie_root=provider.parent or "" if len(line) > 3 else "",
+                link_group=links[0] if links else "",
+            )
+            for resource_class in sorted(filter(is_device, provider.capacity)):
+                free = self._free(provider, resource_class)
+                if is_isolated:
+                    free = min(free, most.get(resource_class, 0))
+                device = announced.get((provider.uuid, resource_class), unknown)
+                devices.append(
+                    replace(
+                        device,
+                        resource_class=resource_class,
+                        free=max(
+                            min(free, most.get(resource_class, 0)) if is_isolated else free, 0
+                        ),
+                        used=provider.used.get(resource_class, 0) > 0,
+                        cell=cell if self._cell_of else device.cell,
+                        traits=provider.traits,
+                    )
                 )
-                for resource_class in sorted(filter(is_device, provider.capacity))
-            ]
         return tuple(devices)
 
     def compose(self, answer: Plan) -> Candidate:
         """Return the candidate with nodes and devices where the plan has them."""
         provider_of = {number: uuid for uuid, number in self._cell_of.items()}
+        if (
+            provider_of
+            and answer.parts
+            and f"_NUMA{len(answer.parts) - 1}" not in self._base.mappings
+        ):
+            return self.lay_over(answer)
         pages = self._pages()
         mappings = dict(self._base.mappings)
-        for index, part in enumerate(answer.parts):
+        parts = answer.parts if provider_of else ()
+        for index, part in enumerate(parts):
             cell = provider_of[part.cell]
             mappings[f"_NUMA{index}"] = (cell,)
             if f"_PAGES{index}" in mappings:
                 mappings[f"_PAGES{index}"] = (pages[part.cell, part.page_size_kib or 0].uuid,)
-        if TRAIT_GROUP in mappings and answer.parts:
-            provider = self._trait_provider(provider_of[answer.parts[0].cell])
+        if TRAIT_GROUP in mappings and parts:
+            provider = self._trait_provider(provider_of[parts[0].cell])
             mappings[TRAIT_GROUP] = (provider,) if provider else mappings[TRAIT_GROUP]
         for given in answer.given:
             mappings[given.wish] = (given.device,)
@@ -273,13 +306,15 @@ class CandidateTree:
         )
 
 
-def _cell_providers(root: str, providers: Mapping[str, ProviderSummary]) -> dict[str, int]:
-    """Return the providers that are cells, with the numbers of the cells, or others in order."""
+def _cell_providers(
+    root: str, providers: Mapping[str, ProviderSummary]
+) -> tuple[dict[str, int], bool]:
+    """Return the providers that are cells, with numbers, and whether these are of their agent."""
     cells = sorted(uuid for uuid, p in providers.items() if HW_NUMA_ROOT in p.traits)
     numbers = _numbers_of(root) if cells else {}
     if all(uuid in numbers for uuid in cells):
-        return {uuid: numbers[uuid] for uuid in cells}
-    return {uuid: number for number, uuid in enumerate(cells)}
+        return {uuid: numbers[uuid] for uuid in cells}, True
+    return {uuid: number for number, uuid in enumerate(cells)}, False
 
 
 @lru_cache(maxsize=256)

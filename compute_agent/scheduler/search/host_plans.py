@@ -1,24 +1,26 @@
-"""Plans of what a guest gets on a host, made from the summaries of its tree.
+"""Plans of what a guest gets on a host, made from its tree and what its agent announces.
 
 Placement's candidates prove that a host is worth looking at. What is claimed is the best that the
 host can give, composed from one of them: the NUMA nodes of the guest and its devices are put where
 the planner says, every other group stays. A group of which something cannot be seen in summaries,
-as its aggregates, stays as well. The claim is refused where a summary was stale.
+as its aggregates, stays as well. How much is free of a nested host its summaries say; of which
+cores, how far cells are from each other and how devices are linked its agent announces. The claim
+is refused where a summary was stale.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from compute_agent.fitting.drawing import draw
-from compute_agent.fitting.guest import ORDINARY_PAGES, REQUIRED, Guest, Node
+from compute_agent.fitting.guest import ISOLATE, REQUIRE, REQUIRED, SOCKET, Guest
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
-from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
@@ -46,11 +48,15 @@ class HostPlans:
     """Plans for one request, on whichever host.
 
     :ivar policy_of: how near the device of a group must be, by its suffix.
+    :ivar guest: what is asked for, without devices.
+    :ivar announced: returns what the agent of the host of a root announces, None if nothing.
     """
 
     request: CandidateRequest
     numa: GuestNuma
     policy_of: Mapping[str, str]
+    guest: Guest
+    announced: Callable[[str], Host | None]
     options: PlanOptions = DEFAULT_OPTIONS
 
     @property
@@ -58,13 +64,37 @@ class HostPlans:
         """The policies of the devices that must be on a cell of the guest."""
         return {suffix: name for suffix, name in self.policy_of.items() if name == REQUIRED}
 
-    def with_near_devices(self, host: HostState) -> HostState:
-        """Return a nested host with the candidates whose devices are where they must be.
+    @property
+    def decides(self) -> bool:
+        """Whether a guest may not fit on a host that placement names, so that it is planned first.
+
+        Placement does not know cores, sockets and the cells that are near networks.
+        """
+        guest = self.guest
+        return (
+            guest.threads in (REQUIRE, ISOLATE)
+            or guest.needs_tunnel
+            or bool(guest.physnets)
+            or not {REQUIRED, SOCKET}.isdisjoint(self.policy_of.values())
+        )
+
+    def planned(self, host: HostState) -> HostState:
+        """Return a host with the candidates that its plan allows; none if there is no plan.
 
         The best that it can give is one of them, whether placement named it or not.
         """
+        answer = self._answer(host)
+        if answer is not None and self._is_refused_for_announced(host, answer[2]):
+            return replace(host, candidates=())
         near = [c for c in host.candidates if is_near(c, host.providers, self.required)]
         return self.best_first(replace(host, candidates=tuple(near)), base=host)
+
+    def _is_refused_for_announced(self, host: HostState, answer: Plan | Refusal) -> bool:
+        """Whether a nested host has no plan for what its agent announces, and else would."""
+        if isinstance(answer, Plan) or answer.is_undecided or HW_NUMA_ROOT not in host.traits:
+            return False
+        without = replace(self, announced=lambda _root: None)._answer(host)
+        return without is not None and isinstance(without[2], Plan)
 
     def reason(self, host: HostState) -> str:
         """Return why a host has no plan; "" where the planner was not asked."""
@@ -107,28 +137,23 @@ class HostPlans:
             return None
         is_nested = any(GUEST_CELL_SUFFIX.fullmatch(suffix) for suffix in base.mappings)
         request = nested_request(self.request, self.numa) if is_nested else self.request
-        tree = CandidateTree(host.providers, base, request, self.policy_of)
+        announced = self.announced(host.uuid)
+        tree = CandidateTree(host.providers, base, request, self.policy_of, announced)
         if not (tree.moved_groups and (is_nested or tree.wishes)):
             return None
-        nodes = self._nodes(tree) if is_nested else ()
-        free = Host(tree.cells() if is_nested else (), tree.devices())
-        guest = Guest(nodes, wishes=tuple(tree.wishes), floats=not is_nested)
+        guest = replace(self.guest, wishes=tuple(tree.wishes))
+        if is_nested:
+            nodes = [n._replace(cell=tree.fixed_cell(i)) for i, n in enumerate(guest.nodes)]
+            is_one = guest.names_nodes or TRAIT_GROUP in base.mappings
+            is_one = is_one or nodes[0].cell is not None
+            guest = replace(guest, nodes=tuple(nodes), names_nodes=is_one, floats=False)
+            free = Host(tree.cells(), tree.devices())
+        elif announced is not None:
+            free = replace(announced, devices=tree.devices())
+        else:
+            guest = replace(guest, nodes=(), floats=True)
+            free = Host((), tree.devices())
         return tree, free, plan(free, guest, self.options)
-
-    def _nodes(self, tree: CandidateTree) -> tuple[Node, ...]:
-        sizes = frozenset(
-            int(name.removeprefix(PAGE_SIZE_PREFIX)) for name in self.numa.page_traits
-        )
-        return tuple(
-            Node(
-                node.vcpu,
-                node.pcpu,
-                node.memory_mb,
-                sizes or ORDINARY_PAGES,
-                cell=tree.fixed_cell(index),
-            )
-            for index, node in enumerate(self.numa.nodes)
-        )
 
     def over_cells(
         self, answer: AllocationCandidates, probe: CandidateRequest
@@ -138,15 +163,14 @@ class HostPlans:
         :param answer: to `probe`.
         :param probe: the question with one CPU and one MiB in the place of what the guest needs.
         """
-        whole = self.numa.nodes[0]
-        node = Node(whole.vcpu, whole.pcpu, whole.memory_mb)
         composed: dict[str, Candidate] = {}
         for candidate in answer.candidates:
             if candidate.root in composed:
                 continue
             providers = {provider.uuid: provider for provider in answer.tree(candidate.root)}
-            tree = CandidateTree(providers, candidate, probe, self.policy_of)
-            guest = Guest((node,), names_nodes=False, wishes=tuple(tree.wishes))
+            announced = self.announced(candidate.root)
+            tree = CandidateTree(providers, candidate, probe, self.policy_of, announced)
+            guest = replace(self.guest, wishes=tuple(tree.wishes), floats=False)
             spread = plan(Host(tree.cells(), tree.devices()), guest, self.options)
             if isinstance(spread, Plan):
                 composed[candidate.root] = tree.lay_over(spread)

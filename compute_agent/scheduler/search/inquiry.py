@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from compute_agent.errors import PlacementTooOld
+from compute_agent.fitting.host import Host
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma, guest_numa, is_device, policies
 from compute_agent.request.pci_aliases import PciAlias
+from compute_agent.request.planned_guest import planned_guest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.errors import UnknownName
@@ -71,6 +73,7 @@ class Inquiry:
     """What placement is asked for a request; its answers are merged into one.
 
     :param layouts: which layouts there are; `None` when every request is asked for all of them.
+    :param announced: returns what is announced of the host of a root provider.
     """
 
     def __init__(
@@ -79,7 +82,9 @@ class Inquiry:
         pci_aliases: Mapping[str, PciAlias],
         layouts: Layouts | None,
         plan_options: PlanOptions = DEFAULT_OPTIONS,
+        announced: Callable[[str], Host | None] = lambda _root: None,
     ) -> None:
+        self._announced = announced
         self._plan_options = plan_options
         self._placement = placement
         self._pci_aliases = pci_aliases
@@ -112,11 +117,12 @@ class Inquiry:
         shapes = layout_queries.shapes(request, numa, policy_of)
         found_answers = self._ask_layouts(queries, shapes)
         if not any(answer.candidates for answer in found_answers):
-            probe = layout_queries.split_shape(request, numa, policy_of.values())
+            probe = layout_queries.split_shape(request, numa)
             if probe is not None:
                 probe_answer = queries.ask(probe)
-                plans = HostPlans(request, numa, policy_of, self._plan_options)
-                composed_candidates = plans.over_cells(probe_answer, probe.request)
+                composed_candidates = self._plans(spec, request).over_cells(
+                    probe_answer, probe.request
+                )
                 found_answers.append(replace(probe_answer, candidates=composed_candidates))
         return host_state.merge(found_answers), queries, queries.microversion
 
@@ -165,8 +171,18 @@ class Inquiry:
         if not has_devices and all(candidate.shape != "nested" for candidate in answer.candidates):
             return None
         request = self._for_placement(request)
-        policy_of = self.policies(spec, request)
-        return HostPlans(request, self.guest_numa(spec, request), policy_of, self._plan_options)
+        return self._plans(spec, request)
+
+    def _plans(self, spec: RequestSpec, request: CandidateRequest) -> HostPlans:
+        numa = self.guest_numa(spec, request)
+        return HostPlans(
+            request,
+            numa,
+            self.policies(spec, request),
+            planned_guest(spec, numa),
+            self._announced,
+            self._plan_options,
+        )
 
     def policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
         """Return the policy of each device of the request that has one, by its group's suffix."""

@@ -11,7 +11,7 @@ CPUs from one cell and the memory from another, or from huge pages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -98,17 +98,14 @@ def asks_for_cells(request: CandidateRequest) -> bool:
     return any(name in request.group(UNSUFFIXED).resources for name in CELL_CLASSES)
 
 
-def split_shape(
-    request: CandidateRequest, numa: GuestNuma, policies: Collection[str] = ()
-) -> LayoutQuery | None:
+def split_shape(request: CandidateRequest, numa: GuestNuma) -> LayoutQuery | None:
     """Return the question that finds trees with any room at all, for `HostPlans.over_cells`.
 
     `None` when the guest must not be laid over several cells: it has nothing of a cell, it names
     its NUMA nodes, or something must be in the subtree of its cell, or outside of it.
 
-    :param policies: of its devices, how near they must be.
     """
-    if numa.names_nodes or not asks_for_cells(request) or REQUIRED in policies:
+    if numa.names_nodes or not asks_for_cells(request):
         return None
     whole = numa.nodes[0]
     one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))

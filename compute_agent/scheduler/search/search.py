@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from compute_agent.fitting.announced import host_of
+from compute_agent.fitting.host import Host
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
@@ -111,7 +113,7 @@ class HostSearch:
         self._announcements = announcements
         self._fleet = fleet or Fleet(None, placement.provider_names)
         aliases = options.request.pci_aliases or {}
-        self._inquiry = Inquiry(placement, aliases, layouts, options.planning)
+        self._inquiry = Inquiry(placement, aliases, layouts, options.planning, self._announced_host)
 
     def find(
         self, spec: RequestSpec, shared_holdings: SharedHoldings | None = None
@@ -206,14 +208,14 @@ class HostSearch:
         hosts = self._host_states(spec, answer, request)
         admitted_hosts, exclusions = run_exclusions(spec, request.target, hosts)
         plans = self._inquiry.plans(spec, request.request, answer)
-        if plans is None or not plans.required:
+        if plans is None or not plans.decides:
             return admitted_hosts, exclusions
-        planned_hosts = [plans.with_near_devices(host) for host in admitted_hosts]
+        planned_hosts = [plans.planned(host) for host in admitted_hosts]
         near_hosts = [host for host in planned_hosts if host.candidates]
         if len(near_hosts) < len(admitted_hosts):
             exclusions.append(
                 FilterCause(
-                    "devices near the guest",
+                    "the plan of the host",
                     len(admitted_hosts),
                     len(near_hosts),
                     tuple(host.name for host in near_hosts[:SHOWN_HOSTS]),
@@ -327,6 +329,10 @@ class HostSearch:
         if not self._options.track_instances:
             announcement = replace(announcement, instances=None)
         return announcement, self._announcements.age(announcement) < self._options.service_down_time
+
+    def _announced_host(self, root: str) -> Host | None:
+        announcement, _alive = self._announcement(root)
+        return None if announcement is None else host_of(announcement.attributes)
 
     def warnings(self, spec: RequestSpec, hosts: Sequence[HostState]) -> Iterator[str]:
         """Yield which forced hosts, which no filter looks at, are silent or disabled."""

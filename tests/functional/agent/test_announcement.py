@@ -114,9 +114,10 @@ def test_a_scheduler_finds_the_cells_of_a_flat_host_that_a_guest_fits_on(flat):
     assert [part.cell for part in plan(host, near).parts] == [1]
 
 
-def test_cells_are_left_to_placement_where_it_counts_them(nested):
+def test_a_nested_host_announces_its_cells_too(nested):
     assert nested.node.run().completed
-    assert "cells" not in nested.announced()
+    cells = nested.announced()["cells"]
+    assert [(cell["id"], cell["vcpu"], cell["pcpu"]) for cell in cells] == [(0, 6, 2), (1, 6, 2)]
 
 
 def test_a_node_that_was_never_reported_is_announced_without_its_facts(flat):

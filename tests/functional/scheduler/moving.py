@@ -15,6 +15,7 @@ from compute_agent.placement.transports.transport import Request, Response, Tran
 from compute_agent.scheduler.claiming.claims import GiveBack
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.manager import Scheduler, SelectionOptions
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -78,8 +79,9 @@ class World:
         *traits: str,
         parent: str | None = None,
         aggregates: tuple[str, ...] = (),
+        new: str = "",
     ) -> str:
-        new = str(uuid.uuid4())
+        new = new or str(uuid.uuid4())
         above = next((u for u, n in self.names.items() if n == parent), None)
         self.names[new] = name
         body = {"uuid": new, "name": f"{name}-{new}", "parent_provider_uuid": above}
@@ -120,6 +122,7 @@ class World:
         *,
         use_extensions: bool = True,
         filters: tuple[HostFilter, ...] = (),
+        announcements: Announcements | None = None,
     ) -> tuple[Mover, RecordingTransport]:
         """A mover as a process of its own would have it, with the journal of all of them."""
         before: Callable[..., Any] | None = failing.before if failing else None
@@ -133,15 +136,15 @@ class World:
         journal = Journal(self.journal)
         scheduler = Scheduler(
             client,
-            HostSearch(client, HostSearchOptions(filters=filters)),
+            HostSearch(client, HostSearchOptions(filters=filters), announcements),
             SelectionOptions(),
             GiveBack(client, journal),
             random.Random(1),
         )
         return Mover(client, scheduler, journal), recorded
 
-    def scheduler(self) -> Scheduler:
-        return self.mover()[0]._scheduler
+    def scheduler(self, announcements: Announcements | None = None) -> Scheduler:
+        return self.mover(announcements=announcements)[0]._scheduler
 
 
 def together(*held: Held) -> Held:

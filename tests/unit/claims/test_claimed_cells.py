@@ -253,18 +253,16 @@ def test_a_flavor_that_cannot_be_read_names_the_setting(flat):
 # -- what is announced ---------------------------------------------------------------------------
 
 
-def test_what_is_free_of_each_cell_and_its_networks_are_announced_on_a_flat_host(tmp_path):
+@pytest.mark.parametrize("is_flat", [True, False])
+def test_what_is_free_of_each_cell_and_its_networks_are_announced(tmp_path, is_flat):
     near = HostNetworks({"left": frozenset({0})}, frozenset({1}))
-    host = Host(tmp_path, flat=True, policy=CellPolicy(near))
+    host = Host(tmp_path, flat=is_flat, policy=CellPolicy(near))
     left, right = host.book.free("h")["cells"]
     assert (left["physnets"], left["tunneled"]) == (["left"], False)
     assert (right["physnets"], right["tunneled"]) == ([], True)
     assert (left["vcpu"], left["pcpu"]) == (4, 4)
     spec = a_flavor(3, 512, numa_nodes=1, cpu_policy="dedicated")
-    claimed(host, ONE, {ROOT: {"PCPU": 3, "MEMORY_MB": 512}}, spec)
+    provider = ROOT if is_flat else cell(host, 1)
+    claimed(host, ONE, {provider: {"PCPU": 3, "MEMORY_MB": 512}}, spec)
     after = host.book.free("h")["cells"][1]
     assert (after["pcpu"], after["memory_mb"]) == (1, right["memory_mb"] - 512)
-
-
-def test_cells_that_placement_counts_are_not_announced(nested):
-    assert nested.book.free("h") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,14 +43,21 @@ NESTED = {
 }
 
 
+WITHOUT_CELLS = {uuid: replace(summary, traits=frozenset()) for uuid, summary in NESTED.items()}
+
+
 def nested(*mappings: dict[str, str], announced: dict[str, Any] | None = None) -> HostState:
-    """A host with two cells, and a candidate for each of `mappings`, suffix to provider."""
+    """A host and a candidate for each of `mappings`, suffix to provider.
+
+    Its cells are providers, two, or those that are announced.
+    """
     candidates = tuple(
         Candidate("host", {}, {suffix: (uuid,) for suffix, uuid in mapping.items()})
         for mapping in mappings
     )
     announcement = Announcement("s", 0.0, attributes=announced) if announced is not None else None
-    return HostState("host", "host", NESTED, candidates, announcement=announcement)
+    providers = NESTED if announced is None else WITHOUT_CELLS
+    return HostState("host", "host", providers, candidates, announcement=announcement)
 
 
 def left(name: str, host: HostState, asked: RequestSpec, **options: Any) -> list[dict[str, str]]:

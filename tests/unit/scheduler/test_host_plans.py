@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from compute_agent.fitting.host import Cell, Core, Device, Host
 from compute_agent.fitting.room import PlanOptions
+from compute_agent.provider_tree.provider import child_uuid
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
+from compute_agent.request.planned_guest import planned_guest
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.search.host_plans import HostPlans
+from tests.unit.scheduler.specs import spec
 from tests.unit.scheduler.trees import answered, candidate, summary
 
 WHOLE = GuestNuma((GuestNode(2, 0, 100),))
@@ -43,15 +47,29 @@ def request(numa: GuestNuma, **groups: RequestGroup) -> CandidateRequest:
     return CandidateRequest({UNSUFFIXED: RequestGroup(total), **groups})
 
 
+def plans(
+    asked: CandidateRequest,
+    numa: GuestNuma,
+    policy_of: dict[str, str] | None = None,
+    *,
+    announced: Host | None = None,
+    extra_specs: dict[str, str] | None = None,
+    **options: Any,
+) -> HostPlans:
+    guest = planned_guest(spec(extra_specs), numa)
+    return HostPlans(
+        asked, numa, policy_of or {}, guest, lambda _root: announced, PlanOptions(**options)
+    )
+
+
 def best(
     state: HostState,
     asked: CandidateRequest,
     numa: GuestNuma,
     policy_of: dict[str, str] | None = None,
-    **options: bool,
+    **options: Any,
 ) -> Candidate:
-    plans = HostPlans(asked, numa, policy_of or {}, PlanOptions(**options))
-    return plans.best_first(state).candidates[0]
+    return plans(asked, numa, policy_of, **options).best_first(state).candidates[0]
 
 
 def on(provider: str, **mappings: list[str]) -> dict[str, Any]:
@@ -205,8 +223,7 @@ def over(whole: GuestNode, **cells: tuple[int, int]) -> dict[str, dict[str, int]
         "host": summary("host", {"DISK_GB": (9, 0)}),
         **{name: cell(vcpu, memory) for name, (vcpu, memory) in cells.items()},
     }
-    plans = HostPlans(probe, GuestNuma((whole,)), {})
-    composed = plans.over_cells(answered([base], tree, "split"), probe)
+    composed = plans(probe, GuestNuma((whole,))).over_cells(answered([base], tree, "split"), probe)
     if not composed:
         return None
     assert composed[0].mappings["_NUMA0"] == tuple(composed[0].allocations.keys() - {"host"}) or (
@@ -245,12 +262,14 @@ def test_a_host_whose_candidates_have_far_devices_only_gets_one_with_a_near_devi
     )
     state = host(base, a=cell(8), b=cell(8), card=gpu("b"))
     asked = CandidateRequest({UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100}), "gpu": GPU})
-    plans = HostPlans(asked, WHOLE, {"gpu": "required"})
-    [only] = plans.with_near_devices(state).candidates
+    near = plans(asked, WHOLE, {"gpu": "required"})
+    [only] = near.planned(state).candidates
     assert only.mappings == {"_NUMA0": ("b",), "gpu": ("card",)}
-    full = host(base, a=cell(8), b=cell(1), card=gpu("b"))
-    assert plans.with_near_devices(full).candidates == ()
-    assert "policy required" in plans.reason(full)
+    [over_both] = near.planned(host(base, a=cell(8), b=cell(1), card=gpu("b"))).candidates
+    assert over_both.mappings == {"_NUMA0": ("a", "b"), "gpu": ("card",)}
+    full = host(base, a=cell(8), b=cell(0, 0), card=gpu("b"))
+    assert near.planned(full).candidates == ()
+    assert "policy required" in near.reason(full)
 
 
 def test_groups_that_are_isolated_stay_on_providers_of_their_own():
@@ -275,7 +294,7 @@ def test_groups_that_are_isolated_stay_on_providers_of_their_own():
 
 def test_a_plan_is_drawn_on_its_host():
     state = host(on("a"), a=cell(8), b=cell(4), card=gpu("a"))
-    lines = HostPlans(request(WHOLE), WHOLE, {}).drawing(state)
+    lines = plans(request(WHOLE), WHOLE).drawing(state)
     assert "cell 1: 4 CPUs to float, 2*; 1000 MiB, 100*" in lines
     assert lines[-1] == "fits: no plan is better"
 
@@ -287,7 +306,118 @@ def test_where_the_fit_is_not_decided_the_candidates_of_placement_stay(caplog):
         _NUMA1=["b"],
     )
     state = host(base, a=cell(8), b=cell(8))
-    plans = HostPlans(request(PAIR), PAIR, {}, PlanOptions(budget=0, limit=0))
-    assert plans.best_first(state).candidates == state.candidates
+    hurried = plans(request(PAIR), PAIR, budget=0, limit=0)
+    assert hurried.best_first(state).candidates == state.candidates
     assert "Host host: the fit of the guest could not be decided within 0 steps" in caplog.text
-    assert "could not be decided" in plans.reason(state)
+    assert "could not be decided" in hurried.reason(state)
+
+
+# -- what agents announce -------------------------------------------------------------------------
+
+ROOT = "b5a9d1a2-0d0e-4d38-8d2a-6f3f0e1c2b7d"
+CELLS = [child_uuid(ROOT, f"numa:{number}") for number in range(4)]
+
+
+def nested(free_cpus: tuple[int, ...], base: dict[str, Any], **cards: int) -> HostState:
+    """A host of an agent: dedicated CPUs by cell, and cards by the number of their cell."""
+    tree = {ROOT: summary(ROOT, {"DISK_GB": (100, 0)})}
+    for uuid, free in zip(CELLS, free_cpus, strict=False):
+        amounts = {"PCPU": (8, 8 - free), "MEMORY_MB": (1000, 0)}
+        tree[uuid] = summary(ROOT, amounts, "HW_NUMA_ROOT", parent=ROOT)
+    for name, number in cards.items():
+        tree[name] = summary(ROOT, {"VGPU": (1, 0)}, parent=CELLS[number])
+    answer = answered([base], tree, "nested")
+    return HostState(ROOT, ROOT, dict(answer.providers), answer.candidates)
+
+
+def pinned(*cells: int, pcpu: int = 2, **mappings: list[str]) -> dict[str, Any]:
+    """A candidate of nodes on cells, by number."""
+    allocations = {CELLS[cell]: {"PCPU": pcpu, "MEMORY_MB": 100} for cell in cells}
+    allocations |= {uuids[0]: {"VGPU": 1} for uuids in mappings.values()}
+    nodes = {f"_NUMA{index}": [CELLS[cell]] for index, cell in enumerate(cells)}
+    return candidate(allocations, **nodes, **mappings)
+
+
+def pins(nodes: int, **groups: RequestGroup) -> tuple[CandidateRequest, GuestNuma]:
+    numa = GuestNuma((GuestNode(0, 2, 100),) * nodes, names_nodes=nodes > 1)
+    total = RequestGroup({"PCPU": 2 * nodes, "MEMORY_MB": 100 * nodes})
+    return CandidateRequest({UNSUFFIXED: total, **groups}), numa
+
+
+HALVES = (Core((0,), 2), Core((2,), 2))
+WHOLE_CORE = (Core((4, 5), 2),)
+
+
+@pytest.mark.parametrize("threads", ["", "require"])
+@pytest.mark.parametrize("whole", [0, 1])
+def test_whole_cores_come_before_halves_on_nested_hosts(threads, whole):
+    announced = Host(
+        tuple(
+            Cell(number, WHOLE_CORE if number == whole else HALVES, pinnable=2)
+            for number in range(2)
+        )
+    )
+    asked, numa = pins(1)
+    extra = {"hw:cpu_thread_policy": threads} if threads else {}
+    state = nested((2, 2), pinned(1 - whole))
+    chosen = best(state, asked, numa, announced=announced, extra_specs=extra)
+    assert chosen.mappings["_NUMA0"] == (CELLS[whole],)
+    # cores of which fewer CPUs are free than placement counts are out of date
+    state = nested((2, 4), pinned(1))
+    chosen = best(state, asked, numa, announced=announced)
+    assert chosen.mappings["_NUMA0"] == (CELLS[1],)
+
+
+@pytest.mark.parametrize("far", [1, 2, 3])
+def test_nodes_of_a_guest_are_on_the_nearest_cells_of_a_nested_host(far):
+    distances = {
+        number: {other: 10 if number == other else 32 for other in range(4)} for number in range(4)
+    }
+    near = 3 if far != 3 else 2
+    distances[0][near] = distances[near][0] = 12
+    announced = Host(tuple(Cell(n, distances=distances[n]) for n in range(4)))
+    asked, numa = pins(2)
+    state = nested((8, 8, 8, 8), pinned(0, far))
+    chosen = best(state, asked, numa, announced=announced)
+    assert {chosen.mappings["_NUMA0"], chosen.mappings["_NUMA1"]} == {(CELLS[0],), (CELLS[near],)}
+
+
+@pytest.mark.parametrize(("policy", "cell"), [("socket", 1), ("preferred", 3)])
+def test_sockets_are_those_that_the_agent_announces(policy, cell):
+    # the cell of the card is full; cell 3 has more room, cell 1 shares the socket
+    announced = Host(tuple(Cell(number, package=number // 2) for number in range(4)))
+    asked, numa = pins(1, gpu=GPU)
+    state = nested((0, 4, 4, 8), pinned(2, gpu=["card"]), card=0)
+    chosen = best(state, asked, numa, {"gpu": policy}, announced=announced)
+    assert chosen.mappings["_NUMA0"] == (CELLS[cell],)
+
+
+def test_devices_are_linked_as_the_agent_announces():
+    cards = {"g0": 0, "g1": 0, "g2": 0, "g3": 0}
+    announced = Host(
+        tuple(Cell(number) for number in range(2)),
+        tuple(Device(name, "VGPU", 1, link_group=f"{int(name[1]) % 2}") for name in cards),
+    )
+    asked, numa = pins(1, x=GPU, y=GPU)
+    state = nested((8, 8), pinned(0, x=["g0"], y=["g1"]), **cards)
+    chosen = best(state, asked, numa, announced=announced)
+    assert {chosen.mappings["x"], chosen.mappings["y"]} in ({("g0",), ("g2",)}, {("g1",), ("g3",)})
+
+
+def test_a_flat_host_gives_the_device_beside_cpus_that_are_free():
+    tree = {
+        "host": summary("host", {"PCPU": (16, 0), "MEMORY_MB": (2000, 0)}),
+        "one": summary("host", {"VGPU": (1, 0)}, parent="host"),
+        "two": summary("host", {"VGPU": (1, 0)}, parent="host"),
+    }
+    base = candidate({"host": {"PCPU": 2, "MEMORY_MB": 100}, "one": {"VGPU": 1}}, gpu=["one"])
+    answer = answered([base], tree)
+    state = HostState("host", "host", dict(answer.providers), answer.candidates)
+    announced = Host(
+        (Cell(0, pinnable=1, memory_mib=1000), Cell(1, pinnable=8, memory_mib=1000)),
+        (Device("one", "VGPU", 1, cell=0), Device("two", "VGPU", 1, cell=1)),
+    )
+    asked, numa = pins(1, gpu=GPU)
+    chosen = best(state, asked, numa, {"gpu": "required"}, announced=announced)
+    assert chosen.mappings == {"gpu": ("two",)}
+    assert chosen.allocations["two"] == {"VGPU": 1}
