@@ -25,7 +25,7 @@ STATUS_TEXTS: Final = {
     409: "A conflict: a generation moved, a name is taken, something is in use or too little.",
     410: "Changes behind `after` have been deleted: read everything again.",
     415: "The body is not application/json.",
-    503: "As many requests wait as may; ask again after Retry-After.",
+    503: "The search took too long, or as many requests wait as may: ask after Retry-After.",
 }
 
 

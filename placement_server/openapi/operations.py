@@ -142,12 +142,12 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         "Take everything from a consumer", 0, (204, 404)
     ),
     ("GET", "/allocation_candidates"): Operation(
-        "Ways to satisfy a request", 10, (200, 404), query=_CANDIDATES
+        "Ways to satisfy a request", 10, (200, 404, 503), query=_CANDIDATES
     ),
     ("GET", "/candidate_explanation"): Operation(
         "Why a request has few allocation candidates or none",
         10,
-        (200, 404),
+        (200, 404, 503),
         query=_EXTENDED,
         result=EXPLANATION,
         later=((Microversion(1, 1), EXPLANATION_WITH_CLOSEST),),
@@ -173,7 +173,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("POST", "/what_if"): Operation(
         "Answers about the fleet as it would be after some changes",
         10,
-        (200, 404, 409, 415),
+        (200, 404, 409, 415, 503),
         body=what_if.WHAT_IF,
         result=what_if.ANSWERS,
         extension=Microversion(1, 1),
@@ -181,7 +181,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/capacity"): Operation(
         "How many further claims of a request would succeed, one after the other",
         29,
-        (200, 404),
+        (200, 404, 503),
         query=_EXTENDED,
         result=CAPACITY,
         extension=Microversion(1, 1),
@@ -189,7 +189,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/fragmentation"): Operation(
         "What is free of each class, what of it is stranded, and how many of some shapes fit",
         29,
-        (200, 404),
+        (200, 404, 503),
         query=FRAGMENTATION_QUERY,
         result=FRAGMENTATION,
         extension=Microversion(1, 1),

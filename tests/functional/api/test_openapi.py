@@ -1,5 +1,6 @@
 """The OpenAPI document is current, complete, and what the server does fits it whatever is sent."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from schemathesis.core.transport import Response
 from schemathesis.generation import GenerationMode
 from schemathesis.generation.case import Case
 
+from placement_server import errors
 from placement_server.api import routes
 from placement_server.app import build_app
+from placement_server.candidates.query import query
 from placement_server.conf import new_config
 from placement_server.negotiation import extensions, microversion
 from placement_server.negotiation.microversion import MAX
@@ -49,7 +52,7 @@ def _config(database: Path) -> Path:
 
 
 def test_the_committed_document_is_the_one_the_code_makes() -> None:
-    assert TARGET.read_text() == text(), "run: python tools/openapi.py"
+    assert TARGET.read_text() == text(), "run: python -m tools.openapi"
 
 
 def test_every_route_and_no_other_is_described() -> None:
@@ -85,6 +88,23 @@ def test_every_parameter_is_described_with_an_example() -> None:
     }
     assert described == named
     assert {*IN_PATH, *IN_QUERY} <= named
+
+
+def test_every_error_has_an_example_of_the_server_and_so_has_every_code() -> None:
+    document = json.loads(text())
+    examples = document["components"]["examples"]
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for status, response in operation["responses"].items():
+                if status >= "400" and status != "401":
+                    shown = response["content"]["application/json"]["examples"]
+                    entries = [examples[name]["value"]["errors"][0] for name in shown]
+                    assert {entry["status"] for entry in entries} == {int(status)}
+    codes = {example["value"]["errors"][0].get("code") for example in examples.values()}
+    known = [value for module in (errors, query) for value in vars(module).values()]
+    assert codes - {None} == {
+        value for value in known if isinstance(value, str) and value.startswith("placement.")
+    }
 
 
 def test_the_page_of_microversions_has_each_with_what_it_brought() -> None:
