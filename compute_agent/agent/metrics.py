@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from compute_agent.daemon.bus_state import BusState
+from compute_agent.daemon.metrics_server import build_info
 from compute_agent.tracker.status import FeedState
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class BoardCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
+        yield build_info(PREFIX)
         yield from self._passes()
         yield from self._claims()
         yield from self._placement()
@@ -87,6 +89,13 @@ class BoardCollector:
             "1 if placement answers, else 0.",
             value=int(self._board.placement().up is True),
         )
+        offset = self._board.placement().clock_offset
+        if offset is not None:
+            yield GaugeMetricFamily(
+                f"{PREFIX}_clock_offset_seconds",
+                "Seconds by which the clock is ahead of placement's, by the Date of its answers.",
+                value=offset,
+            )
         bus = self._board.bus()
         if bus.state is not BusState.OFF:
             yield GaugeMetricFamily(

@@ -190,13 +190,15 @@ class Connection:
         self,
         transport: Transport,
         retries: Retries | None = None,
-        on_request: Callable[[str, int | None], None] | None = None,
+        on_request: Callable[[str, int | None, float | None], None] | None = None,
         *,
         use_extensions: bool = False,
     ) -> None:
         self.transport = transport
         self.retries = retries or Retries()
         self._on_request = on_request
+        self.clock_offset: float | None = None
+        """Seconds by which this machine's clock is ahead of placement's, by its last answer."""
         self._use_extensions = use_extensions
         self.total = Tally(new_global_request_id())
         self._versions: OfferedVersions | None = None
@@ -278,8 +280,10 @@ class Connection:
         self.total.count(request.method, request.path, status)
         if tally is not None:
             tally.count(request.method, request.path, status)
+        if response is not None:
+            self.clock_offset = response.clock_offset(time.time())
         if self._on_request is not None:
-            self._on_request(request.method, status)
+            self._on_request(request.method, status, self.clock_offset)
         if response is not None:
             LOG.debug(
                 "%s -> %s [%s] global [%s]",

@@ -47,7 +47,8 @@ class ReportClient:
     :param max_listed: uuids in one question about sharing providers.
     :param bulk_inventories: write many inventories with one request where the user may reshape.
     :param use_extensions: read whole trees with one request where placement has that.
-    :param on_request: called with method and status (`None` without answer) of every request.
+    :param on_request: called with method and status (`None` without answer) of every request, and
+        the offset of the clock.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ReportClient:
         max_listed: int = MAX_LISTED,
         bulk_inventories: bool = True,
         use_extensions: bool = False,
-        on_request: Callable[[str, int | None], None] | None = None,
+        on_request: Callable[[str, int | None, float | None], None] | None = None,
         clock: Clock | None = None,
         random: randomlib.Random | None = None,
     ) -> None:

@@ -7,9 +7,11 @@ name, fsynced, renamed, and the directory fsynced. A file with state has a versi
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import secrets
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ from compute_agent.state import documents
 from compute_agent.state.documents import FileUnusable
 from compute_agent.state.shapes import TEXT, WHOLE, Shape, anything, object_of
 
+LOG = logging.getLogger(__name__)
+
 VERSION = 1
 ENVELOPE = Shape("a state file", object_of({"version": WHOLE, "sha256": TEXT, "state": anything}))
 
@@ -29,8 +33,22 @@ class StateUnusable(errors.InvalidConfiguration):
     """The state directory or a file in it cannot be used; the message has the remedy."""
 
 
+class NoSpace(StateUnusable):
+    """A full disk under the state directory, which passes: a later start may succeed."""
+
+
 class AgentRunning(errors.InvalidConfiguration):
     """Another process holds the lock of this state directory."""
+
+
+def has_no_space(error: OSError) -> bool:
+    """Check whether a disk or a quota is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def unwritable(error: OSError, text: str) -> StateUnusable:
+    """Return the error for a file or directory that cannot be written."""
+    return (NoSpace if has_no_space(error) else StateUnusable)(text)
 
 
 def make_directory(path: Path, option: str) -> None:
@@ -42,28 +60,39 @@ def make_directory(path: Path, option: str) -> None:
     try:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
-        raise StateUnusable(
+        raise unwritable(
+            error,
             f"The directory {path} ({option}) cannot be created: {error.strerror}. Give the "
-            "directory above it to the user that runs the agent, or set that option to another."
+            "directory above it to the user that runs the agent, or set that option to another.",
         ) from error
 
 
 def prepare_directory(path: Path) -> None:
     """Create the state directory if it is missing, and make sure it can be written to.
 
+    A full disk is a warning: a start of a host that is known has nothing to write.
+
     :raises StateUnusable: it cannot be created or written to.
     """
     make_directory(path, "[DEFAULT]state_path")
+    probe = _temporary(path / "probe")
     try:
-        probe = _temporary(path / "probe")
         write_new(probe, b"", 0o600)
-        probe.unlink()
     except OSError as error:
+        if has_no_space(error):
+            LOG.warning(
+                "No space is left for the state directory %s: identity and claims cannot change "
+                "until there is some again (df, df --inodes)",
+                path,
+            )
+            return
         raise StateUnusable(
             f"The state directory {path} ([DEFAULT]state_path) cannot be written to: "
             f"{error.strerror}. Give it to the user that runs the agent, or set state_path to "
             "another directory."
         ) from error
+    finally:
+        _remove(probe)
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
@@ -191,9 +220,10 @@ class StateFile:
         try:
             write_atomically(self.path, content)
         except OSError as error:
-            raise StateUnusable(
+            raise unwritable(
+                error,
                 f"The state file {self.path} cannot be written: {error.strerror}. The state before "
-                "is kept; free space or correct the permissions of the directory."
+                "is kept; free space or correct the permissions of the directory.",
             ) from error
 
 
@@ -241,7 +271,9 @@ class AgentLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            raise self._unusable(f"cannot be written: {error.strerror}") from error
+            # the lock is held without its content, which names the holder to others
+            if not has_no_space(error):
+                raise self._unusable(f"cannot be written: {error.strerror}") from error
 
     def _unusable(self, reason: str) -> StateUnusable:
         return StateUnusable(

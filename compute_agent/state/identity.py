@@ -135,6 +135,7 @@ def write_compute_id(state_path: Path, uuid: str) -> None:
     """Create the identity file with `uuid`, never replacing one.
 
     :raises InvalidNodeConfiguration: a file appeared meanwhile, or it cannot be written.
+    :raises NoSpace: the disk is full.
     """
     path = state_path / COMPUTE_ID
     try:
@@ -145,10 +146,13 @@ def write_compute_id(state_path: Path, uuid: str) -> None:
             "agent may be starting with the same state directory: let only one of them run."
         ) from error
     except OSError as error:
-        raise errors.InvalidNodeConfiguration(
+        text = (
             f"The identity file {path} cannot be written: {error.strerror}. Free space or correct "
             "the permissions of the directory."
-        ) from error
+        )
+        if state_files.has_no_space(error):
+            raise state_files.NoSpace(text) from error
+        raise errors.InvalidNodeConfiguration(text) from error
 
 
 def read_marker(state_path: Path) -> Marker | None:
@@ -170,18 +174,21 @@ def read_marker(state_path: Path) -> Marker | None:
 
 
 def write_marker(state_path: Path, marker: Marker) -> None:
-    """Remember that the node has been registered in placement.
+    """Remember that the node has been registered in placement, unless that is written already.
 
     :raises StateUnusable: it cannot be written.
     """
+    if read_marker(state_path) == marker:
+        return
     path = state_path / MARKER
     content = json.dumps({"uuid": marker.uuid, "name": marker.name}).encode() + b"\n"
     try:
         state_files.write_atomically(path, content)
     except OSError as error:
-        raise state_files.StateUnusable(
+        raise state_files.unwritable(
+            error,
             f"The file {path}, which names the node that was registered from here, cannot be "
-            f"written: {error.strerror}. Free space or correct the permissions of the directory."
+            f"written: {error.strerror}. Free space or correct the permissions of the directory.",
         ) from error
 
 

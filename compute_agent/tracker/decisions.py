@@ -29,6 +29,7 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from compute_agent import errors
+from compute_agent.state.files import NoSpace
 
 MAX_TRIES = 4
 """Times that a pass is tried in all when another writer changes the same providers."""
@@ -211,6 +212,8 @@ _KINDS: tuple[tuple[EventKind, tuple[type[Exception], ...]], ...] = (
     (EventKind.PLACEMENT_UNAUTHORIZED, (errors.PlacementUnauthorized,)),
     (EventKind.UPDATE_REJECTED, (errors.PlacementError,)),
     (EventKind.IDENTITY_CONFLICT, (errors.InvalidNodeConfiguration,)),
+    # unlike a wrong option it passes, so the service manager starts the agent again
+    (EventKind.DRIVER_FAILED, (NoSpace,)),
     (EventKind.INVALID_CONFIGURATION, (errors.InvalidConfiguration,)),
     (EventKind.DRIVER_NOT_READY, (errors.VirtDriverNotReady, errors.HypervisorUnavailable)),
     (EventKind.NODE_UNKNOWN, (errors.ComputeHostNotFound,)),

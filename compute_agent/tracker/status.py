@@ -87,11 +87,15 @@ class NodeStatus:
 
 
 class PlacementStatus(NamedTuple):
-    """Whether placement answers, and since when that is so."""
+    """Whether placement answers, and since when that is so.
+
+    :ivar clock_offset: seconds by which this machine's clock is ahead of placement's.
+    """
 
     up: bool | None = None
     since: float | None = None
     max_version: str = ""
+    clock_offset: float | None = None
 
 
 class FeedState(StrEnum):
@@ -249,9 +253,16 @@ class StatusBoard:
                 stage_seconds = self._counters.stage_seconds
                 stage_seconds[name] = stage_seconds.get(name, 0.0) + seconds
 
-    def count_request(self, method: str, status: int | None) -> None:
-        """Count a request to placement; `status` None: there was no answer."""
+    def count_request(
+        self, method: str, status: int | None, clock_offset: float | None = None
+    ) -> None:
+        """Count a request to placement.
+
+        :param status: None: there was no answer.
+        :param clock_offset: seconds by which the clock is ahead of placement's, where it is known.
+        """
         with self._mutex:
+            self._placement = self._placement._replace(clock_offset=clock_offset)
             self._counters.requests[method, "none" if status is None else str(status)] += 1
         self.on_answer()
 

@@ -7,6 +7,7 @@ nothing is counted twice.
 from __future__ import annotations
 
 import logging
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from placement_server import __version__
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import inventory_sums
 from placement_server.store.providers.inventory_sums import InventorySum
@@ -52,9 +54,9 @@ class InventoryCollector(Collector):
         except StoreError as error:
             LOG.warning("Metrics of inventories are left out of this scrape: %s", error)
             failure_gauge.add_metric((), 1)
-            return [failure_gauge]
+            return [_build_info(), failure_gauge]
         failure_gauge.add_metric((), 0)
-        return [*metrics, failure_gauge]
+        return [_build_info(), *metrics, failure_gauge]
 
     def _read(self) -> list[Metric]:
         sums = self._store.read_single(inventory_sums.of_fleet)
@@ -72,6 +74,13 @@ class InventoryCollector(Collector):
             ]
             metrics += _families("placement_zone_inventory", ("resource_class", "zone"), zone_sums)
         return metrics
+
+
+def _build_info() -> Metric:
+    labels = {"version": __version__, "python": platform.python_version()}
+    family = GaugeMetricFamily("placement_build_info", "1, with versions.", labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family
 
 
 def _families(prefix: str, labels: Sequence[str], sums: Sequence[InventorySum]) -> list[Metric]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.manage.diagnosis import Diagnosis, Level
+from compute_agent.manage.disks import examine_disks
 from compute_agent.manage.doctor import (
     examine,
     examine_bus,
@@ -61,6 +62,7 @@ def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     yield from examine_options(conf)
     yield from examine_placement(Connection(KeystoneTransport.from_conf(conf)))
     yield from examine_bus(conf)
+    yield from examine_disks(conf)
     try:
         parts = assembly.build(conf, read_only=True)
     except errors.ComputeAgentError as error:

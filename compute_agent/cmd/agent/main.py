@@ -51,7 +51,10 @@ class AgentExit(ExitStatus):
     CONFIGURATION = 1, "configuration error, also of plan; doctor: warnings"
     RESHAPE_FAILED = 2, "a reshape failed; report: one is pending; doctor: errors"
     PLACEMENT_REJECTED = 3, "placement rejected a request, or cannot be used"
-    DRIVER_FAILED = 4, "the driver failed or is not ready, or there is no such node or host"
+    DRIVER_FAILED = (
+        4,
+        "the driver failed or is not ready, no space is left, or there is no such node or host",
+    )
     IDENTITY = 5, "identity: lost, contradictory, or the name belongs to another provider"
     WOULD_CHANGE = 6, "plan: changes; diff: differences"
 

@@ -22,7 +22,8 @@ def cloud_transport(name: str | None, timeout: Timeout | None = None) -> Keyston
 
     :param name: None for the one that the environment names.
     """
-    return KeystoneTransport(partial(_adapter, name), timeout)
+    source = f"cloud {name} in clouds.yaml" if name else "the variables OS_*"
+    return KeystoneTransport(partial(_adapter, name), timeout, source)
 
 
 def _adapter(name: str | None) -> Any:

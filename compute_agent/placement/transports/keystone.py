@@ -139,11 +139,18 @@ class KeystoneTransport:
         wrong, so that a corrected keystone is noticed without a restart.
     :param timeout: seconds to connect and for the whole answer, for every request.  None: 10 and
         60, and what a request itself asks for where it is known to take longer.
+    :param source: where an operator looks when placement cannot be asked.
     """
 
-    def __init__(self, load: Callable[[], Any], timeout: Timeout | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Any],
+        timeout: Timeout | None = None,
+        source: str = "the options of [placement]",
+    ) -> None:
         self._load = load
         self._timeout = timeout
+        self._source = source
         self._adapter: Any = None
         self._lock = threading.Lock()
 
@@ -154,6 +161,7 @@ class KeystoneTransport:
         return cls(
             lambda: load_adapter(conf, group, KEYSTONE_TIMEOUT),
             (min(CONNECT_TIMEOUT, limit), limit) if limit else None,
+            f"the options of [{group}]",
         )
 
     @classmethod
@@ -165,7 +173,7 @@ class KeystoneTransport:
             session = KeystoneSession(auth=auth, timeout=READ_TIMEOUT, session=SteadySession())
             return ka_adapter.Adapter(session=session, service_type="placement")
 
-        return cls(load)
+        return cls(load, source="the URL and the token")
 
     def prepare(self) -> None:
         """Read the options of the connection now, which asks nobody.
@@ -176,7 +184,7 @@ class KeystoneTransport:
             self._get_adapter()
         except (ka_exc.ClientException, OSError) as exc:
             raise errors.PlacementUnauthorized(
-                f"Placement cannot be asked: {exc}. Check the options of [placement]",
+                f"Placement cannot be asked: {exc}. Check {self._source}",
                 status=None,
                 method="GET",
                 path="/",
@@ -194,7 +202,7 @@ class KeystoneTransport:
             answer = self._get_adapter().request(request.path, request.method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
-            raise _unauthorized_error(request, exc) from exc
+            raise self._unauthorized_error(request, exc) from exc
         except ka_exc.ConnectionError as exc:
             raise _connect_failure(request, exc) from exc
         except ka_exc.HttpError as exc:
@@ -207,7 +215,7 @@ class KeystoneTransport:
         except OSError as exc:
             # The HTTP library reports in this way that a file named by the options is not there.
             self._forget_adapter()
-            reason = f"was not sent: {exc}. Check cafile, certfile and keyfile of [placement]"
+            reason = f"was not sent: {exc}. Check the files of certificates in {self._source}"
             raise _failure(errors.PlacementUnauthorized, request, reason) from exc
         except ka_exc.ClientException as exc:
             self._forget_adapter()
@@ -216,7 +224,7 @@ class KeystoneTransport:
             self._forget_adapter()
             reason = (
                 "was not sent: keystone answered something that cannot be used "
-                f"({type(exc).__name__}: {exc}). Check what answers at auth_url of [placement]"
+                f"({type(exc).__name__}: {exc}). Check what answers at auth_url of {self._source}"
             )
             raise _failure(errors.PlacementError, request, reason) from exc
         if answer.status_code == 401:
@@ -227,6 +235,18 @@ class KeystoneTransport:
             document = None  # as in every transport
         headers = {name.lower(): value for name, value in answer.headers.items()}
         return Response(answer.status_code, headers, document, answer.text)
+
+    def _unauthorized_error(
+        self, request: Request, error: ka_exc.ClientException
+    ) -> errors.PlacementError:
+        reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else str(error)
+        return _failure(
+            errors.PlacementUnauthorized,
+            request,
+            f"was not sent: {reason.rstrip('.')}. Check {self._source} (credentials, region, "
+            "endpoint), and the catalogue of keystone",
+            status=getattr(error, "http_status", None),
+        )
 
     def _get_adapter(self) -> Any:
         with self._lock:
@@ -243,17 +263,6 @@ def _failure(
     failure: type[errors.PlacementError], request: Request, reason: str, **details: Any
 ) -> errors.PlacementError:
     return failure(f"{request} {reason}", method=request.method, path=request.path, **details)
-
-
-def _unauthorized_error(request: Request, error: ka_exc.ClientException) -> errors.PlacementError:
-    reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else str(error)
-    return _failure(
-        errors.PlacementUnauthorized,
-        request,
-        f"was not sent: {reason.rstrip('.')}. Check the auth options, "
-        "region_name and endpoint_override of [placement] and the catalogue of keystone",
-        status=getattr(error, "http_status", None),
-    )
 
 
 def _connect_failure(request: Request, error: ka_exc.ConnectionError) -> errors.PlacementError:

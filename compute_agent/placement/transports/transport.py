@@ -10,6 +10,7 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from compute_agent import errors
@@ -111,6 +112,18 @@ class Response(NamedTuple):
     def request_id(self) -> str | None:
         """Placement's own id of the request, to be found in its log."""
         return self.headers.get("x-openstack-request-id")
+
+    def clock_offset(self, now: float) -> float | None:
+        """Return the seconds by which this machine's clock is ahead; None without a Date.
+
+        :param now: when the answer came, in seconds since 1970.
+        """
+        try:
+            moment = parsedate_to_datetime(self.headers.get("date", ""))
+        except ValueError:
+            return None
+        # the header has whole seconds, half a second too little on average
+        return now - moment.timestamp() - 0.5
 
 
 class Transport(Protocol):

@@ -7,6 +7,7 @@ and its entry was not begun yet. Several processes may share the file.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -99,6 +100,15 @@ class Journal:
             if not _open_entries(file):
                 file.truncate(0)
 
+    def check(self) -> None:
+        """Check that an entry could be written now.
+
+        :raises JournalUnusable: it could not.
+        """
+        with self._lock() as file:
+            if os.fstatvfs(file.fileno()).f_bavail == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def entries(self) -> dict[str, dict[str, Any]]:
         """Return the open entries by id, the oldest first.
 
@@ -179,8 +189,9 @@ class Journal:
                 "set [compute_scheduler]journal_path to another file."
             )
         return JournalUnusable(
-            f"The journal {self.path} cannot be used: {error.strerror or error}. Make it readable "
-            "and writable, or set [compute_scheduler]journal_path to another file."
+            f"The journal {self.path} cannot be used: {error.strerror or error}. Free "
+            "space, make it readable and writable, or set [compute_scheduler]journal_path to "
+            "another file."
         )
 
 

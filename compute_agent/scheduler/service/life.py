@@ -26,6 +26,7 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import TOPIC, SchedulerService
+from compute_agent.scheduler.claiming.journal import JournalUnusable
 from compute_agent.scheduler.service.calls import Calls, WatchedTransport
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class SchedulerLife:
         self._failure: Exception | None = None
         self._placement_state = PLACEMENT_ANSWERS
         self._bus_up = False
+        self._journal_trouble = ""
 
     def run(self) -> int:
         """Answer on the bus until SIGTERM or SIGINT; return the exit status.
@@ -156,16 +158,17 @@ class SchedulerLife:
         state, shown_status = self._placement_now(), self._status()
         self._placement_state = state
         self._bus_up = self._serving.is_set() and self._service.reaches_itself()
+        self._journal_trouble = self._journal_now()
         if (status := self._status()) != shown_status:
             LOG.info("State of the scheduler: %s", status)
             self._manager.status(status)
         answers = state == PLACEMENT_ANSWERS
-        if answers:
-            self._service.parts.recover()
         ages = self._announcement_ages(only_existing=answers)
         self._calls.on_upkeep(
             placement_up=answers, bus_up=self._bus_up, oldest_announcement=max(ages, default=0.0)
         )
+        if answers:
+            self._service.parts.recover()
 
     def _announcement_ages(self, *, only_existing: bool) -> list[float]:
         """Return the seconds since each host was last heard.
@@ -188,6 +191,13 @@ class SchedulerLife:
         except PlacementError as error:
             return f"placement refuses this scheduler: {error}"
         return PLACEMENT_ANSWERS
+
+    def _journal_now(self) -> str:
+        try:
+            self._service.parts.journal.check()
+        except JournalUnusable as error:
+            return f"; {str(error).rstrip('.')}"
+        return ""
 
     def _watchdog(self) -> None:
         watchdog_seconds = self._manager.watchdog_seconds
@@ -261,7 +271,7 @@ class SchedulerLife:
             bus = "the message bus cannot be reached"
         else:
             bus = f"serving topic {TOPIC}"
-        return f"{bus}; {self._placement_state}"
+        return f"{bus}; {self._placement_state}{self._journal_trouble}"
 
 
 def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> bool:

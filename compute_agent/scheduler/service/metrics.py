@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from compute_agent.daemon.metrics_server import build_info
 from compute_agent.errors import (
     AllocationDeleteFailed,
     AllocationMoveFailed,
@@ -178,7 +179,7 @@ class JournalCollector:
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:
-        """Yield how many entries wait, and whether the journal can be used."""
+        """Yield the version, how many entries wait, and whether the journal can be used."""
         from prometheus_client.core import GaugeMetricFamily
 
         entry_counts = GaugeMetricFamily(
@@ -188,6 +189,7 @@ class JournalCollector:
         )
         usable = True
         try:
+            self._journal.check()
             entries = self._journal.entries()
             numbers = Counter(str(entry.get("op")) for entry in entries.values())
             for operation, number in sorted(numbers.items()):
@@ -195,7 +197,10 @@ class JournalCollector:
         except JournalUnusable as error:
             LOG.error("%s", error)
             usable = False
+        yield build_info(PREFIX)
         yield entry_counts
         yield GaugeMetricFamily(
-            f"{PREFIX}_journal_usable", "1 if the journal can be read, else 0.", value=int(usable)
+            f"{PREFIX}_journal_usable",
+            "1 if the journal can be read and written, else 0.",
+            value=int(usable),
         )

@@ -195,6 +195,7 @@ def test_rules_and_dashboard_name_metrics_that_there_are(api: Client, tmp_path: 
     board = StatusBoard("h")
     board.feed_is(FeedState.FOLLOWING)
     board.bus_is(BusState.UP)
+    board.count_request("GET", 200, 0.1)
     calls = CollectorRegistry()
     CountedCalls(calls)
     calls.register(JournalCollector(Journal(tmp_path / "journal")))

@@ -1,12 +1,15 @@
 """`compute-agent doctor`: it finds what is wrong, and changes nothing."""
 
 import json
+import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import time_machine
 
 from compute_agent.cmd.agent import main as agent
 from tests.functional.agent.lying_proxy import LyingProxy
@@ -47,6 +50,41 @@ def test_what_the_layout_leaves_out_is_named_with_its_option(online: Operator) -
     result = examine(online)
     assert "[compute]enable_numa_reporting_to_placement = True" in result.out
     assert "[nic]report_vfs = always" in result.out
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(3600, "ahead of"), (-3600, "behind")])
+def test_a_clock_that_differs_from_that_of_placement_is_a_warning(
+    online: Operator, seconds: int, words: str
+) -> None:
+    assert "clock" in told(examine(online, "--json"), "fine")
+    with time_machine.travel(time.time() + seconds):
+        result = examine(online, "--json")
+    assert re.match(
+        rf"is 36\d\d s {words} placement's|is 359\d s {words} placement's",
+        told(result, "warning")["clock"],
+    )
+
+
+def test_a_disk_that_is_full_or_nearly_so_is_named_with_its_option(
+    online: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statvfs = os.statvfs
+    numbers = list(statvfs("/"))
+    free_blocks, free_inodes = 4, 7
+
+    def disk(blocks: int, inodes: int) -> None:
+        values = [*numbers]
+        values[free_blocks], values[free_inodes] = blocks, inodes
+        monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+
+    assert "state_path" in told(examine(online, "--json"), "fine")["disk"]
+    disk(0, 5000)
+    full = examine(online, "--json")
+    assert "nothing can be written" in told(full, "error")["disk"]
+    disk(10**9, 0)
+    assert "0 inodes: nothing can be written" in told(examine(online, "--json"), "error")["disk"]
+    disk(10**9, 20)
+    assert "20 inodes: free some" in told(examine(online, "--json"), "warning")["disk"]
 
 
 def test_a_misspelt_option_is_a_warning(online: Operator) -> None:

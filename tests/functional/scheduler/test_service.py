@@ -130,6 +130,23 @@ def test_metrics_are_served_where_configured_and_names_are_those_of_the_document
     assert names <= set(re.findall(r"compute_scheduler_\w+", documented))
 
 
+def test_a_journal_that_cannot_be_written_is_named_and_is_no_outage_of_placement(
+    config: Path, tmp_path: Path
+) -> None:
+    bind, journal = f"127.0.0.1:{free_port()}", tmp_path / "journal"
+    journal.mkdir()
+    with config.open("a") as file:
+        file.write(f"[compute_scheduler]\nmetrics_bind = {bind}\njournal_path = {journal}\n")
+    with service(config) as scheduler:
+        scheduler.until("READY=1")
+        eventually(
+            lambda: "compute_scheduler_placement_up 1.0" in read_url(f"http://{bind}/metrics"),
+            "the state of placement",
+        )
+        assert "compute_scheduler_journal_usable 0.0" in read_url(f"http://{bind}/metrics")
+        assert f"placement answers; The journal {journal}" in scheduler.status
+
+
 def test_metrics_that_cannot_be_served_end_the_start_as_bad_configuration(config: Path) -> None:
     with config.open("a") as file:
         file.write("[compute_scheduler]\nmetrics_bind = 9102\n")

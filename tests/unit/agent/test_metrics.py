@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 from prometheus_client import generate_latest
 
+from compute_agent import __version__
 from compute_agent.agent import metrics
 from compute_agent.daemon.bus_state import BusState
 from compute_agent.discovery.bounded_calls import HungCall
@@ -58,6 +61,14 @@ def board() -> StatusBoard:
 
 def value(board: StatusBoard, name: str, **labels: str) -> float | None:
     return metrics.registry(board).get_sample_value(f"compute_agent_{name}", labels)
+
+
+def test_the_version_and_the_offset_of_the_clock_are_shown(board: StatusBoard) -> None:
+    labels = {"version": __version__, "python": platform.python_version()}
+    assert value(board, "build_info", **labels) == 1
+    assert value(board, "clock_offset_seconds") is None
+    board.count_request("GET", 200, -2.5)
+    assert value(board, "clock_offset_seconds") == -2.5
 
 
 def test_a_node_shows_the_sums_of_its_tree_and_its_broken_devices(board: StatusBoard) -> None:

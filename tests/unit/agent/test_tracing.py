@@ -34,7 +34,7 @@ def test_an_endpoint_without_the_library_is_refused_with_what_to_install(
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     conf = agent_conf.new_config([], default_config_files=[], default_config_dirs=[])
     conf.set_override("otlp_endpoint", "http://127.0.0.1:4318/v1/traces", group="tracing")
-    with pytest.raises(errors.InvalidConfiguration, match=r"compute-agent\[tracing\]"):
+    with pytest.raises(errors.InvalidConfiguration, match=r"'\.\[tracing\]'"):
         tracing.start(conf, "compute-agent")
     assert not tracing.is_on()
 

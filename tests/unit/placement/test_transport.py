@@ -1,9 +1,14 @@
 """Transports that need no network."""
 
+from datetime import UTC, datetime
+from typing import NoReturn
+
 import pytest
+from keystoneauth1.exceptions import MissingAuthPlugin
 
 from compute_agent import errors
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import (
     ReadOnlyTransport,
     Request,
@@ -87,3 +92,29 @@ def test_a_read_only_transport_sends_no_write(method):
         transport.send(Request(method, "/x", (1, 30)))
     assert inner.requests == []
     assert transport.send(Request("GET", "/x", (1, 30))).status == 200
+
+
+@pytest.mark.parametrize("failure", [MissingAuthPlugin("no auth"), OSError("no such file")])
+def test_the_hint_names_where_the_credentials_come_from(failure: Exception) -> None:
+    def load() -> NoReturn:
+        raise failure
+
+    for transport, source in (
+        (KeystoneTransport(load), "the options of [placement]"),
+        (KeystoneTransport(load, source="cloud c in clouds.yaml"), "cloud c in clouds.yaml"),
+    ):
+        with pytest.raises(errors.PlacementUnauthorized, match="Check") as caught:
+            transport.send(Request("GET", "/"))
+        assert source in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("date", "offset"),
+    [("Fri, 27 Nov 2026 06:00:00 GMT", 9.5), ("nonsense", None), ("", None)],
+)
+def test_the_date_of_an_answer_tells_how_far_the_clock_is_ahead(
+    date: str, offset: float | None
+) -> None:
+    now = datetime(2026, 11, 27, 6, 0, 10, tzinfo=UTC).timestamp()
+    response = make_response(200, [("Date", date)] if date else [], "{}")
+    assert response.clock_offset(now) == offset

@@ -5,12 +5,15 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from compute_agent.state import files as state_files
+from compute_agent.state import identity
 from compute_agent.state.files import AgentLock, AgentRunning, StateFile, StateUnusable
 from compute_agent.state.ledger import PROVIDERS
+from compute_agent.tracker.decisions import exit_code_of
 
 
 def test_a_written_file_has_the_content_and_the_mode_whatever_the_umask(tmp_path):
@@ -36,6 +39,38 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path, monke
         state_files.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    def full(descriptor, *_):
+        raise OSError(28, "No space left on device")
+
+    for call in ("fsync", "pwrite"):
+        monkeypatch.setattr(os, call, full)
+
+
+def test_a_start_that_has_nothing_to_write_needs_no_space(tmp_path, full_disk, caplog):
+    (tmp_path / "registered").write_text('{"uuid": "u", "name": "h"}')
+    state_files.prepare_directory(tmp_path)
+    assert "No space is left" in caplog.text
+    with state_files.AgentLock(tmp_path):
+        identity.write_marker(tmp_path, identity.Marker("u", "h"))
+
+
+def test_a_write_without_space_ends_with_a_status_after_which_the_service_starts_again(
+    tmp_path, full_disk
+):
+    for write in (
+        lambda: identity.write_marker(tmp_path, identity.Marker("u", "h")),
+        lambda: identity.write_compute_id(tmp_path, "u"),
+        lambda: state_files.StateFile(tmp_path / "claims", PROVIDERS).save({}),
+    ):
+        with pytest.raises(state_files.NoSpace) as caught:
+            write()
+        assert exit_code_of(caught.value) == 4
+    unit = (Path(__file__).parents[3] / "etc" / "compute-agent.service").read_text()
+    assert "RestartPreventExitStatus=1 2 5\n" in unit
 
 
 def test_an_exclusive_create_never_replaces_a_file(tmp_path):
