@@ -215,7 +215,7 @@ class KeystoneTransport:
         except OSError as exc:
             # The HTTP library reports in this way that a file named by the options is not there.
             self._forget_adapter()
-            reason = f"was not sent: {exc}. Check the files of certificates in {self._source}"
+            reason = f"was not sent: {exc}. Check cafile, certfile and keyfile in {self._source}"
             raise _failure(errors.PlacementUnauthorized, request, reason) from exc
         except ka_exc.ClientException as exc:
             self._forget_adapter()
