@@ -14,6 +14,8 @@ from compute_agent.agent import claim_messages
 from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
+from compute_agent.claims.host_cells import cells_of
+from compute_agent.claims.occupancy import core_holders
 from compute_agent.daemon import state_dump
 from compute_agent.report.steps import describe
 from compute_agent.virt.layout.application import UNHEALTHY
@@ -74,6 +76,11 @@ class AgentCommands:
         if node is not None:
             self._check_node(node)
             document["nodes"] = [entry for entry in document["nodes"] if entry["name"] == node]
+        claims = self._claims.claims()
+        for entry in document["nodes"]:
+            name = entry["name"]
+            facts = self._tracker.facts(name) if name in self._tracker.nodes() else {}
+            entry["cells"] = core_holders(cells_of(facts), [c for c in claims if c.node == name])
         return document
 
     def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compute_agent.claims.host_cells import HostCell, cells_of_guest, floating_memory
-from compute_agent.claims.units import holdings
+from compute_agent.claims.units import PCPU, holdings
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 from compute_agent.virt.driver import InstanceDevices
 
@@ -44,6 +44,24 @@ def taken_units(
     holders = holdings(claimed_units, guests, units)
     others = (held_units for holder, held_units in holders.items() if holder != instance)
     return frozenset(claimed_units.get(instance, ())).union(*others)
+
+
+def core_holders(cells: Iterable[HostCell], claims: Iterable[Claim]) -> list[dict[str, Any]]:
+    """Return the cells with dedicated CPUs: of each core the CPUs, and the instance that has each.
+
+    :param claims: those on the node.
+    """
+    holders = {
+        int(unit.name): claim.instance
+        for claim in claims
+        for unit in claim.units
+        if unit.resource_class == PCPU
+    }
+    return [
+        {"id": cell.id, "cores": [[(cpu, holders.get(cpu)) for cpu in c.cpus] for c in cell.cores]}
+        for cell in cells
+        if cell.cores
+    ]
 
 
 def used_cells(

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -309,12 +310,31 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
         print(f"  lost {loss['at']}: {loss['text']}")
     for gpu in node.get("gpus", ()):
         _print_slices(gpu)
+    _print_cores(node.get("cells", ()))
     for kind, consumers in sorted(node["drift"].items()):
         if consumers:
             print(f"  drift, {kind}: {', '.join(consumers)}")
     # an older agent does not report it
     if why := node.get("orphans_unknown"):
         print(f"  drift, orphaned: unknown: {why}")
+
+
+def _print_cores(cells: Sequence[Mapping[str, Any]]) -> None:
+    """Print which guest has which dedicated CPUs, each with a letter."""
+    letters: dict[str, str] = {}
+    for cell in cells:
+        cores = []
+        for core in cell["cores"]:
+            cpus = []
+            for cpu, guest in core:
+                if guest is not None and guest not in letters:
+                    number = len(letters)
+                    letters[guest] = f"{ascii_lowercase[number % 26]}{number // 26 or ''}"
+                cpus.append(f"{cpu}{letters.get(guest, '')}")
+            cores.append(f"({' '.join(cpus)})")
+        print(f"  cell {cell['id']}, cores {''.join(cores)}")
+    for guest, letter in letters.items():
+        print(f"    {letter}: {guest}")
 
 
 def _print_slices(gpu: Mapping[str, Any]) -> None:

@@ -12,12 +12,13 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
+from compute_agent.cmd.agent.inspection import print_status
 from compute_agent.fitting import guest as wanted
 from compute_agent.fitting.announced import host_of
 from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.state.claim import Claim
+from compute_agent.state.claim import AssignedUnit, Claim
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
@@ -149,3 +150,27 @@ def test_claims_of_guests_that_are_not_here_yet_and_of_those_that_leave_are_unde
     node.driver.spawn(here)
     (told,) = flat.commands.announcement(1)["nodes"]
     assert told["io_ops"] == 2
+
+
+def test_status_shows_which_guest_has_which_cores(flat, capsys):
+    assert flat.node.run().completed
+    one, two = sorted(str(uuid.uuid4()) for _ in range(2))
+    held = {one: ("0", "16"), two: ("1",)}
+    flat.node.parts.ledger.change_claims(
+        add=[
+            Claim(
+                consumer=instance,
+                node=flat.node.name,
+                amounts={},
+                instance=instance,
+                claimed_at=0.0,
+                units=tuple(AssignedUnit(flat.node.uuid, "PCPU", cpu) for cpu in cpus),
+            )
+            for instance, cpus in held.items()
+        ]
+    )
+    document = json.loads(json.dumps(flat.commands.status()))
+    print_status(document, as_json=False)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    expected = ["cell 0, cores (0a 1b)", "cell 1, cores (16a 17)", f"a: {one}", f"b: {two}"]
+    assert [line for line in lines if line in expected] == expected

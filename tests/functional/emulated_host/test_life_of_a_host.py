@@ -1,4 +1,4 @@
-"""The life of a host: functions made, pages taken, a guest started, libvirtd killed, power cut."""
+"""The life of a host: functions, pages, a guest as planned, one as it is, libvirtd, power cut."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ CELL: Final = f"{NODE}_NUMA1"
 PAGES: Final = f"{CELL}_PAGES2048"
 DRIVE: Final = f"{NODE}_0000:81:00.0"
 GUEST: Final = str(uuid.UUID(int=0x15))
+PLANNED: Final = str(uuid.UUID(int=0x36))
 
 # What is installed on a host, on a disk that keeps definitions of guests. Without the second
 # emulator of the package, which libvirtd would ask for its capabilities as well, and without the
@@ -71,6 +72,41 @@ import libvirt
 guest = libvirt.open("qemu:///system").defineXML(open("/run/outside/guest.xml").read())
 guest.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
 """
+# what libvirt reports of a guest, and what the kernel does with the threads and memory of its QEMU
+LOOK_AT_GUEST: Final = """
+import json, os, libvirt
+from pathlib import Path
+from xml.etree import ElementTree
+connection = libvirt.open("qemu:///system")
+guest = connection.defineXML(open("/run/outside/planned.xml").read())
+guest.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+pid = Path("/run/libvirt/qemu/planned.pid").read_text().strip()
+threads = {
+    (task / "comm").read_text().split("/")[0]: sorted(os.sched_getaffinity(int(task.name)))
+    for task in Path(f"/proc/{pid}/task").iterdir()
+}
+seen = {
+    "vcpupin": [[i for i, on in enumerate(row) if on] for row in guest.vcpuPinInfo(0)],
+    "threads": [threads[f"CPU {vcpu}"] for vcpu in range(2)],
+    "numatune": [
+        [int(node.get("cellid")), node.get("mode"), node.get("nodeset")]
+        for node in ElementTree.fromstring(guest.XMLDesc(0)).iter("memnode")
+    ],
+    "nodeset": guest.numaParameters(0)["numa_nodeset"],
+    "bound": sorted({
+        line.split()[1]
+        for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
+        if line.split()[1].startswith("bind")
+    }),
+}
+Path("/run/outside/planned.json").write_text(json.dumps(seen))
+"""
+END_GUEST: Final = """
+import libvirt
+guest = libvirt.open("qemu:///system").lookupByName("planned")
+guest.destroy()
+guest.undefine()
+"""
 CONFIGURATION: Final = """
 [DEFAULT]
 host = emulated
@@ -83,8 +119,8 @@ periodic_fuzzy_delay = 0
 virt_type = qemu
 [compute]
 enable_numa_reporting_to_placement = true
-cpu_shared_set = 0-2
-cpu_dedicated_set = 3
+cpu_shared_set = 0,2
+cpu_dedicated_set = 1,3
 [compute_agent]
 audit_interval = 1
 audit_grace = 0
@@ -227,8 +263,8 @@ class Operator:
         drift = {"orphaned": [], "missing": [], "differing": [], **expected}
         await_slowly(lambda: self.report()["drift"] == drift, f"drift {drift}")
 
-    def allocate(self, resources: dict[str, dict[str, int]]) -> None:
-        """Allocate for the guest, as a scheduler does."""
+    def allocate(self, consumer: str, resources: dict[str, dict[str, int]]) -> None:
+        """Allocate for a guest, as a scheduler does."""
         body = {
             "allocations": {uuid: {"resources": held} for uuid, held in resources.items()},
             "project_id": "p",
@@ -236,7 +272,7 @@ class Operator:
             "consumer_generation": None,
             "consumer_type": "INSTANCE",
         }
-        answer = self.placement.request("PUT", f"/allocations/{GUEST}", json=body)
+        answer = self.placement.request("PUT", f"/allocations/{consumer}", json=body)
         assert answer.status_code == 204, answer.text
 
 
@@ -257,6 +293,60 @@ def is_reported(tree: Tree) -> bool:
     return total(tree, NODE, "DISK_GB") > 0 and total(tree, CELL, "PCPU") == 1
 
 
+def check_planned_guest(operator: Operator, tree: Tree) -> None:
+    """Start a guest of two nodes as it is planned; what libvirt reports of it is the plan."""
+    sizes = {f"{NODE}_NUMA0": 96, CELL: 64}
+    held = {tree[cell]["uuid"]: {"PCPU": 1, "MEMORY_MB": mib} for cell, mib in sizes.items()}
+    extra = {"numa_nodes": 2, "numa_mem.0": 64, "numa_mem.1": 96, "cpu_policy": "dedicated"}
+    extra |= {"numa_cpus.0": 0, "numa_cpus.1": 1}
+    settings = {f"hw:{name}": str(value) for name, value in extra.items()}
+    flavor = {"vcpus": 2, "memory_mb": 160, "extra_specs": settings}
+    operator.allocate(PLANNED, held)
+    claimed = operator.ask("instance_claim", spec={"instance_uuid": PLANNED, "flavor": flavor})
+    cells = claimed["cells"]
+    assert [(c["cell"], c["pinned_cpus"], c["memory_mib"]) for c in cells] == [
+        (1, [3], 64),
+        (0, [1], 96),
+    ]
+    (operator.host.shared / "planned.xml").write_text(domain_of(cells))
+    operator.run_python(LOOK_AT_GUEST)
+    seen = json.loads((operator.host.shared / "planned.json").read_text())
+    assert seen == {
+        "vcpupin": [cell["pinned_cpus"] for cell in cells],
+        "threads": [cell["pinned_cpus"] for cell in cells],
+        "numatune": [[i, "strict", str(cell["cell"])] for i, cell in enumerate(cells)],
+        "nodeset": "0-1",
+        "bound": ["bind:0", "bind:1"],
+    }
+    operator.sees_drift()
+    operator.run_python(END_GUEST)
+    assert operator.ask("drop_claim", instance=PLANNED)
+    assert operator.placement.request("DELETE", f"/allocations/{PLANNED}").status_code == 204
+
+
+def domain_of(cells: list[dict[str, Any]]) -> str:
+    """Return the definition of a guest with a vCPU on each of the claimed cells."""
+    pins = [f"<vcpupin vcpu='{i}' cpuset='{c['pinned_cpus'][0]}'/>" for i, c in enumerate(cells)]
+    nodes = [
+        f"<memnode cellid='{i}' mode='strict' nodeset='{c['cell']}'/>" for i, c in enumerate(cells)
+    ]
+    numa = [
+        f"<cell id='{i}' cpus='{i}' memory='{c['memory_mib']}' unit='MiB'/>"
+        for i, c in enumerate(cells)
+    ]
+    return f"""
+<domain type='qemu'>
+  <name>planned</name><uuid>{PLANNED}</uuid>
+  <memory unit='MiB'>{sum(c["memory_mib"] for c in cells)}</memory><vcpu>{len(cells)}</vcpu>
+  <cputune>{"".join(pins)}</cputune>
+  <numatune><memory mode='strict' nodeset='0-1'/>{"".join(nodes)}</numatune>
+  <cpu><numa>{"".join(numa)}</numa></cpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os>
+  <devices><memballoon model='none'/></devices>
+</domain>
+"""
+
+
 @pytest.mark.timeout(900)  # an emulated CPU is 10 times slower, and shared with other tests
 def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     host: EmulatedHost, placement: PlacementProcess
@@ -264,7 +354,7 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     operator = Operator(host, placement)
     operator.boot()
     tree = operator.tree(is_reported, "the agent reports the host")
-    assert (total(tree, f"{NODE}_NUMA0", "VCPU"), total(tree, CELL, "VCPU")) == (2, 1)
+    assert (total(tree, f"{NODE}_NUMA0", "VCPU"), total(tree, CELL, "VCPU")) == (1, 1)
     memory_before = total(tree, CELL, "MEMORY_MB")
     assert DRIVE not in tree
 
@@ -273,6 +363,8 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     operator.wait_for_agent()
     host.run(MAKE_FUNCTIONS)
     operator.tree(lambda tree: total(tree, DRIVE, "CUSTOM_NVME") == 2, "two functions")
+
+    check_planned_guest(operator, tree)
 
     host.run(TAKE_PAGES)
     assert operator.report()["trouble"] is None
@@ -287,7 +379,7 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
         tree[PAGES]["uuid"]: {"MEMORY_MB": 64},
         tree[DRIVE]["uuid"]: {"CUSTOM_NVME": 1},
     }
-    operator.allocate(held)
+    operator.allocate(GUEST, held)
     claimed = operator.ask("instance_claim", spec={"instance_uuid": GUEST})
     units = {unit["resource_class"]: unit["name"] for unit in claimed["units"]}
     assert units == {"PCPU": "3", "CUSTOM_NVME": "0000:81:00.1"}
