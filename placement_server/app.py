@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
+from placement_server.api.agent_reports import AgentReports
 from placement_server.api.routes import Dispatcher
 from placement_server.api.services import Services
 from placement_server.candidates.index.follower import IndexFollower
@@ -53,6 +54,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
     options, own = conf.placement, conf.placement_server
     return Services(
         store=store,
+        agent_reports=AgentReports(store),
         candidates=CandidateService(
             store,
             randomize=options.randomize_allocation_candidates,

@@ -24,6 +24,7 @@ from compute_agent.agent.availability import Availability
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.agent.local_socket import Command, LocalServer
 from compute_agent.agent.node_list import NODE_LIST, NodeList
+from compute_agent.agent.own_report import OwnReport
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.daemon import signals
 from compute_agent.daemon.metrics_server import MetricsServer
@@ -97,6 +98,7 @@ class Agent:
         self._auditor = parts.auditor(self._claims)
         if remedies is not None:
             self._heal_drift(remedies)
+        parts.report.placement.trees.own_report = OwnReport(conf, parts.board, parts.options)
         parts.board.on_answer = self._manager.watchdog
         parts.board.hung_calls = parts.driver.hung_calls
         self._follower = parts.follower(self.tracker, self._placement_changed)

@@ -34,10 +34,12 @@ from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, DeviceFaults, boot_id
 from compute_agent.tracker.passes.node_pass import NodePass
+from compute_agent.tracker.place import own_place
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import FeedState, StatusBoard
+from compute_agent.tracker.write_contest import WriteContest
 from compute_agent.virt.loading import load_driver
 from compute_agent.virt.settings import plan_options
 
@@ -85,6 +87,7 @@ class AgentParts(NamedTuple):
             self.report,
             self.board,
             self.options(),
+            WriteContest(self.report, own_place(self.conf)),
             wait=wait,
             workers=self.conf.compute.update_resources_max_workers,
             rng=random.Random(),
@@ -201,6 +204,7 @@ def build(
         host=conf.DEFAULT.host,
         state_path=state_path,
         places=identity.directories(conf.config_file or (), state_path),
+        place=own_place(conf),
         adopt_asked=adopt_asked,
         write=not read_only,
         checking=lambda: naming_places(conf),

@@ -10,51 +10,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.tracker.passes.device_faults import boot_id
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
+from compute_agent.tracker.place import SHOWN_LENGTH, Place
 
 LOG = logging.getLogger(__name__)
 
 PERIODS: Final = 3.0
 """Periods of announcement after which one that was not heard again is gone."""
-MACHINE_ID: Final = Path("/etc/machine-id")
-_SHOWN_LENGTH: Final = 100
-
-
-class Place(NamedTuple):
-    """Where an agent runs. A cloned machine has the machine id of its original."""
-
-    address: str
-    machine_id: str
-    boot_id: str
-    state_path: str
-
-    def __str__(self) -> str:
-        """Return it as a message has it."""
-        return (
-            f"{self.address} (machine id {self.machine_id}, boot {self.boot_id}, "
-            f"state in {self.state_path})"
-        )
-
-    def is_same(self, other: Place) -> bool:
-        """Return whether both are one agent, which may have been started again."""
-        return (self.boot_id, self.state_path) == (other.boot_id, other.state_path)
-
-
-def own_place(conf: cfg.ConfigOpts) -> Place:
-    """Return where this agent runs."""
-    try:
-        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        machine_id = "unknown"
-    boot = boot_id(conf.host.procfs_root)
-    return Place(str(conf.my_ip), machine_id[:_SHOWN_LENGTH], boot, str(conf.state_path))
 
 
 class Namesakes:
@@ -88,11 +52,11 @@ class Namesakes:
         :raises ValueError: it is not of that form.
         """
         try:
-            place = Place(*(str(message[name])[:_SHOWN_LENGTH] for name in Place._fields))
+            place = Place.of(message)
             roots = [str(root) for root in message["roots"]]
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{type(error).__name__}: {str(error)[:_SHOWN_LENGTH]}") from error
-        if place.is_same(self.own._replace(state_path=self.own.state_path[:_SHOWN_LENGTH])):
+            raise ValueError(f"{type(error).__name__}: {str(error)[:SHOWN_LENGTH]}") from error
+        if place.is_same(self.own):
             return
         now = self._clock()
         with self._mutex:

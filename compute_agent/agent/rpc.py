@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.agent.namesakes import PERIODS, NamesakeEndpoint, Namesakes, own_place
+from compute_agent.agent.namesakes import PERIODS, NamesakeEndpoint, Namesakes
 from compute_agent.daemon import message_bus
 from compute_agent.daemon.bus_server import (
     BROKER_SECONDS,
@@ -25,6 +25,7 @@ from compute_agent.daemon.bus_server import (
     stop_together,
 )
 from compute_agent.daemon.bus_state import BusState, fault_of
+from compute_agent.tracker.place import own_place
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
@@ -17,19 +18,22 @@ from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.placement.agent_reports import AgentReport
     from compute_agent.placement.api import PlacementApi
 
 UP: Final = "up"
 SILENT: Final = "silent"
 UNKNOWN: Final = "unknown"
-"""There is no message bus, or too little was heard on it so far."""
+"""There is no message bus, or too little was heard on it so far, and placement heard nothing."""
+REFUSED: Final = "refused"
+UNREACHABLE: Final = "unreachable"
 
 _READ_AT_ONCE: Final = 8
 _MEMBER_OF: Final = (1, 32)
 """The microversion from which on conditions on aggregates may be negated."""
 _MESSAGE_LENGTH: Final = 500
 _SILENCE: Final = (
-    "its agent is not heard: it does not run, or cannot use the message bus "
+    "its agent is not heard: it does not run, or cannot use placement or the message bus "
     "(`compute-agent doctor` there)"
 )
 
@@ -39,7 +43,7 @@ Announced = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class HeardAgents:
-    """What is known of the agents of hosts.
+    """What the message bus tells of the agents of hosts.
 
     :ivar nodes: what is announced by those that run, by uuid of the root.
     :ivar last_heard: when others were heard last, in seconds since 1970, by uuid of the root.
@@ -56,6 +60,9 @@ class FleetHost:
     """One host.
 
     :ivar agent: `up`, `silent` or `unknown`.
+    :ivar bus: whether its agent is on the message bus: `up`, `refused`, `unreachable`, `off` where
+        it is configured with none, `waiting` before its first pass, or `unknown`.
+    :ivar bus_since: since when it is so, in seconds since 1970, if that is known.
     :ivar silent_since: when a silent agent was heard last, in seconds since 1970, if that is known.
     :ivar service: the name under which its agent is called on the bus; None unless it is up.
     :ivar reason: why it is disabled, as far as the agent knows.
@@ -73,6 +80,8 @@ class FleetHost:
     amounts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     trouble: tuple[str, ...] = ()
     silent_since: float | None = None
+    bus: str = UNKNOWN
+    bus_since: float | None = None
 
 
 def roots(
@@ -134,26 +143,77 @@ def consumers(
     return held_amounts
 
 
-def describe(tree: Sequence[ProviderLines], agents: HeardAgents | None) -> FleetHost:
+def described(
+    placement: PlacementApi, trees: Iterable[Sequence[ProviderLines]], agents: HeardAgents | None
+) -> list[FleetHost]:
+    """Describe the hosts of trees, also by what placement heard of their agents.
+
+    :param agents: None without a message bus.
+    :raises PlacementError: placement cannot be read.
+    """
+    read_trees = list(trees)
+    reports = placement.agent_reports.read([tree[0].uuid for tree in read_trees])
+    return [describe(tree, agents, reports.get(tree[0].uuid)) for tree in read_trees]
+
+
+def describe(
+    tree: Sequence[ProviderLines], agents: HeardAgents | None, report: AgentReport | None = None
+) -> FleetHost:
     """Describe the host of one tree, whose root comes first.
 
     :param agents: None without a message bus.
+    :param report: what placement heard last from its agent.
     """
     root = tree[0]
     node = None if agents is None else agents.nodes.get(root.uuid)
-    is_silent = agents is not None and agents.is_complete and node is None
+    agent, bus, bus_since = _agent_and_bus(node, agents, report)
+    last_times = [report.at] if report is not None else []
+    if agents is not None and root.uuid in agents.last_heard:
+        last_times.append(agents.last_heard[root.uuid])
+    reason = (node or {}).get("disabled_reason") or (report.disabled_reason if report else "")
+    is_enabled = COMPUTE_STATUS_DISABLED not in root.traits
     return FleetHost(
         uuid=root.uuid,
         name=root.name,
-        agent=UP if node is not None else SILENT if is_silent else UNKNOWN,
+        agent=agent,
         service=None if node is None else str(node["service"]),
-        is_enabled=COMPUTE_STATUS_DISABLED not in root.traits,
-        reason=str((node or {}).get("disabled_reason") or ""),
+        is_enabled=is_enabled,
+        reason="" if is_enabled and node is None else str(reason),
         providers=len(tree),
         amounts=used_and_capacity(tree),
-        trouble=(*([_SILENCE] if is_silent else ()), *_trouble(tree, node)),
-        silent_since=agents.last_heard.get(root.uuid) if agents and is_silent else None,
+        trouble=(*_trouble_of_agent(agent, bus, report), *_trouble(tree, node)),
+        silent_since=max(last_times, default=None) if agent == SILENT else None,
+        bus=bus,
+        bus_since=bus_since,
     )
+
+
+def _agent_and_bus(
+    node: Announced | None, agents: HeardAgents | None, report: AgentReport | None
+) -> tuple[str, str, float | None]:
+    """Return the state of an agent, that of its message bus, and since when the latter is so.
+
+    One that is not heard although the bus was up when it reported last has ended since then.
+    """
+    if node is not None:
+        return UP, UP, None
+    is_unheard = agents is not None and agents.is_complete
+    if report is None:
+        return (SILENT if is_unheard else UNKNOWN), UNKNOWN, None
+    bus, since = str(report.bus["state"]), report.bus.get("since")
+    if report.is_silent or (is_unheard and bus == UP):
+        return SILENT, UNKNOWN, None
+    return UP, bus, datetime.fromisoformat(since).timestamp() if since else None
+
+
+def _trouble_of_agent(agent: str, bus: str, report: AgentReport | None) -> Iterator[str]:
+    if agent == SILENT:
+        yield _SILENCE
+    elif report is not None and bus in (REFUSED, UNREACHABLE):
+        why = report.bus.get("why") or "see its log"
+        yield f"its agent cannot use the message bus, so it takes no claims or orders: {why}"
+    if agent == UP and bus != UP and report is not None and report.trouble:
+        yield f"the last pass of its agent: {report.trouble}"
 
 
 def would_change(

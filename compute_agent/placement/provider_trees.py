@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.agent_reports import REPORT_HEADER
 from compute_agent.placement.connection import CONSUMER_TYPE, Connection
 from compute_agent.placement.transports.transport import Microversion, Request, Response
 
@@ -49,10 +50,15 @@ class UnchangedTree:
 
 
 class ProviderTrees:
-    """The reads of whole trees over one connection."""
+    """The reads of whole trees over one connection.
+
+    :ivar own_report: returns what an agent reports of itself with the read of a tree, by the uuid
+        of the root; None where the caller is not the agent of that host.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.own_report: Callable[[str], str | None] = _nothing
 
     @property
     def is_offered(self) -> bool:
@@ -69,13 +75,16 @@ class ProviderTrees:
         :raises errors.PlacementTooOld: placement does not have the request any more, as after a
             return to an older version; the next question about versions asks it again.
         """
+        headers = {} if etag is None else {"If-None-Match": etag}
+        if (report := self.own_report(uuid)) is not None:
+            headers[REPORT_HEADER] = report
         request = Request(
             "GET",
             f"/provider_trees/{uuid}"
             + (f"?include={','.join(part.value for part in include)}" if include else ""),
             CONSUMER_TYPE,
             extensions=SINCE,
-            conditions={} if etag is None else {"If-None-Match": etag},
+            own_headers=headers,
             doing=f"Reading the provider tree of {uuid}",
             good=(200, 404) if etag is None else (200, 304, 404),
             shape=(
@@ -89,6 +98,10 @@ class ProviderTrees:
         if response.status == 304:
             return UnchangedTree()
         return None if response.status == 404 else _tree_in(request, response, uuid)
+
+
+def _nothing(_root_uuid: str) -> None:
+    """Report nothing: the caller is not the agent of the host."""
 
 
 def _tree_in(request: Request, response: Response, uuid: str) -> WholeTree:

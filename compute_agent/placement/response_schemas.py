@@ -14,6 +14,7 @@ from compute_agent.state.shapes import (
     list_of,
     map_of,
     object_of,
+    text_like,
     text_or_null,
 )
 
@@ -143,6 +144,30 @@ WHAT_IF: Final = Shape(
 CHANGES: Final = Shape(
     "a list of changes",
     object_of({"changes": list_of(object_of({"root_provider_uuid": text_or_null})), "last": WHOLE}),
+)
+AGENT_REPORTS: Final = Shape(
+    "the last reports of agents",
+    object_of(
+        {
+            "agent_reports": list_of(
+                object_of(
+                    {
+                        "root_provider_uuid": TEXT,
+                        "at": text_like(
+                            r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9](:[0-5][0-9]){2}Z", "a time"
+                        ),
+                        "silent": BOOLEAN,
+                        "bus": object_of({"state": TEXT}, {"since": text_or_null, "why": TEXT}),
+                        "disabled_reason": TEXT,
+                        "trouble": TEXT,
+                        "place": object_of(
+                            dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), TEXT)
+                        ),
+                    }
+                )
+            )
+        }
+    ),
 )
 USAGES: Final = Shape("amounts by resource class", object_of({"usages": AMOUNTS}))
 TYPED_USAGES: Final = Shape("amounts by type of consumer", object_of({"usages": map_of(AMOUNTS)}))

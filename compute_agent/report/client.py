@@ -123,6 +123,12 @@ class ReportClient:
         if cache is not None:
             cache.written_elsewhere, cache.reads_since_sharing = True, 1
 
+    def show_life(self, root_uuid: str) -> None:
+        """Let placement hear from the agent of this tree where a pass ended before it was read."""
+        trees, cache = self.placement.trees, self._caches.get(root_uuid)
+        if trees.own_report(root_uuid) is not None and trees.is_offered:
+            trees.read(root_uuid, etag=None if cache is None else cache.etag)
+
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
         """Return the tree as last read or written, if it ever was; no request."""
         cache = self._caches.get(root_uuid)

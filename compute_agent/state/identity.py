@@ -40,13 +40,14 @@ class RootFacts(NamedTuple):
     """The provider that placement has under this host's name or uuid, which should be a root.
 
     :ivar parent_uuid: `None` for a root.
+    :ivar consumers: the uuids of those that have allocations in its tree.
     """
 
     uuid: str
     name: str
     traits: frozenset[str]
-    has_allocations: bool
     parent_uuid: str | None = None
+    consumers: frozenset[str] = frozenset()
 
     def why_no_host(self) -> str | None:
         """Return why it is not the root of a host; `None` if it may be one."""
@@ -55,6 +56,17 @@ class RootFacts(NamedTuple):
         if SHARING_TRAIT in self.traits:
             return f"it shares its inventory with hosts (trait {SHARING_TRAIT})"
         return None
+
+
+class Reporter(NamedTuple):
+    """The agent that reported a provider last.
+
+    :ivar text: where it runs and when that was, for a message.
+    :ivar is_same_machine: it is an agent of this machine, with this state directory.
+    """
+
+    text: str
+    is_same_machine: bool
 
 
 class IdentityDecision(Enum):
@@ -239,15 +251,21 @@ def check_root(root: RootFacts, file: Path | None) -> None:
 
 
 def decide_adoption(
-    root: RootFacts | None, *, has_instances: bool | None, adopt_asked: bool
+    root: RootFacts | None,
+    *,
+    guests: frozenset[str] | None,
+    reporter: Reporter | None,
+    adopt_asked: bool,
 ) -> Adoption:
     """Decide what a host without identity file and without marker does.
 
-    A provider below another one, or one that is shared, is refused even if the operator confirms
-    it: the host's inventory would replace its own.
+    A provider is this host's if a guest that runs here has some of it, or if an agent of this
+    machine reported it last; else the operator confirms it. A provider below another one, or one
+    that is shared, is refused anyway: the host's inventory would replace its own.
 
     :param root: the provider that placement has under this host's name, if any.
-    :param has_instances: whether guests run here; `None` when the driver does not know.
+    :param guests: the uuids of the guests that run here; `None` when the driver does not know.
+    :param reporter: the agent that reported that provider last, where placement knows.
     :param adopt_asked: the operator set `--adopt`.
     """
     if root is None:
@@ -271,19 +289,22 @@ def decide_adoption(
             reason=f"{finding}, and it is not marked as a compute node's. If it is this host, "
             "start once with --adopt; otherwise rename or delete that provider.",
         )
-    if root.has_allocations and not has_instances:
-        but = (
-            "and the driver does not know whether instances run here"
-            if has_instances is None
-            else "but no instance runs here"
+    if root.consumers & (guests or frozenset()) or (reporter and reporter.is_same_machine):
+        return Adoption(IdentityDecision.ADOPT, root.uuid)
+    who = f"An agent reported it {reporter.text}" if reporter else "Who reported it is not known"
+    holders = ""
+    if root.consumers:
+        holders = (
+            "; it has allocations, and the driver does not know which instances run here"
+            if guests is None
+            else "; it has allocations, but of no instance that runs here"
         )
-        return Adoption(
-            IdentityDecision.REFUSE,
-            reason=f"{finding}, which has allocations, {but}. Has another "
-            "machine taken this name, or was this one reinstalled? If the provider is this host's, "
-            "start once with --adopt.",
-        )
-    return Adoption(IdentityDecision.ADOPT, root.uuid)
+    return Adoption(
+        IdentityDecision.REFUSE,
+        reason=f"{finding}. {who}{holders}. If another machine has this name, give one of the two "
+        "another one ([DEFAULT]host). If the provider is this host's, as after a reinstallation, "
+        "start once with --adopt.",
+    )
 
 
 def new_names(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str, str]:

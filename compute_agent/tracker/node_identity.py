@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.state import identity
-from compute_agent.state.identity import IdentityDecision, Marker, RootFacts
+from compute_agent.state.identity import IdentityDecision, Marker, Reporter, RootFacts
+from compute_agent.tracker.place import Place
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
@@ -24,6 +26,7 @@ class NodeSetup:
 
     :param host: name of the service, for the driver.
     :param places: directories that may hold an identity file.
+    :param place: where the agent runs.
     :param adopt_asked: the operator confirmed that a provider of this host's name is this host.
     :param write: False leaves the state directory as it is, for commands that only look.
     :param checking: surrounds what checks options, to report more about those that are wrong.
@@ -37,6 +40,7 @@ class NodeSetup:
         host: str,
         state_path: Path,
         places: Sequence[Path],
+        place: Place,
         adopt_asked: bool = False,
         write: bool = True,
         checking: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -47,6 +51,7 @@ class NodeSetup:
         self._host = host
         self._state_path = state_path
         self._places = places
+        self._place = place
         self._adopt_asked = adopt_asked
         self._write = write
         self._has_begun = False
@@ -129,9 +134,11 @@ class NodeSetup:
 
     def _found_in_placement(self, name: str) -> str:
         guest_uuids = self._driver.list_instance_uuids()
+        root = self._root_named(name)
         adoption = identity.decide_adoption(
-            self._root_named(name),
-            has_instances=None if guest_uuids is None else bool(guest_uuids),
+            root,
+            guests=None if guest_uuids is None else frozenset(map(str, guest_uuids)),
+            reporter=None if root is None else self._reporter_of(root.uuid),
             adopt_asked=self._adopt_asked,
         )
         if adoption.verdict is IdentityDecision.REFUSE:
@@ -158,8 +165,21 @@ class NodeSetup:
         provider = self._report.find_provider_by_name(name)
         if provider is None:
             return None
-        facts = RootFacts(provider.uuid, name, provider.traits, False, provider.parent_uuid)
+        facts = RootFacts(provider.uuid, name, provider.traits, provider.parent_uuid)
         if facts.why_no_host() is not None:
             return facts
         consumers = self._report.get_allocations_for_provider_tree(provider.uuid)
-        return facts._replace(has_allocations=bool(consumers))
+        return facts._replace(consumers=frozenset(consumers))
+
+    def _reporter_of(self, root_uuid: str) -> Reporter | None:
+        report = self._report.placement.agent_reports.read([root_uuid]).get(root_uuid)
+        if report is None:
+            return None
+        reporter = Place.of(report.place)
+        at = datetime.fromtimestamp(report.at, UTC).isoformat(timespec="seconds")
+        return Reporter(
+            f"at {at}, from {reporter}",
+            # one that still reports and was booted at another time is a clone
+            is_same_machine=self._place.is_same_machine(reporter)
+            and (report.is_silent or self._place.is_same(reporter)),
+        )

@@ -31,6 +31,7 @@ from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.passes.proposal import PassTarget, Proposal
 from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
+from compute_agent.tracker.write_contest import WriteContest
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -93,6 +94,7 @@ class ResourceTracker:
         report: ReportClient,
         board: StatusBoard,
         options: TrackerOptions,
+        contest: WriteContest,
         *,
         wait: Callable[[float], bool],
         workers: int = 1,
@@ -104,6 +106,7 @@ class ResourceTracker:
         self._report = report
         self._board = board
         self._options = options
+        self._contest = contest
         self._wait = wait
         self._turns = threading.Semaphore(workers)
         self._patience = patience
@@ -249,6 +252,8 @@ class ResourceTracker:
                     self._attempt(node, attempt, on_first)
                 except Exception as exception:  # noqa: BLE001 - every failure is judged below
                     attempt.error = exception
+                    if not attempt.tally.requests:
+                        self._show_life(node)
             decision = self._decide(node, attempt)
             node.state = decision.state
             self._account(node, attempt, decision)
@@ -260,6 +265,12 @@ class ResourceTracker:
                     return PassResult(completed=False, next_in=NEVER)
                 continue
             return self._result(node, attempt, decision)
+
+    def _show_life(self, node: Node) -> None:
+        try:
+            self._report.show_life(node.uuid)
+        except errors.PlacementError as error:
+            LOG.debug("Node %s: placement did not hear from the agent: %s", node.name, error)
 
     def _keep_claims_away(self, node: Node, attempt: PassAttempt) -> None:
         """Mark a host that cannot be reshaped for claims as disabled; its pass ends that."""
@@ -314,6 +325,7 @@ class ResourceTracker:
 
     def _attempt(self, node: Node, attempt: PassAttempt, on_first: Callable[[str], None]) -> None:
         target = self._target(node)
+        self._contest.check(node.uuid)
         try:
             proposal = self._pass.propose(target, node.last)
         except errors.ReshapeNeeded as error:
@@ -330,7 +342,9 @@ class ResourceTracker:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
         attempt.providers = len(proposal.wanted_tree.get_provider_uuids(node.uuid))
-        if not proposal.is_settled:
+        if proposal.is_settled:
+            self._contest.rest(node.uuid)
+        else:
             self._flush(node, attempt, proposal)
         if node.state.startup:
             on_first(node.name)
@@ -345,6 +359,7 @@ class ResourceTracker:
         steps = self._pass.flush(proposal)
         attempt.changes = len(steps)
         last_tree = node.last.wanted_tree if node.last else None
+        self._contest.record(node.uuid, last_tree, proposal.base, steps)
         log_changes(node.name, steps, last_tree, self._board.history, proposal.class_changes)
         node.last = proposal
 

@@ -19,6 +19,7 @@ from compute_agent.programs.kept_values import KeptValues
 from placement_server import errors
 from placement_server.api import routes
 from placement_server.api.extensions import (
+    agent_reports,
     candidate_explanation,
     capacity,
     changes,
@@ -122,6 +123,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
         "/candidate_explanation": {"GET": candidate_explanation.show},
     },
     Microversion(1, 1): {
+        "/agent_reports": {"GET": agent_reports.list_},
         "/changes": {"GET": changes.list_},
         "/provider_trees/{uuid}": {"GET": provider_trees.show},
         "/what_if": {"POST": what_if.answer},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placement_server.api.agent_reports import AgentReports
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.policies.enforcer import Enforcer
@@ -20,6 +21,7 @@ class Services:
     """
 
     store: Store
+    agent_reports: AgentReports
     candidates: CandidateService
     changes: ChangeFeed
     enforcer: Enforcer

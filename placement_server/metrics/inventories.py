@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
@@ -16,6 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from placement_server import __version__
+from placement_server.store import agent_reports
 from placement_server.store.errors import StoreError
 from placement_server.store.providers import inventory_sums
 from placement_server.store.providers.inventory_sums import InventorySum
@@ -60,7 +62,8 @@ class InventoryCollector(Collector):
 
     def _read(self) -> list[Metric]:
         sums = self._store.read_single(inventory_sums.of_fleet)
-        metrics = _families("placement_inventory", ("resource_class",), sums)
+        metrics: list[Metric] = _families("placement_inventory", ("resource_class",), sums)
+        metrics.append(self._agents())
         if self._by_host:
             sums = self._store.read_single(inventory_sums.by_host)
             metrics += _families("placement_host_inventory", ("resource_class", "host"), sums)
@@ -74,6 +77,18 @@ class InventoryCollector(Collector):
             ]
             metrics += _families("placement_zone_inventory", ("resource_class", "zone"), zone_sums)
         return metrics
+
+    def _agents(self) -> Metric:
+        family = GaugeMetricFamily(
+            "placement_agents",
+            "Agents that have reported themselves, by whether they still do.",
+            labels=("state",),
+        )
+        now = datetime.now(UTC).replace(tzinfo=None)
+        reporting, silent = self._store.read_single(agent_reports.counts, now)
+        family.add_metric(("reporting",), reporting)
+        family.add_metric(("silent",), silent)
+        return family
 
 
 def _build_info() -> Metric:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from placement_server.candidates.query import schema as candidates
 from placement_server.negotiation.microversion import Microversion
 from placement_server.schemas import (
+    agent_reports,
     aggregate,
     allocation,
     inventory,
@@ -153,6 +154,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         later=((Microversion(1, 1), EXPLANATION_WITH_CLOSEST),),
         extension=Microversion(1, 0),
     ),
+    ("GET", "/agent_reports"): Operation(
+        "When the agents of hosts reported last, and what they said of themselves",
+        0,
+        (200,),
+        query=agent_reports.QUERY,
+        result=agent_reports.REPORTS,
+        extension=Microversion(1, 1),
+    ),
     ("GET", "/changes"): Operation(
         "What was written, in order, as it happens",
         0,
@@ -168,7 +177,10 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         query=provider_tree.SHOW,
         result=provider_tree.TREE,
         extension=Microversion(1, 1),
-        headers=(("If-None-Match", "ETags that the client has: 304 if the present one is there."),),
+        headers=(
+            ("If-None-Match", "ETags that the client has: 304 if the present one is there."),
+            (agent_reports.HEADER, "What the agent of the host reports of itself, as JSON."),
+        ),
     ),
     ("POST", "/what_if"): Operation(
         "Answers about the fleet as it would be after some changes",

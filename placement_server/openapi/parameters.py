@@ -106,7 +106,11 @@ IN_QUERY: Final = {
     ),
     "after": Parameter("Number of the last change that is known; 0 for all that are kept.", "0"),
     "wait": Parameter("Seconds to wait for a change, where there is none yet.", "1"),
-    "root": Parameter("Root of the only tree whose changes are asked for.", _UUID),
+    "notable": Parameter(
+        "Only agents that are silent, in trouble, or have disabled their host.",
+        "true",
+    ),
+    "root": Parameter("Root of the only tree that is asked for. May be repeated.", _UUID),
     "kind": Parameter("Kinds of changes that are asked for.", "tree"),
     "include": Parameter(
         "What to answer beside the tree: use, consumers, what others share.", "usages,sharing"

@@ -42,6 +42,7 @@ ALLOCATIONS_UPDATE: Final = "placement:allocations:update"
 ALLOCATIONS_DELETE: Final = "placement:allocations:delete"
 PROVIDER_ALLOCATIONS: Final = "placement:resource_providers:allocations:list"
 CHANGES_LIST: Final = "placement:changes:list"
+AGENT_REPORTS_LIST: Final = "placement:agent_reports:list"
 CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
 CAPACITY_SHOW: Final = "placement:capacity:show"
 FRAGMENTATION_SHOW: Final = "placement:fragmentation:show"
@@ -130,6 +131,11 @@ RULES: Final = (
         PROVIDER_ALLOCATIONS, "List the allocations of a provider.", f"GET {PROVIDER}/allocations"
     ),
     _rule(CHANGES_LIST, "List changes of providers, allocations and names.", "GET /changes"),
+    _rule(
+        AGENT_REPORTS_LIST,
+        "List when the agents of hosts reported last (placement-ext 1.1).",
+        "GET /agent_reports",
+    ),
     _rule(CANDIDATES_LIST, "List allocation candidates.", "GET /allocation_candidates"),
     _rule(
         CAPACITY_SHOW,

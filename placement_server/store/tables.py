@@ -1,7 +1,7 @@
 """The tables, as the newest schema revision leaves them.
 
 The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column by column. Ours are
-`inventories.capacity`, `inventories.used` and the table `changes`.
+`inventories.capacity`, `inventories.used` and the tables `changes` and `agent_reports`.
 
     resource_providers 1-* inventories *-1 resource_classes
             | 1                  ^ (provider, class)
@@ -25,6 +25,7 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Table,
+    Text,
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql
@@ -208,4 +209,16 @@ changes = Table(
     Column("write_id", BigInteger, nullable=False),
     Column("root_provider_uuid", String(36)),
     sqlite_autoincrement=True,
+)
+
+# The last report of the agent of each host. `silent_at` is when it has missed the next ones; NULL
+# for an agent without a period. A notable one has a reason, or a bus that is away.
+agent_reports = Table(
+    "agent_reports",
+    metadata,
+    Column("root_provider_uuid", String(36), primary_key=True),
+    Column("reported_at", DateTime, nullable=False),
+    Column("silent_at", DateTime),
+    Column("is_notable", SmallInteger, nullable=False),
+    Column("document", Text, nullable=False),
 )

@@ -146,9 +146,8 @@ def _host(
 
     heard_nodes = None if agents is None else agents.nodes([uuid])
     heard_agents = None if heard_nodes is None else fleet.HeardAgents(heard_nodes)
-    return fleet.describe(
-        existing_tree(placement.connection, uuid), heard_agents
-    ), heard_nodes or {}
+    [host] = fleet.described(placement, [existing_tree(placement.connection, uuid)], heard_agents)
+    return host, heard_nodes or {}
 
 
 def _disable(

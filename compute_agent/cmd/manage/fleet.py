@@ -108,7 +108,7 @@ def _show(namespace: argparse.Namespace) -> int:
     with agents_on_bus(conf, may_be_away=True) as agents:
         agents_heard = heard_agents(conf, agents, [uuid])
     tree = existing_tree(placement.connection, uuid)
-    host = fleet.describe(tree, agents_heard)
+    [host] = fleet.described(placement, [tree], agents_heard)
     consumers = fleet.consumers(placement, tree)
     if namespace.json:
         document = host_document(host) | {
@@ -211,8 +211,8 @@ def agents_on_bus(
     """
     if not conf.transport_url:
         print(
-            "No message bus is configured ([DEFAULT]transport_url), so whether agents run is not "
-            "known.",
+            "No message bus is configured ([DEFAULT]transport_url), so agents are known only by "
+            "what placement heard of them.",
             file=sys.stderr,
         )
         yield None
@@ -224,7 +224,7 @@ def agents_on_bus(
     except BusUnavailable as error:
         if not may_be_away:
             raise
-        print(f"{error} Whether agents run is not known.", file=sys.stderr)
+        print(f"{error} Agents are known only by what placement heard of them.", file=sys.stderr)
         yield None
         return
     try:
@@ -272,13 +272,13 @@ def last_heard(conf: cfg.ConfigOpts) -> dict[str, float]:
     return {root: now - announcements.age(announced_states[root]) for root in announced_states}
 
 
-def agent_text(host: FleetHost) -> str:
-    """Return the state of a host's agent, and since when it is silent."""
-    if host.silent_since is None:
-        return host.agent
-    since = datetime.fromtimestamp(host.silent_since).astimezone()
-    is_today = since.date() == datetime.now().astimezone().date()
-    return f"{host.agent} since {since:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}"
+def since_text(state: str, since: float | None) -> str:
+    """Return a state, and since when it is so, where that is known."""
+    if since is None:
+        return state
+    start = datetime.fromtimestamp(since).astimezone()
+    is_today = start.date() == datetime.now().astimezone().date()
+    return f"{state} since {start:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}"
 
 
 def setter(root: str, heard_nodes: Mapping[str, Mapping[str, Any]] | None) -> str:
@@ -303,8 +303,9 @@ def setter(root: str, heard_nodes: Mapping[str, Mapping[str, Any]] | None) -> st
 def host_document(host: FleetHost) -> dict[str, object]:
     """Return a host as JSON shows it."""
     document = asdict(host)
-    since = host.silent_since
-    document["silent_since"] = since and datetime.fromtimestamp(round(since), UTC).isoformat()
+    for field in ("silent_since", "bus_since"):
+        since = document[field]
+        document[field] = since and datetime.fromtimestamp(round(since), UTC).isoformat()
     document["amounts"] = {
         resource_class: {"used": used, "capacity": capacity}
         for resource_class, (used, capacity) in host.amounts.items()
@@ -313,9 +314,13 @@ def host_document(host: FleetHost) -> dict[str, object]:
 
 
 def _summary(host: FleetHost) -> str:
+    from compute_agent.manage import fleet
+
     state = "enabled" if host.is_enabled else "disabled"
     reason = f" ({host.reason})" if host.reason else ""
-    lines = [f"agent {agent_text(host)}, {state}{reason}"]
+    bus = since_text(host.bus, None if host.bus == fleet.UP else host.bus_since)
+    agent = since_text(host.agent, host.silent_since)
+    lines = [f"agent {agent}, message bus {bus}, {state}{reason}"]
     lines += [f"  {sentence}" for sentence in host.trouble]
     return "\n".join(lines)
 

@@ -45,7 +45,7 @@ _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
     "trouble": lambda host: (-len(host.trouble), host.name),
     "used": lambda host: (-_share(host), host.name),
 }
-_COLUMNS: Final = ("host", "agent", "enabled", "providers", "used/capacity", "trouble")
+_COLUMNS: Final = ("host", "agent", "bus", "enabled", "providers", "used/capacity", "trouble")
 _WATCH_TIMEOUT: Final = 10
 """Seconds after which `--watch` says that placement does not answer, unless another is given."""
 
@@ -58,8 +58,8 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         _list,
         "the hosts, their agents, and what is used of them",
         "List the root providers with the trait COMPUTE_NODE. The state of the agents is from\n"
-        "their announcements on the message bus: an agent without an announcement for three\n"
-        "periods is silent.",
+        "their announcements on the message bus, and from what placement-server heard last of\n"
+        "them: an agent that was not heard for three periods is silent.",
     )
     parser.add_argument(
         "name", nargs="?", metavar="TEXT", help="only hosts whose name contains this text"
@@ -128,20 +128,20 @@ def _hosts(
     with progress_bars() as bars:
         progress = partial(bars.update, "reading the hosts")
         trees = fleet.trees(placement, roots, progress=progress)
-        return _chosen_hosts(namespace, trees, heard_agents)
+        return _chosen_hosts(namespace, placement, trees, heard_agents)
 
 
 def _chosen_hosts(
     namespace: argparse.Namespace,
+    placement: PlacementApi,
     trees: Iterable[Sequence[ProviderLines]],
     heard_agents: fleet.HeardAgents | None,
 ) -> list[FleetHost]:
     from compute_agent.manage import fleet
 
     conditions = [trait for text in namespace.required for trait in text.split(",")]
-    hosts = [
-        fleet.describe(tree, heard_agents) for tree in trees if fleet.has_traits(tree, conditions)
-    ]
+    chosen_trees = (tree for tree in trees if fleet.has_traits(tree, conditions))
+    hosts = fleet.described(placement, chosen_trees, heard_agents)
     return sorted(
         (host for host in hosts if host.trouble or not namespace.troubled),
         key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ class _Watch:
         heard_agents = None if self._agents is None else self._look(self._agents)
         asked = self._namespace
         roots = [uuid for uuid, _ in fleet.roots(self._placement, asked.name, asked.member_of)]
-        return _chosen_hosts(asked, self._trees.current(roots), heard_agents)
+        return _chosen_hosts(asked, self._placement, self._trees.current(roots), heard_agents)
 
     def _look(self, agents: FollowedAgents) -> fleet.HeardAgents:
         heard_agents = agents.look()
@@ -260,7 +260,8 @@ def _row(host: FleetHost, resource_class: str | None) -> Sequence[object]:
     )
     return (
         host.name,
-        fleet_commands.agent_text(host),
+        fleet_commands.since_text(host.agent, host.silent_since),
+        fleet_commands.since_text(host.bus, None if host.bus == "up" else host.bus_since),
         "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
         host.providers,
         "  ".join(amounts),

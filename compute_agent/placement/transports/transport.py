@@ -46,7 +46,7 @@ class Request:
     :ivar timeout: seconds to connect and to read; None takes the transport's own.
     :ivar extensions: the version of this project's extensions of the API to ask for beside the
         microversion, or `latest`; a placement that has none ignores that.
-    :ivar conditions: headers that say under which condition it is to be carried out, by name.
+    :ivar own_headers: further headers, by name, such as a condition of the request.
     :ivar trace: headers that make placement go on with a trace.
     :ivar doing: what it is for, as the beginning of a sentence.
     :ivar shape: of the body of an answer 200; None: the body is not looked at.
@@ -65,7 +65,7 @@ class Request:
     global_request_id: str | None = None
     timeout: Timeout | None = None
     extensions: Microversion | Literal["latest"] | None = None
-    conditions: Mapping[str, str] = field(default_factory=dict)
+    own_headers: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
     doing: str = ""
     shape: Shape | None = None
@@ -97,7 +97,7 @@ class Request:
         }
         if self.global_request_id:
             headers[GLOBAL_ID_HEADER] = self.global_request_id
-        return {**headers, **self.conditions, **self.trace}
+        return {**headers, **self.own_headers, **self.trace}
 
 
 class Response(NamedTuple):

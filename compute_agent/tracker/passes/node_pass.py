@@ -243,7 +243,7 @@ class NodePass:
         root = base.data(target.uuid)
         try:
             identity.check_root(
-                RootFacts(root.uuid, root.name, root.traits, False, root.parent_uuid),
+                RootFacts(root.uuid, root.name, root.traits, root.parent_uuid),
                 self._setup.identity_file() if self._setup is not None else None,
             )
         except errors.InvalidNodeConfiguration:

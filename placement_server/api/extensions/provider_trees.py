@@ -29,11 +29,12 @@ def show(request: Request) -> Response:
     """Show the tree of a provider.
 
     `include` adds `usages`, `allocations` or `sharing`. With `If-None-Match` and the present
-    entity tag the answer is 304.
+    entity tag the answer is 304. The agent of the host adds a header with a report of itself.
     """
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.TREES_SHOW)
+    request.services.agent_reports.take(request, provider_uuid)
     included_parts = _included_parts(request)
     known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
     trees, sharing = request.services.candidates.trees, "sharing" in included_parts

@@ -27,6 +27,7 @@ from placement_server.store.providers.filters import find, find_by_identity
 from placement_server.store.providers.provider_rows import BY_ID, HOLD_PROVIDERS, get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.tables import (
+    agent_reports,
     allocations,
     inventories,
     resource_provider_aggregates,
@@ -306,3 +307,6 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
     tx.touch([provider.root_id], STRUCTURE)
     if provider.id == provider.root_id:
         tx.end_tree(provider.id, provider.uuid)
+        tx.execute(
+            sa.delete(agent_reports).where(agent_reports.c.root_provider_uuid == provider.uuid)
+        )

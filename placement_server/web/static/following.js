@@ -6,6 +6,21 @@ const WAIT_SECONDS = 30;
 const AGAIN_MILLISECONDS = 2000;
 /** For so long changes gather before they are read together. */
 const GATHER_MILLISECONDS = 300;
+/** Agents that fall silent change nothing in the feed, so what they reported is read again now and then. */
+const REPORTS_MILLISECONDS = 20_000;
+
+/** Call a function now and then while the page is seen, to read what is in no feed. */
+export async function nowAndThen(act, signal) {
+  while (!signal.aborted) {
+    await pause(REPORTS_MILLISECONDS, signal);
+    await shown(signal);
+    try {
+      if (!signal.aborted) await act();
+    } catch {
+      // That the server is away is said by what follows the changes.
+    }
+  }
+}
 
 /** Return the newest changes, which are at most so many. */
 export async function newest(most, signal) {

@@ -33,7 +33,7 @@ PLAIN_API = {"use_placement_extensions": "never"}
 HEADERS = {
     "X-Auth-Token": "admin",
     "X-Roles": "admin,service,reader",
-    "OpenStack-API-Version": "placement 1.39",
+    "OpenStack-API-Version": "placement 1.39, placement-ext 1.1",
 }
 
 

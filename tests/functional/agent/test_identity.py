@@ -28,8 +28,8 @@ def test_a_renamed_host_keeps_its_providers_under_new_names(placement, new_agent
         assert placement.root(node) is None
 
 
-def nova_root(placement, node, *, allocated: bool = False) -> str:
-    """A root as another agent left it in placement."""
+def nova_root(placement, node, *, guest: str | None = None) -> str:
+    """A root as another agent left it in placement, with what a guest holds."""
     root = str(uuid.uuid4())
     for method, path, body in (
         ("PUT", "/traits/CUSTOM_OPERATORS", None),
@@ -46,15 +46,16 @@ def nova_root(placement, node, *, allocated: bool = False) -> str:
         ),
     ):
         assert placement.request(method, path, json=body).ok
-    if allocated:
-        claim(placement, root, {"VCPU": 1})
+    if guest is not None:
+        claim(placement, root, {"VCPU": 1}, guest)
     return root
 
 
 def test_a_host_of_another_agent_is_taken_over_without_a_new_provider(placement, new_agent, node):
-    root = nova_root(placement, node, allocated=True)
+    guest = str(uuid.uuid4())
+    root = nova_root(placement, node, guest=guest)
     agent = new_agent(placement.url)
-    agent.script(nodes=[node], instances=[str(uuid.uuid4())])
+    agent.script(nodes=[node], instances=[guest])
     with running(agent):
         assert (agent.state / "compute_id").read_text().strip() == root
         (provider,) = placement.tree(node).values()
@@ -65,7 +66,7 @@ def test_a_host_of_another_agent_is_taken_over_without_a_new_provider(placement,
 def test_a_name_with_allocations_but_no_instances_is_taken_over_only_when_confirmed(
     placement, new_agent, node
 ):
-    root = nova_root(placement, node, allocated=True)
+    root = nova_root(placement, node, guest=str(uuid.uuid4()))
     agent = new_agent(placement.url)
     agent.start()
     assert agent.ended() == 5

@@ -16,10 +16,10 @@ from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 from tests.functional.executed_modules import executed_modules
 
-AGENT = {True: 22, False: 25}
+AGENT = {True: 23, False: 26}
 """With whole trees, and without."""
-SERVER = 20
-SERVER = 20
+SERVER = 21
+SERVER = 21
 FRAMES = 4
 
 

@@ -102,6 +102,7 @@ OPERATIONS: Final = (
     Operation("GET", "/changes", "placement:changes:list"),
     Operation("GET", "/provider_trees/{uuid}", "placement:provider_trees:show"),
     Operation("POST", "/what_if", "placement:what_if"),
+    Operation("GET", "/agent_reports", "placement:agent_reports:list"),
     Operation("GET", "/capacity", "placement:capacity:show"),
     Operation("GET", "/fragmentation", "placement:fragmentation:show"),
     # the pages

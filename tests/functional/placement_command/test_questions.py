@@ -110,6 +110,21 @@ def test_capacity_is_counted_in_all_in_each_zone_and_in_each_tree(zone: Zone) ->
     assert zone.capacity("VCPU=9").status == 1
 
 
+def test_disabled_hosts_are_left_out_unless_they_are_asked_for(zone: Zone) -> None:
+    hosts = [zone.host(1, 4), zone.host(2, 4)]
+    done(zone.run("trait", "set", "--add", hosts[0], "COMPUTE_STATUS_DISABLED"))
+    count = ("-f", "value", "-c", "at_most")
+    assert done(zone.capacity("VCPU=1", *count)).lines == ["4"]
+    assert done(zone.capacity("VCPU=1", "--disabled", *count)).lines == ["8"]
+    own = "root_required=COMPUTE_STATUS_DISABLED"
+    assert done(zone.capacity("VCPU=1", own, *count)).lines == ["4"]
+    other = "root_required=!CUSTOM_OTHER"
+    done(zone.run("trait", "create", "CUSTOM_OTHER"))
+    assert done(zone.capacity("VCPU=1", other, *count)).lines == ["4"]
+    query = ("--resources", "VCPU=1", "--member-of", zone.uuid, "--remove", hosts[1])
+    assert done(zone.run("what-if", *query, "-f", "value", "-c", "at_most")).lines == ["4", "0"]
+
+
 def test_what_is_stranded_is_shown(zone: Zone) -> None:
     host = zone.host(1, 4)
     zone.claim(host, "VCPU=4")

@@ -233,6 +233,15 @@ def test_a_wrong_password_is_one_line_of_the_agent_and_the_end_of_the_scheduler(
         examined = made.run("doctor")
         assert examined.returncode == 2
         assert "is refused: the user or the password" in examined.stdout
+        operator = tmp_path / "operator.conf"
+        operator.write_text(made.config.read_text().replace(url, rabbitmq.url))
+
+        def is_listed() -> bool:
+            arguments = ("host", "list", node, "--json", f"--config-file={operator}")
+            [host] = json.loads(programs.run("compute-manage", *arguments, timeout=PATIENCE).stdout)
+            return (host["agent"], host["bus"]) == ("up", "refused") and bool(host["bus_since"])
+
+        eventually(is_listed, "the bus of the agent in the list of hosts")
         assert "mistaken" not in examined.stdout + examined.stderr
     # no candidate of the tests that follow
     assert placement.request("DELETE", f"/resource_providers/{root['uuid']}").ok

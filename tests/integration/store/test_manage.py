@@ -312,7 +312,10 @@ def _load_and_sync(url: str) -> None:
     [
         (_leave_empty, "has no schema yet.* 'placement-manage db sync'"),
         (load, "revision a082b8bb98d0, .* 'placement-manage db sync'"),
-        (_load_and_stamp, r"lacks changes, inventories\.capacity, inventories\.used"),
+        (
+            _load_and_stamp,
+            r"lacks agent_reports, changes, inventories\.capacity, inventories\.used",
+        ),
         (_load_older, "revision 422ece571366.* must be at its newest revision"),
         (_load_and_sync, None),
     ],

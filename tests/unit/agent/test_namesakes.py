@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent.namesakes import Namesakes, Place
+from compute_agent.agent.namesakes import Namesakes
+from compute_agent.tracker.place import Place
 
 OWN = Place("10.0.0.1", "m", "boot1", "/var/lib/compute-agent")
 CLONE = OWN._replace(address="10.0.0.2", boot_id="boot2")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent.cmd.manage.fleet import agent_text, host_document
+from compute_agent.cmd.manage.fleet import host_document, since_text
 from compute_agent.manage import fleet
 from compute_agent.manage.followed_fleet import FollowedAgents
 from compute_agent.manage.tree_reading import ProviderLines
@@ -59,7 +59,7 @@ def test_an_agent_that_was_not_heard_is_silent_after_a_while(scene: Scene) -> No
     silent = scene.host()
     assert silent.agent == "silent"
     assert silent.silent_since == pytest.approx(before - 31, abs=20)
-    assert agent_text(silent).startswith("silent since ")
+    assert since_text(silent.agent, silent.silent_since).startswith("silent since ")
     assert str(host_document(silent)["silent_since"]).endswith("+00:00")
 
 

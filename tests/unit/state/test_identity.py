@@ -7,7 +7,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.state import identity
-from compute_agent.state.identity import IdentityDecision, Marker, RootFacts
+from compute_agent.state.identity import IdentityDecision, Marker, Reporter, RootFacts
 
 A = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 B = "11111111-5c46-4f0a-a1a3-8e0a9a5ec0a0"
@@ -103,51 +103,63 @@ def test_a_damaged_marker_is_refused(tmp_path):
         identity.read_marker(tmp_path)
 
 
-def root(*traits: str, has_allocations: bool = False) -> RootFacts:
-    return RootFacts(A, "host1", frozenset(traits), has_allocations)
+GUEST, OTHER_GUEST = frozenset({"guest"}), frozenset({"another guest"})
+NOBODY: frozenset[str] = frozenset()
+
+
+def root(*traits: str, consumers: frozenset[str] = NOBODY) -> RootFacts:
+    return RootFacts(A, "host1", frozenset(traits), consumers=consumers)
+
+
+HERE = Reporter("just now, from here", is_same_machine=True)
+ELSEWHERE = Reporter("just now, from elsewhere", is_same_machine=False)
+EMPTY, USED = root("COMPUTE_NODE"), root("COMPUTE_NODE", consumers=GUEST)
 
 
 @pytest.mark.parametrize(
-    ("facts", "has_instances", "adopt_asked", "verdict"),
+    ("facts", "guests", "reporter", "verdict"),
     [
-        (None, False, False, IdentityDecision.CREATE),
-        (None, True, False, IdentityDecision.CREATE),
-        (None, False, True, IdentityDecision.CREATE),
-        (root("COMPUTE_NODE"), True, False, IdentityDecision.ADOPT),
-        (root("OWNER_NOVA"), True, False, IdentityDecision.ADOPT),
-        (root("COMPUTE_NODE", has_allocations=True), True, False, IdentityDecision.ADOPT),
-        (root("COMPUTE_NODE"), False, False, IdentityDecision.ADOPT),
-        (root("COMPUTE_NODE", has_allocations=True), False, False, IdentityDecision.REFUSE),
-        (root("COMPUTE_NODE", has_allocations=True), None, False, IdentityDecision.REFUSE),
-        (root("COMPUTE_NODE", has_allocations=True), False, True, IdentityDecision.ADOPT),
-        (root("COMPUTE_NODE", has_allocations=True), None, True, IdentityDecision.ADOPT),
-        (root("CUSTOM_SOMEBODYS"), True, False, IdentityDecision.REFUSE),
-        (root("CUSTOM_SOMEBODYS"), False, True, IdentityDecision.ADOPT),
+        (None, NOBODY, None, IdentityDecision.CREATE),
+        (None, GUEST, None, IdentityDecision.CREATE),
+        (USED, GUEST, None, IdentityDecision.ADOPT),
+        (root("OWNER_NOVA", consumers=GUEST), GUEST, None, IdentityDecision.ADOPT),
+        (USED, GUEST, ELSEWHERE, IdentityDecision.ADOPT),
+        (USED, OTHER_GUEST, None, IdentityDecision.REFUSE),
+        (USED, NOBODY, None, IdentityDecision.REFUSE),
+        (USED, None, None, IdentityDecision.REFUSE),
+        (USED, None, HERE, IdentityDecision.ADOPT),
+        (EMPTY, NOBODY, HERE, IdentityDecision.ADOPT),
+        (EMPTY, NOBODY, ELSEWHERE, IdentityDecision.REFUSE),
+        (EMPTY, NOBODY, None, IdentityDecision.REFUSE),
+        (EMPTY, GUEST, None, IdentityDecision.REFUSE),
+        (root("CUSTOM_SOMEBODYS"), GUEST, HERE, IdentityDecision.REFUSE),
     ],
 )
 def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
-    facts, has_instances, adopt_asked, verdict
+    facts, guests, reporter, verdict
 ):
-    decided = identity.decide_adoption(facts, has_instances=has_instances, adopt_asked=adopt_asked)
+    decided = identity.decide_adoption(facts, guests=guests, reporter=reporter, adopt_asked=False)
+    is_refused = verdict is IdentityDecision.REFUSE
     assert decided.verdict is verdict
     assert decided.uuid == (A if verdict is IdentityDecision.ADOPT else None)
-    assert ("--adopt" in decided.reason) is (verdict is IdentityDecision.REFUSE)
-    assert ("does not know" in decided.reason) is (
-        verdict is IdentityDecision.REFUSE and has_instances is None
-    )
+    assert ("--adopt" in decided.reason) is is_refused
+    assert ("does not know" in decided.reason) is (is_refused and guests is None)
+    assert ("elsewhere" in decided.reason) is (is_refused and reporter is ELSEWHERE)
+    confirmed = identity.decide_adoption(facts, guests=guests, reporter=reporter, adopt_asked=True)
+    assert confirmed.uuid == (None if facts is None else A)
 
 
 @pytest.mark.parametrize("adopt_asked", [False, True])
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (RootFacts(A, "host1", frozenset({"COMPUTE_NODE"}), False, parent_uuid=B), B),
+        (RootFacts(A, "host1", frozenset({"COMPUTE_NODE"}), parent_uuid=B), B),
         (root("COMPUTE_NODE", "MISC_SHARES_VIA_AGGREGATE"), "MISC_SHARES_VIA_AGGREGATE"),
         (root("OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE"), "MISC_SHARES_VIA_AGGREGATE"),
     ],
 )
 def test_a_provider_that_can_be_no_host_is_never_taken_over(facts, why, adopt_asked):
-    decided = identity.decide_adoption(facts, has_instances=True, adopt_asked=adopt_asked)
+    decided = identity.decide_adoption(facts, guests=GUEST, reporter=HERE, adopt_asked=adopt_asked)
     assert decided.verdict is IdentityDecision.REFUSE
     assert decided.uuid is None
     assert A in decided.reason
@@ -174,7 +186,7 @@ def test_a_root_that_the_identity_file_names_is_believed(facts, tmp_path):
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        (RootFacts(A, "pci", frozenset({"COMPUTE_NODE"}), False, parent_uuid=B), B),
+        (RootFacts(A, "pci", frozenset({"COMPUTE_NODE"}), parent_uuid=B), B),
         (root("OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE"), "MISC_SHARES_VIA_AGGREGATE"),
     ],
     ids=["a child", "a shared pool"],

@@ -8,6 +8,8 @@ from compute_agent import errors
 from compute_agent.provider_config.merger import MergeEffect
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.passes.proposal import Proposal
+from compute_agent.tracker.place import Place
+from compute_agent.tracker.write_contest import WriteContest
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -29,6 +31,12 @@ class Report:
         yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
 
     offered_versions = SimpleNamespace(maximum=(1, 39))
+
+
+def no_contest() -> WriteContest:
+    """Nobody else writes."""
+    place = Place("10.0.0.1", "machine", "boot", "/var/lib/compute-agent")
+    return WriteContest(Report(), place)  # type: ignore[arg-type]
 
 
 class ScriptedPass:

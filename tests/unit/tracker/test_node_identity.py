@@ -10,6 +10,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker.node_identity import NodeSetup
+from compute_agent.tracker.place import Place
 from compute_agent.virt.driver import ComputeDriver
 
 
@@ -38,7 +39,12 @@ class LateDriver(ComputeDriver):
 def test_a_driver_whose_start_failed_is_let_go(tmp_path: Path) -> None:
     driver = LateDriver()
     setup = NodeSetup(
-        driver, cast("ReportClient", None), host="host1", state_path=tmp_path, places=()
+        driver,
+        cast("ReportClient", None),
+        host="host1",
+        state_path=tmp_path,
+        places=(),
+        place=Place("10.0.0.1", "machine", "boot", str(tmp_path)),
     )
     setup.release()
     assert driver.let_go == 0

@@ -17,7 +17,7 @@ from compute_agent.tracker.resource_tracker import (
     TrackerOptions,
 )
 from compute_agent.tracker.status import StatusBoard
-from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass
+from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass, no_contest
 
 
 class Bench:
@@ -36,6 +36,7 @@ class Bench:
             self.report,
             self.board,
             TrackerOptions(**options),
+            no_contest(),
             wait=self._wait,
             clock=lambda: self.now,
             rng=random.Random(1),

@@ -18,7 +18,7 @@ from compute_agent.tracker.node_lock import FairLock, LentLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
-from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass
+from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass, no_contest
 
 
 class Clock:
@@ -81,6 +81,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
         Report(),  # type: ignore[arg-type]
         StatusBoard("agent1"),
         TrackerOptions(),
+        no_contest(),
         wait=lambda _seconds: False,
     )
     tracker.add_node("host1", UUID)
@@ -113,6 +114,7 @@ def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_
         Report(),  # type: ignore[arg-type]
         StatusBoard("agent1"),
         TrackerOptions(),
+        no_contest(),
         wait=lambda _seconds: False,
         workers=1,
     )
@@ -194,6 +196,7 @@ def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served(
         Report(),  # type: ignore[arg-type]
         StatusBoard("agent1"),
         TrackerOptions(),
+        no_contest(),
         wait=lambda _seconds: False,
         patience=0.01,
     )

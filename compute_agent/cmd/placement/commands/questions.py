@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import MEMBER_OF, provider_amounts, query_amounts
@@ -15,6 +15,7 @@ from compute_agent.cmd.placement.errors import BadInput
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import whole_number
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
 _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
 
@@ -31,6 +32,7 @@ def add_commands(commands: Commands) -> None:
         help="count separately in this aggregate, for example a zone (repeatable)",
     )
     capacity.add_argument("--trees", action="store_true", help="count separately in each tree")
+    _add_disabled(capacity)
     report = commands.add(
         "fragmentation",
         _fragmentation,
@@ -46,6 +48,7 @@ def add_commands(commands: Commands) -> None:
         "what-if", _what_if, "count how many more requests would fit after some changes"
     )
     add_query(what_if)
+    _add_disabled(what_if)
     changes = what_if.add_argument_group("changes, made in the order given")
     for option, metavar, help_ in (
         ("--add-like", "HOST[=N]", "add N hosts like this one; default: 1"),
@@ -57,6 +60,27 @@ def add_commands(commands: Commands) -> None:
         changes.add_argument(
             option, action=_SuppositionOption, dest="changes", metavar=metavar, help=help_
         )
+
+
+def _add_disabled(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--disabled",
+        action="store_true",
+        help="count disabled hosts, too, which schedulers give nothing to",
+    )
+
+
+def _counted_query(namespace: argparse.Namespace, client: Client) -> str:
+    """Return the query that the arguments ask for, without disabled hosts unless they count."""
+    pairs = parse_qsl(query_of(namespace, client))
+    if namespace.disabled or any(
+        COMPUTE_STATUS_DISABLED in value for name, value in pairs if name == "root_required"
+    ):
+        return urlencode(pairs)
+    conditions = [value for name, value in pairs if name == "root_required"]
+    conditions.append(f"!{COMPUTE_STATUS_DISABLED}")
+    others = [(name, value) for name, value in pairs if name != "root_required"]
+    return urlencode([*others, ("root_required", ",".join(conditions))])
 
 
 class _SuppositionOption(argparse.Action):
@@ -89,7 +113,7 @@ def ask_what_if(
 def _capacity(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     client.require_extensions("placement capacity")
-    query = query_of(namespace, client)
+    query = _counted_query(namespace, client)
     zones: list[str | None] = [*namespace.in_each] or [None]
     counts = {zone: _count(client, query, zone) for zone in zones}
     if namespace.trees:
@@ -143,7 +167,7 @@ def _what_if(namespace: argparse.Namespace) -> int:
     client = connect(namespace)
     client.require_extensions("placement what-if")
     changes = [_change(client, *change) for change in namespace.changes or ()]
-    question = {"capacity": f"{query_of(namespace, client)}&limit=1"}
+    question = {"capacity": f"{_counted_query(namespace, client)}&limit=1"}
     [now] = ask_what_if(client, [], question)
     [then] = ask_what_if(client, changes, question)
     rows = [(when, *_counts(namespace, count)) for when, count in (("now", now), ("then", then))]

@@ -34,11 +34,11 @@ export class HostMap {
     this.element = element("div", { class: "map" }, this.canvas);
   }
 
-  /** Draw hosts by their use of a class; those in `marked`, where it is given, stand out. */
-  draw(hosts, resourceClass, label, marked = null) {
+  /** Draw hosts of a fleet by their use of a class; those in `marked`, where it is given, stand out. */
+  draw(fleet, hosts, resourceClass, label, marked = null) {
     this.hosts = hosts;
     this.canvas.setAttribute("aria-label", label);
-    this.repaint = () => this.#paint(resourceClass, marked);
+    this.repaint = () => this.#paint(fleet, resourceClass, marked);
     this.repaint();
   }
 
@@ -51,7 +51,7 @@ export class HostMap {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again, { signal });
   }
 
-  #paint(resourceClass, marked) {
+  #paint(fleet, resourceClass, marked) {
     this.width = this.element.clientWidth;
     const rows = Math.max(150, innerHeight * this.height);
     const fitting = Math.floor(Math.sqrt((this.width * rows) / Math.max(1, this.hosts.length)));
@@ -73,10 +73,19 @@ export class HostMap {
       context.globalAlpha = isFaint ? 0.25 : 1;
       context.fillStyle = colours[level(share(host, resourceClass))];
       context.fillRect(left, top, this.size - gap, this.size - gap);
+      const inner = this.size - gap;
+      if (host.isDisabled) cross(context, left, top, inner, colours);
+      if (fleet.isSilent(host)) {
+        context.strokeStyle = colours.bad;
+        context.lineWidth = Math.max(1, this.size / 9);
+        context.setLineDash([inner / 4, inner / 8]);
+        context.strokeRect(left + 1, top + 1, inner - 2, inner - 2);
+        context.setLineDash([]);
+      }
       if (marked !== null && !isFaint) {
         context.strokeStyle = colours.mark;
         context.lineWidth = 2;
-        context.strokeRect(left + 1, top + 1, this.size - gap - 2, this.size - gap - 2);
+        context.strokeRect(left + 1, top + 1, inner - 2, inner - 2);
       }
     });
   }
@@ -88,9 +97,23 @@ export class HostMap {
   }
 }
 
+/** Cross a cell out, in a colour that stands out from any use. */
+function cross(context, left, top, size, colours) {
+  for (const [colour, width] of [[colours.ground, size / 4], [colours.ink, size / 9]]) {
+    context.strokeStyle = colour;
+    context.lineWidth = Math.max(1, width);
+    context.beginPath();
+    context.moveTo(left + 1, top + 1);
+    context.lineTo(left + size - 1, top + size - 1);
+    context.moveTo(left + size - 1, top + 1);
+    context.lineTo(left + 1, top + size - 1);
+    context.stroke();
+  }
+}
+
 /** Return the colours of the style sheet by their names, as they are in light or in dark. */
 function palette(where) {
-  const names = ["none", "full", "mark", ...Array.from({ length: STEPS }, (_, step) => `use-${step}`)];
+  const names = ["none", "full", "mark", "bad", "ground", "ink", ...Array.from({ length: STEPS }, (_, step) => `use-${step}`)];
   const probe = element("span", { hidden: true });
   where.append(probe);
   const colours = Object.fromEntries(names.map((name) => {
@@ -106,8 +129,8 @@ export function legend(hasMarks = false) {
   const shares = Array.from({ length: STEPS }, (_, step) => (
     [`use-${step}`, `${(100 / STEPS) * step} to ${(100 / STEPS) * (step + 1)} %`]
   ));
-  return element("ul", { class: "legend", "aria-label": "Colours of the map, by share in use" },
-    [...shares, ["full", "full"], ...(hasMarks ? [["mark", "fits"]] : [])].map(([name, text]) => (
+  return element("ul", { class: "legend", "aria-label": "Cells of the map, by what is in use" },
+    [...shares, ["full", "full"], ["crossed", "disabled"], ["silent", "agent silent"], ...(hasMarks ? [["mark", "fits"]] : [])].map(([name, text]) => (
       element("li", {}, element("span", { class: `swatch ${name}` }), text)
     )));
 }

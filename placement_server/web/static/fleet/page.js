@@ -7,6 +7,7 @@ import { Fleet, selected, share } from "./hosts.js";
 import { HostMap, legend } from "./map.js";
 import { HostTable } from "./table.js";
 
+const STATES = [["", "any"], ["enabled", "enabled"], ["disabled", "disabled"], ["silent", "agent silent"], ["troubled", "anything to know"]];
 const ORDERS = [["name", "Name"], ["use", "Most in use"], ["free", "Most free"], ["capacity", "Largest"]];
 
 export async function show(page, { query, signal }) {
@@ -20,7 +21,7 @@ export async function show(page, { query, signal }) {
   const said = announcer();
   const summary = element("p", { class: "summary" }, "Reading the fleet …");
   const map = new HostMap({
-    onPoint: (event, host) => (host ? showTip(event, ...described(host, filters.values.resourceClass)) : hideTip()),
+    onPoint: (event, host) => (host ? showTip(event, ...described(fleet, host, filters.values.resourceClass)) : hideTip()),
     onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
   });
   const table = new HostTable();
@@ -31,15 +32,16 @@ export async function show(page, { query, signal }) {
   const draw = () => {
     const values = filters.values;
     const hosts = selected(fleet, values);
-    const text = summarised(hosts, fleet.hosts.size, values.resourceClass);
+    const text = summarised(fleet, hosts, values.resourceClass);
     summary.textContent = text;
-    map.draw(hosts, values.resourceClass, `Map of ${text} The table below has the same hosts.`);
-    table.draw(hosts, values.resourceClass);
+    map.draw(fleet, hosts, values.resourceClass, `Map of ${text} The table below has the same hosts.`);
+    table.draw(fleet, hosts, values.resourceClass);
   };
   const redraw = () => {
     filters.offer(fleet);
     draw();
   };
+  fleet.followReports(draw, signal);
   await follow({
     signal,
     onStart: async () => { await fleet.load(signal); redraw(); },
@@ -47,7 +49,8 @@ export async function show(page, { query, signal }) {
   });
 }
 
-function summarised(hosts, all, name) {
+function summarised(fleet, hosts, name) {
+  const all = fleet.hosts.size;
   let [capacity, used, full] = [0, 0, 0];
   for (const host of hosts) {
     capacity += host.classes[name]?.capacity ?? 0;
@@ -55,17 +58,25 @@ function summarised(hosts, all, name) {
     if (share(host, name) >= 1) full += 1;
   }
   const shown = hosts.length === all ? count(all, "host") : `${number(hosts.length)} of ${count(all, "host")}`;
-  if (!name || !hosts.length) return `${shown}.`;
+  const disabled = hosts.filter((host) => host.isDisabled).length;
+  const silent = hosts.filter((host) => fleet.isSilent(host)).length;
+  const states = [
+    disabled ? `, ${number(disabled)} disabled` : "",
+    silent ? `, ${number(silent)} with a silent agent` : "",
+  ].join("");
+  if (!name || !hosts.length) return `${shown}${states}.`;
   const share_ = capacity ? percent(used / capacity) : "0 %";
-  return `${shown}: ${usedOf(name, used, capacity)} ${name} in use (${share_}), ${number(full)} full.`;
+  return `${shown}: ${usedOf(name, used, capacity)} ${name} in use (${share_}), ${number(full)} full${states}.`;
 }
 
-function described(host, name) {
+function described(fleet, host, name) {
   const use = host.classes[name];
+  const state = fleet.stateOf(host);
   return [
     element("strong", {}, host.name),
     element("div", {}, use ? `${usedOf(name, use.used, use.capacity)} ${name} in use` : `has no ${name}`),
     element("div", { class: "faint" }, count(host.providers, "provider")),
+    state ? element("div", { class: "failure" }, state) : "",
   ];
 }
 
@@ -79,11 +90,13 @@ class Filters {
     this.text = element("input", { type: "search", value: query.get("text") ?? "", input: changed, autocomplete: "off" });
     this.trait = element("select", { change: changed });
     this.aggregate = element("select", { change: changed });
+    this.state = element("select", { change: changed }, STATES.map(([value, text]) => element("option", { value }, text)));
+    this.state.value = STATES.some(([value]) => value === query.get("state")) ? query.get("state") : "";
     this.order = element("select", { change: changed }, ORDERS.map(([value, text]) => element("option", { value }, text)));
     this.order.value = ORDERS.some(([value]) => value === query.get("order")) ? query.get("order") : "name";
     this.element = element("form", { class: "filters", submit: (event) => event.preventDefault(), "aria-label": "Filters" },
       field("Resource class", this.resourceClass), field("Name or uuid", this.text), field("Trait", this.trait),
-      field("Aggregate", this.aggregate), field("Order", this.order));
+      field("Aggregate", this.aggregate), field("State", this.state), field("Order", this.order));
   }
 
   get values() {
@@ -92,6 +105,7 @@ class Filters {
       text: this.text.value.trim(),
       trait: this.trait.value,
       aggregate: this.aggregate.value,
+      state: this.state.value,
       order: this.order.value,
     };
   }

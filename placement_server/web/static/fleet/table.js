@@ -21,7 +21,8 @@ export class HostTable {
       element("p", { class: "pager" }, this.back, this.on));
   }
 
-  draw(hosts, resourceClass) {
+  draw(fleet, hosts, resourceClass) {
+    this.fleet = fleet;
     this.hosts = hosts;
     this.resourceClass = resourceClass;
     this.start = Math.min(this.start, Math.max(0, Math.ceil(hosts.length / ROWS) - 1) * ROWS);
@@ -45,13 +46,13 @@ export class HostTable {
     this.on.disabled = end === this.hosts.length;
     const name = this.resourceClass;
     this.head.replaceChildren(element("tr", {},
-      ["Host", `${name || "Class"} in use`, "Used", "Free", "Capacity", "Providers"].map((title, column) => (
-        element("th", { scope: "col", class: column > 1 ? "amount" : null }, title)))));
-    renew(this.body, () => this.body.replaceChildren(...this.hosts.slice(this.start, end).map((host) => row(host, name))));
+      ["Host", `${name || "Class"} in use`, "Used", "Free", "Capacity", "Providers", "State"].map((title, column) => (
+        element("th", { scope: "col", class: column > 1 && title !== "State" ? "amount" : null }, title)))));
+    renew(this.body, () => this.body.replaceChildren(...this.hosts.slice(this.start, end).map((host) => row(host, name, this.fleet.stateOf(host)))));
   }
 }
 
-function row(host, name) {
+function row(host, name, state) {
   const use = host.classes[name];
   const used = share(host, name);
   const amounts = use ? [use.used, Math.max(0, use.capacity - use.used), use.capacity] : ["", "", ""];
@@ -59,7 +60,8 @@ function row(host, name) {
     element("th", { scope: "row" }, pageLink("host", host.name, host.uuid)),
     element("td", {}, use ? meter(used) : "has none"),
     [...amounts, host.providers].map((amount) => (
-      element("td", { class: "amount" }, amount === "" ? "" : number(amount)))));
+      element("td", { class: "amount" }, amount === "" ? "" : number(amount)))),
+    element("td", {}, state));
 }
 
 function meter(used) {

@@ -25,7 +25,7 @@ export function drawing(body, marked = null) {
 function box(provider, title, kind, colours) {
   const pages = provider.children.filter((child) => child.kind === "pages").sort((a, b) => a.pageSize - b.pageSize);
   const below = devices(provider);
-  return element("section", { class: `box ${kind}${provider.isBroken ? " is-broken" : ""}`, "data-name": provider.name, "data-traits": provider.traits.join(", ") },
+  return element("section", { class: `box ${kind}${provider.isBroken || provider.isGone ? " is-broken" : ""}`, "data-name": provider.name, "data-traits": provider.traits.join(", ") },
     element(kind === "device" ? "h4" : "h3", {}, title, provider.model ? element("span", { class: "faint" }, ` ${provider.model}`) : null),
     provider.amounts.map((amount) => figure(provider, amount, amount.name, colours)),
     pages.flatMap((child) => child.amounts.map((amount) => (

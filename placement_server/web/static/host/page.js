@@ -2,7 +2,8 @@
 
 import { read } from "../api.js";
 import { count, element, number, pageLink, renew, usedOf } from "../dom.js";
-import { follow } from "../following.js";
+import { moment, notableReports, statesOf } from "../fleet/hosts.js";
+import { follow, nowAndThen } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 
 const MOST_CONSUMERS = 500;
@@ -13,6 +14,7 @@ export async function show(page, { path: [uuid], signal }) {
   const content = element("div", { class: "content" }, element("p", {}, "Reading the host …"));
   page.append(title, content);
   const ofHost = ["root", uuid];
+  nowAndThen(refresh, signal);
   await follow({
     signal,
     parameters: [ofHost],
@@ -29,9 +31,10 @@ export async function show(page, { path: [uuid], signal }) {
     // The address may name any provider of the tree.
     ofHost[1] = body.root_provider_uuid;
     const [first] = body.providers;
+    const report = (await notableReports([["root", first.uuid]], signal)).get(first.uuid);
     document.title = title.textContent = first.name;
     const isOpen = content.querySelector("details")?.open ?? false;
-    renew(content, () => content.replaceChildren(...parts(body, isOpen)));
+    renew(content, () => content.replaceChildren(...parts(body, report, isOpen)));
   }
 }
 
@@ -39,17 +42,24 @@ export function tree(uuid, signal) {
   return read(`provider_trees/${encodeURIComponent(uuid)}`, [["include", "usages,allocations"]], signal);
 }
 
-function parts(body, isOpen) {
+function parts(body, report, isOpen) {
   const root = treeOf(body);
   const all = preorder(root);
   const consumers = Object.entries(body.allocations);
   const drawn = drawing(body);
   const broken = all.filter((provider) => provider.isBroken).map((provider) => provider.label);
+  const gone = all.filter((provider) => provider.isGone).map((provider) => provider.label);
+  const states = [
+    ...statesOf(root.traits.includes("COMPUTE_STATUS_DISABLED"), report),
+    ...(broken.length ? [`broken: ${broken.join(", ")}`] : []),
+    ...(gone.length ? [`gone, but held: ${gone.join(", ")}`] : []),
+  ];
   return [
     element("p", { class: "summary" }, `${count(all.length, "provider")}, ${count(consumers.length, "consumer")}`,
-      broken.length ? element("strong", { class: "failure" }, ` · broken: ${broken.join(", ")}`) : null),
+      states.length ? element("strong", { class: "failure" }, ` · ${states.join(" · ")}`) : null),
     element("dl", { class: "facts" },
       fact("Provider", element("code", {}, root.uuid)),
+      report ? fact("Agent", `${report.silent ? "silent, last" : "last"} heard at ${moment(report.at)}, at ${report.place.address}, message bus ${report.bus.state}`) : null,
       root.aggregates.length ? fact("Aggregates", ...root.aggregates.map((uuid) => pageLinkTo(uuid))) : null),
     element("h2", { class: "unseen" }, "Drawing"),
     legend(),

@@ -4,6 +4,7 @@ const PAGE_SIZE = "CUSTOM_MEMORY_PAGE_SIZE_";
 const GPU_MODEL = "CUSTOM_GPU_";
 const SHARING = "MISC_SHARES_VIA_AGGREGATE";
 const UNHEALTHY = "CUSTOM_GPU_UNHEALTHY";
+const MISSING = "CUSTOM_DEVICE_MISSING";
 /** Traits that say what a provider is, by the kind that the drawing knows. */
 const KINDS = {
   cell: ["HW_NUMA_ROOT"],
@@ -14,7 +15,7 @@ const KINDS = {
 /**
  * Return the root of a tree as the API shows it, with usages and allocations.
  *
- * A provider is {uuid, name, label, model, kind, isBroken, pageSize, traits, aggregates, amounts, children}.
+ * A provider is {uuid, name, label, model, kind, isBroken, isGone, pageSize, traits, aggregates, amounts, children}.
  * An amount is {name, total, reserved, ratio, capacity, used, held}, where `held` has {consumer, amount}.
  */
 export function treeOf(body) {
@@ -38,6 +39,7 @@ function provider(entry, rootName, held) {
     model: model(entry.traits),
     kind: kind ?? "device",
     isBroken: traits.has(UNHEALTHY),
+    isGone: traits.has(MISSING),
     pageSize: pages ? Number(pages.slice(PAGE_SIZE.length)) : null,
     traits: entry.traits,
     aggregates: entry.aggregates,

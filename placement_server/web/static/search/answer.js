@@ -30,7 +30,10 @@ export function places(capacity, candidates) {
   return { first, rest: [rest] };
 }
 
-/** Return why a query fits nowhere; `onTry` gets the query with a change that somebody picked. */
+/**
+ * Return why a query fits nowhere. `onTry` gets the query with a change that somebody picked, and whether
+ * disabled hosts count as well: without a condition for roots they do.
+ */
 export function reasons(explanation, query, nameOf, onTry) {
   const { closest, short, sentences } = explanation;
   const first = [
@@ -38,7 +41,7 @@ export function reasons(explanation, query, nameOf, onTry) {
     element("h2", {}, "What would fit"),
     closest.length
       ? element("ul", { class: "changes" }, closest.map((entry, at) => element("li", {},
-        element("button", { type: "button", click: () => onTry(changed(query, entry.changes)) }, sentences[at]),
+        element("button", { type: "button", click: () => onTry(changed(query, entry.changes), entry.changes.some((change) => "drop_root_required" in change)) }, sentences[at]),
         " ", pageLink("host", nameOf(entry.example), entry.example))))
       : element("p", {}, sentences[0]),
   ];

@@ -10,7 +10,7 @@ import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { places, reasons } from "./answer.js";
 import { QueryForm } from "./form.js";
-import { classesOf, queryIn } from "./query.js";
+import { classesOf, queryIn, withoutDisabled } from "./query.js";
 
 const FIRST = 5;
 /** An answer takes a search, so changes gather for longer. */
@@ -24,14 +24,18 @@ export async function show(page, { query, signal }) {
   const rest = element("div");
   const map = new HostMap({
     height: 0.3,
-    onPoint: (event, host) => (host ? showTip(event, host.name) : hideTip()),
+    onPoint: (event, host) => (host ? showTip(event, [host.name, fleet.stateOf(host)].filter(Boolean).join(": ")) : hideTip()),
     onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
   });
   const marks = element("section", { "aria-label": "Map of the fleet", hidden: true }, legend(true), map.element);
   const answer = element("div", { class: "answer" }, said, first, marks, rest);
   const form = new QueryForm(find);
+  const disabledToo = element("input", { type: "checkbox", change: () => find(current) });
+  disabledToo.checked = query.get("disabled") === "yes";
   page.append(element("h1", {}, "Find a place"),
-    element("div", { class: "search-columns" }, form.element, answer));
+    element("div", { class: "search-columns" },
+      element("div", {}, form.element, element("label", { class: "switch" }, disabledToo, " Disabled hosts, too")),
+      answer));
   map.watch(signal);
   let current = queryIn(query.get("q") ?? "");
   let running = new AbortController();
@@ -43,12 +47,13 @@ export async function show(page, { query, signal }) {
 
   /** Find a place for what somebody asks, and say aloud what was found. */
   async function find(asked) {
-    history.replaceState(null, "", pageAddress("search", [], { q: asked }));
+    history.replaceState(null, "", pageAddress("search", [], { q: asked, disabled: disabledToo.checked ? "yes" : "" }));
     isAsked = true;
     await run(asked);
   }
 
-  function attempt(asked) {
+  function attempt(asked, isDisabledToo) {
+    if (isDisabledToo) disabledToo.checked = true;
     form.show(asked);
     return find(asked);
   }
@@ -60,13 +65,14 @@ export async function show(page, { query, signal }) {
     running = new AbortController();
     const own = AbortSignal.any([running.signal, signal]);
     if (!asked) return;
+    const query = disabledToo.checked ? asked : withoutDisabled(asked);
     try {
-      const capacity = await read("capacity", asked, own);
+      const capacity = await read("capacity", query, own);
       if (!capacity.trees.length) {
-        const explanation = await read("candidate_explanation", asked, own);
+        const explanation = await read("candidate_explanation", query, own);
         put(reasons(explanation, asked, (uuid) => fleet.hosts.get(uuid)?.name ?? uuid, attempt));
       } else {
-        const found = await read("allocation_candidates", limited(asked), own);
+        const found = await read("allocation_candidates", limited(query), own);
         put(places(capacity, await candidatesOf(found, own)));
       }
       draw(asked, new Set(capacity.trees.map((tree) => tree.root)));
@@ -93,7 +99,7 @@ export async function show(page, { query, signal }) {
     marks.hidden = false;
     const [resourceClass] = classesOf(asked);
     const hosts = selected(fleet, { resourceClass: "", text: "", trait: "", aggregate: "", order: "name" });
-    map.draw(hosts, resourceClass, `Map of the fleet: ${roots.size} of ${hosts.length} hosts fit. The tables have them.`, roots);
+    map.draw(fleet, hosts, resourceClass, `Map of the fleet: ${roots.size} of ${hosts.length} hosts fit. The tables have them.`, roots);
   }
 
   await follow({

@@ -101,3 +101,14 @@ export function classesOf(query) {
   return [...new URLSearchParams(query)].filter(([name]) => name.startsWith("resources"))
     .flatMap(([, value]) => value.split(",")).map((part) => part.split(":")[0]);
 }
+
+const ROOT_REQUIRED = "root_required";
+const NOT_DISABLED = "!COMPUTE_STATUS_DISABLED";
+
+/** Return a query that leaves disabled hosts out, as schedulers do. */
+export function withoutDisabled(query) {
+  const pairs = [...new URLSearchParams(query)];
+  const own = pairs.filter(([name]) => name === ROOT_REQUIRED).map(([, value]) => value).join(",");
+  if (own.split(",").some((part) => part.replace("!", "") === NOT_DISABLED.slice(1))) return query;
+  return written([...pairs.filter(([name]) => name !== ROOT_REQUIRED), [ROOT_REQUIRED, own ? `${own},${NOT_DISABLED}` : NOT_DISABLED]]);
+}

@@ -1,0 +1,66 @@
+"""Machine, boot and state directory of an agent, by which agents are distinguished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from compute_agent.tracker.passes.device_faults import boot_id
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+MACHINE_ID: Final = Path("/etc/machine-id")
+SHOWN_LENGTH: Final = 255
+UNKNOWN: Final = "unknown"
+
+
+class Place(NamedTuple):
+    """Where an agent runs. A cloned machine has the machine id of its original.
+
+    Its texts have at most `SHOWN_LENGTH` characters.
+    """
+
+    address: str
+    machine_id: str
+    boot_id: str
+    state_path: str
+
+    def __str__(self) -> str:
+        """Return it as a message has it."""
+        return (
+            f"{self.address} (machine id {self.machine_id}, boot {self.boot_id}, "
+            f"state in {self.state_path})"
+        )
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Place:
+        """Return the place that an agent told of itself.
+
+        :raises KeyError: it lacks something.
+        """
+        return cls(*(str(document[name])[:SHOWN_LENGTH] for name in cls._fields))
+
+    def is_same_machine(self, other: Place) -> bool:
+        """Return whether both use one state directory of one machine, or of a clone of it."""
+        is_known = self.machine_id != UNKNOWN
+        return is_known and (self.machine_id, self.state_path) == (
+            other.machine_id,
+            other.state_path,
+        )
+
+    def is_same(self, other: Place) -> bool:
+        """Return whether both are one agent, which may have been started again."""
+        return (self.boot_id, self.state_path) == (other.boot_id, other.state_path)
+
+
+def own_place(conf: cfg.ConfigOpts) -> Place:
+    """Return where this agent runs."""
+    try:
+        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        machine_id = UNKNOWN
+    boot = boot_id(conf.host.procfs_root)
+    place = Place(str(conf.my_ip), machine_id, boot, str(conf.state_path))
+    return Place(*(text[:SHOWN_LENGTH] for text in place))

@@ -1,0 +1,135 @@
+"""Another writer that undoes what this agent writes, pass after pass: two agents report one host.
+
+    left by this agent    VCPU 8        VCPU 8
+    found by this agent          VCPU 4        VCPU 4   the same again: a second agent, or a script
+    written               VCPU 8        VCPU 8
+
+On a message bus such agents hear each other (`agent.namesakes`); without one, this tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from compute_agent import errors
+from compute_agent.provider_tree.inventory import equal_records
+from compute_agent.report.diff import Rename, Reparent, diff
+from compute_agent.report.steps import (
+    CreateProvider,
+    DeleteProvider,
+    PutProvider,
+    SetAggregates,
+    SetInventories,
+    SetInventory,
+    SetTraits,
+)
+from compute_agent.tracker.place import Place
+
+if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.steps import Step
+
+LOG = logging.getLogger(__name__)
+
+MOST_UNDONE: Final = 3
+"""Passes in a row of which the same is undone, after which the agent no longer writes."""
+_NAMED: Final = 3
+
+
+class WriteContest:
+    """What another writer undoes of each tree.
+
+    :param place: where this agent runs.
+    """
+
+    def __init__(self, report: ReportClient, place: Place) -> None:
+        self._report = report
+        self._place = place
+        self._undone: dict[str, tuple[frozenset[str], int]] = {}
+
+    def check(self, root_uuid: str) -> None:
+        """Check that nobody undoes what this agent writes. It stays so until the agent ends.
+
+        :raises InvalidNodeConfiguration: somebody does.
+        """
+        names, count = self._undone.get(root_uuid, (frozenset(), 0))
+        if count < MOST_UNDONE:
+            return
+        shown_names = ", ".join(sorted(names)[:_NAMED])
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise errors.InvalidNodeConfiguration(
+            f"Another writer undid {count} times in a row what this agent, at {self._place}, wrote "
+            f"of the resource provider {root_uuid}: {shown_names}{more}. {self._other(root_uuid)} "
+            "So nothing more is written. Stop the agent that is not this host's, and on a cloned "
+            "machine delete compute_id and the state directory and give it a name of its own "
+            "([DEFAULT]host); then restart this agent."
+        )
+
+    def record(
+        self,
+        root_uuid: str,
+        left: ProviderTree | None,
+        found: ProviderTree,
+        steps: Iterable[Step],
+    ) -> None:
+        """Record what a pass found and wrote.
+
+        :param left: the tree as the pass before left it; None: there was none.
+        """
+        undone_names = frozenset() if left is None else undone(left, found, steps)
+        names, count = self._undone.get(root_uuid, (undone_names, 0))
+        again_names = names & undone_names
+        if again_names:
+            self._undone[root_uuid] = again_names, count + 1
+        elif undone_names:
+            self._undone[root_uuid] = undone_names, 1
+        else:
+            self._undone.pop(root_uuid, None)
+
+    def rest(self, root_uuid: str) -> None:
+        """Record a pass that found what the one before had left."""
+        self._undone.pop(root_uuid, None)
+
+    def _other(self, root_uuid: str) -> str:
+        """Return who reported the host last but this agent, as far as placement knows."""
+        try:
+            report = self._report.placement.agent_reports.read([root_uuid]).get(root_uuid)
+        except errors.PlacementError as error:
+            LOG.debug("Who else reports %s is not known: %s", root_uuid, error)
+            report = None
+        other = None if report is None else Place.of(report.place)
+        if other is None or self._place.is_same(other):
+            return "It may be another agent of the same name or identity, or a script."
+        return f"It is the agent at {other}."
+
+
+def undone(left: ProviderTree, found: ProviderTree, steps: Iterable[Step]) -> frozenset[str]:
+    """Return what was changed after a tree was left and is changed back now, in words.
+
+    :param steps: what was written. Providers that are kept because of their consumers are none.
+    """
+    return frozenset(_names(chain(*diff(left, found)))) & frozenset(_names(steps))
+
+
+def _names(changes: Iterable[object]) -> Iterator[str]:
+    for change in changes:
+        match change:
+            case CreateProvider() | DeleteProvider():
+                yield f"provider {change.name}"
+            case PutProvider() | Rename() | Reparent():
+                yield f"name or parent of {change.uuid}"
+            case SetInventories():
+                yield from _names(change.changes)
+            case SetInventory():
+                for name in change.before.keys() | change.after.keys():
+                    before, after = change.before.get(name), change.after.get(name)
+                    if before is None or after is None or not equal_records(before, after):
+                        yield f"{name} of {change.name}"
+            case SetTraits():
+                yield from (f"{name} of {change.name}" for name in change.before ^ change.after)
+            case SetAggregates():
+                yield f"aggregates of {change.name}"

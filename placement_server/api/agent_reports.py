@@ -1,0 +1,69 @@
+"""Reports that agents send with the reads of their trees, gathered and written now and then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+from placement_server import errors
+from placement_server.api.request import Request, parse_json
+from placement_server.negotiation.microversion import MIN
+from placement_server.policies import operations
+from placement_server.schemas import agent_reports as schemas
+from placement_server.schemas.validation import InvalidInstance
+from placement_server.store import agent_reports
+from placement_server.store.agent_reports import AgentReport
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+GATHERED_FOR: Final = 2.0
+"""Seconds for which reports are gathered: so a worker writes them with one transaction."""
+
+_KEY: Final = f"HTTP_{schemas.HEADER.upper().replace('-', '_')}"
+
+
+class AgentReports:
+    """Reports of agents on their way to the database. Thread safe.
+
+    A worker that ends in between loses those of two seconds; the next follow after a period.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._mutex = threading.Lock()
+        self._pending_reports: dict[str, AgentReport] = {}
+        self._is_gathering = False
+
+    def take(self, request: Request, root_uuid: str) -> None:
+        """Take the report that a request brings, if its caller may send one."""
+        text = request.environ.get(_KEY)
+        if text is None:
+            return
+        try:
+            request.authorise(operations.PROVIDERS_UPDATE)
+            document = parse_json(text[: schemas.LONGEST].encode())
+            schemas.REPORT.check(document, MIN)
+        except (errors.ApiError, InvalidInstance) as error:
+            LOG.debug("The report of the agent of %s is ignored: %s", root_uuid, error)
+            return
+        report = AgentReport(datetime.now(UTC).replace(tzinfo=None, microsecond=0), document)
+        with self._mutex:
+            self._pending_reports[root_uuid.lower()] = report
+            is_first, self._is_gathering = not self._is_gathering, True
+        if is_first:
+            threading.Thread(target=self._write_soon, name="agent-reports", daemon=True).start()
+
+    def _write_soon(self) -> None:
+        time.sleep(GATHERED_FOR)
+        with self._mutex:
+            reports, self._pending_reports = self._pending_reports, {}
+            self._is_gathering = False
+        try:
+            self._store.write(agent_reports.write, reports)
+        except StoreError as error:
+            LOG.warning("The last reports of %d agent(s) are not recorded: %s", len(reports), error)

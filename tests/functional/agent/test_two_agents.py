@@ -1,0 +1,66 @@
+"""Two agents that report one host, without a message bus: a takeover, and alternating writes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually, running
+
+pytestmark = pytest.mark.waiting
+
+
+def test_an_empty_host_of_another_machine_is_taken_over_only_when_that_is_confirmed(
+    placement: PlacementProcess, new_agent: Callable[..., AgentProcess], node: str
+) -> None:
+    first, second = new_agent(placement.url), new_agent(placement.url)
+    for agent in (first, second):
+        agent.script(nodes=[node])
+    with running(first):
+        root = str(placement.root(node)["uuid"])  # type: ignore[index]
+        path = f"/agent_reports?root={root}"
+        eventually(lambda: placement.get(path)["agent_reports"], "the report of the first")
+        second.start()
+        assert second.ended() == 5
+        assert "start once with --adopt" in second.logged()
+        assert str(first.state) in second.logged(), "it names who reported the host"
+        assert not (second.state / "compute_id").exists()
+    # the same machine and state directory, whose identity was lost
+    for name in ("compute_id", "registered"):
+        (first.state / name).unlink()
+    with running(first):
+        assert "taken over from placement" in first.logged()
+    second.start("--adopt")
+    second.started()
+    second.stop()
+
+
+def test_two_agents_that_undo_each_other_stop_with_an_error_that_names_both(
+    placement: PlacementProcess, new_agent: Callable[..., AgentProcess], node: str
+) -> None:
+    original, clone = new_agent(placement.url), new_agent(placement.url)
+    original.script(nodes=[node], inventory={"VCPU": {"total": 8}})
+    clone.script(nodes=[node], inventory={"VCPU": {"total": 4}})
+    with running(original):
+        clone.state.mkdir()
+        shutil.copy(original.state / "compute_id", clone.state / "compute_id")
+        with running(clone):
+
+            def message(agent: AgentProcess) -> str:
+                trouble = agent.node().get("trouble")
+                return str(trouble["message"]) if trouble else ""
+
+            eventually(lambda: "times in a row" in message(original), "the original")
+            eventually(lambda: "times in a row" in message(clone), "the clone")
+            assert f"VCPU of {node}" in message(original)
+            eventually(lambda: str(clone.state) in message(original), "who the other one is")
+            # neither writes any more
+            before = placement.root(node)
+            for agent in (original, clone):
+                agent.report()
+            assert placement.root(node) == before
+    # one of them is stopped, and the other one restarted
+    with running(original):
+        assert original.node()["trouble"] is None

@@ -1,0 +1,73 @@
+"""Agents as placement-server hears of them: their bus, their reasons, and that they are dead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures import programs
+from tests.fixtures.placement import free_port
+from tests.functional.agent.processes import (
+    PATIENCE,
+    AgentProcess,
+    PlacementProcess,
+    eventually,
+    running,
+)
+
+pytestmark = pytest.mark.waiting
+
+HOST = "host1"
+
+
+@pytest.fixture(scope="module")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    server.start()
+    yield server
+    server.kill()
+
+
+def host_of(config: Path, name: str = HOST) -> dict[str, Any]:
+    """Return a host as an operator's `host list` shows it."""
+    ended = programs.run(
+        "compute-manage", *("host", "list", name, "--json", f"--config-file={config}"),
+        timeout=PATIENCE,
+    )  # fmt: skip
+    [host] = json.loads(ended.stdout)
+    return dict(host)
+
+
+def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_dead(
+    placement: PlacementProcess, tmp_path: Path
+) -> None:
+    broker = f"rabbit://guest:guest@127.0.0.1:{free_port()}/"
+    agent = AgentProcess(
+        tmp_path, placement.url, DEFAULT={"transport_url": broker, "report_interval": 1}
+    )
+    agent.script(nodes=[HOST], inventory={"VCPU": {"total": 2}})
+    operator = tmp_path / "operator.conf"
+    operator.write_text(
+        f"[placement]\nauth_type = noauth\nendpoint_override = {placement.url}\n"
+        f"[DEFAULT]\nstate_path = {tmp_path}\n"
+    )
+    with running(agent):
+        host = eventually(
+            lambda: (host := host_of(operator))["bus"] == "unreachable" and host, "the bus"
+        )
+        assert host["agent"] == "up"
+        assert host["bus_since"].endswith("+00:00")
+        assert "start the broker" in host["trouble"][0]
+        # the operator's own bus is the same, which is away: placement still knows the agent
+        assert host_of(agent.config)["agent"] == "up"
+        agent.ask("set_host_enabled", enabled=False, reason="fan")
+        eventually(lambda: host_of(operator)["reason"] == "fan", "the reason")
+    host = eventually(
+        lambda: (host := host_of(operator))["agent"] == "silent" and host, "the dead agent"
+    )
+    assert (host["bus"], host["reason"]) == ("unknown", "fan")
+    assert host["silent_since"] is not None
