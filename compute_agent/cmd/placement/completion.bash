@@ -99,9 +99,9 @@ _compute_agent_completion() {
         placement/candidates) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --limit' hosts='--in-tree' ;;
         placement/claim) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --consumer --project --user --type --limit' hosts='--in-tree' ;;
         placement/explain) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree' hosts='--in-tree' ;;
-        placement/capacity) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --in-each --trees' hosts='--in-tree' ;;
+        placement/capacity) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --in-each --trees --disabled' hosts='--in-tree' ;;
         placement/fragmentation) words='-h --help -f --format -c --column --json --member-of' ;;
-        placement/what-if) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --add-like --remove --release --set-inventory --set-traits' hosts='--in-tree --add-like --remove' ;;
+        placement/what-if) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --disabled --add-like --remove --release --set-inventory --set-traits' hosts='--in-tree --add-like --remove' ;;
         placement/drain) words='-h --help -f --format -c --column --json --with' hosts='HOST' ;;
         placement/changes) words='-h --help -f --format -c --column --json --after --root --kind --watch --limit' hosts='--root' ;;
         placement/export) words='-h --help --json' hosts='HOST' ;;

@@ -18,8 +18,8 @@ from tests.functional.executed_modules import executed_modules
 
 AGENT = {True: 23, False: 26}
 """With whole trees, and without."""
-SERVER = 21
-SERVER = 21
+SERVER = 25
+SERVER = 25
 FRAMES = 4
 
 

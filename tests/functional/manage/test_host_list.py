@@ -200,7 +200,7 @@ def test_columns_are_chosen_as_with_the_client_of_openstack(offline: Operator) -
     assert (ended.status, ended.out) == (0, "VCPU 0/8 host-with-columns\n")
     unknown = offline.run("list", "-c", "colour")
     assert (unknown.status, unknown.out) == (127, "")
-    assert "the columns are host, agent, enabled" in unknown.err
+    assert "the columns are host, agent, bus, enabled" in unknown.err
 
 
 def test_placement_may_be_that_of_a_cloud_of_clouds_yaml(
