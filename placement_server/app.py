@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement_server.api.agent_reports import AgentReports
 from placement_server.api.routes import Dispatcher
 from placement_server.api.services import Services
 from placement_server.candidates.index.follower import IndexFollower
@@ -21,6 +20,7 @@ from placement_server.middleware import authentication, monitoring, telemetry
 from placement_server.middleware.login import Login
 from placement_server.middleware.observation import Observation, RequestId
 from placement_server.policies.enforcer import Enforcer
+from placement_server.store.gathered_reports import GatheredReports
 from placement_server.store.store import Store
 from placement_server.web import fleet
 from placement_server.web.pages import Pages
@@ -54,7 +54,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
     options, own = conf.placement, conf.placement_server
     return Services(
         store=store,
-        agent_reports=AgentReports(store),
+        agent_reports=GatheredReports(store),
         candidates=CandidateService(
             store,
             randomize=options.randomize_allocation_candidates,

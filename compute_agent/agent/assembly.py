@@ -32,9 +32,9 @@ from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
-from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, DeviceFaults, boot_id
+from compute_agent.tracker.passes.device_faults import DeviceFaults
 from compute_agent.tracker.passes.node_pass import NodePass
-from compute_agent.tracker.place import own_place
+from compute_agent.tracker.place import UNKNOWN, boot_id, own_place
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk
@@ -227,7 +227,7 @@ def build(
 
 
 def _device_faults(conf: cfg.ConfigOpts, driver: ComputeDriver, ledger: Ledger) -> DeviceFaults:
-    boot = UNKNOWN_BOOT if driver.several_nodes else boot_id(conf.host.procfs_root)
+    boot = UNKNOWN if driver.several_nodes else boot_id(conf.host.procfs_root)
     return DeviceFaults(ledger, boot)
 
 

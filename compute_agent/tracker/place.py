@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from compute_agent.tracker.passes.device_faults import boot_id
+from compute_agent.state import documents
+from compute_agent.state.documents import FileUnusable
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+LOG = logging.getLogger(__name__)
+
+BOOT_ID_BYTES: Final = 64
 MACHINE_ID: Final = Path("/etc/machine-id")
 SHOWN_LENGTH: Final = 255
 UNKNOWN: Final = "unknown"
@@ -53,6 +58,24 @@ class Place(NamedTuple):
     def is_same(self, other: Place) -> bool:
         """Return whether both are one agent, which may have been started again."""
         return (self.boot_id, self.state_path) == (other.boot_id, other.state_path)
+
+
+def boot_id(procfs_root: str) -> str:
+    """Return what differs from boot to boot of the machine (proc(5), kernel/random/boot_id)."""
+    path = Path(procfs_root, "sys/kernel/random/boot_id")
+    try:
+        text = documents.read_beginning(path, BOOT_ID_BYTES).decode("ascii", "replace")
+        return text.strip() or UNKNOWN
+    except FileNotFoundError:
+        reason = "is not there"
+    except FileUnusable as error:
+        reason = str(error)
+    LOG.info(
+        "Devices stay marked as broken after a reboot, as reboots cannot be detected: %s %s.",
+        path,
+        reason,
+    )
+    return UNKNOWN
 
 
 def own_place(conf: cfg.ConfigOpts) -> Place:

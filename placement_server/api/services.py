@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement_server.api.agent_reports import AgentReports
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
 from placement_server.policies.enforcer import Enforcer
+from placement_server.store.gathered_reports import GatheredReports
 from placement_server.store.store import Store
 
 
@@ -21,7 +21,7 @@ class Services:
     """
 
     store: Store
-    agent_reports: AgentReports
+    agent_reports: GatheredReports
     candidates: CandidateService
     changes: ChangeFeed
     enforcer: Enforcer

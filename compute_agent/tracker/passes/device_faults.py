@@ -9,40 +9,16 @@ remembers it can give the device out again.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord
-from compute_agent.state import documents
-from compute_agent.state.documents import FileUnusable
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.state.ledger import Ledger
 
 LOG = logging.getLogger(__name__)
-
-UNKNOWN_BOOT = "unknown"
-BOOT_ID_BYTES = 64
-
-
-def boot_id(procfs_root: str) -> str:
-    """Return what differs from boot to boot of the machine (proc(5), kernel/random/boot_id)."""
-    path = Path(procfs_root, "sys/kernel/random/boot_id")
-    try:
-        text = documents.read_beginning(path, BOOT_ID_BYTES).decode("ascii", "replace")
-        return text.strip() or UNKNOWN_BOOT
-    except FileNotFoundError:
-        reason = "is not there"
-    except FileUnusable as error:
-        reason = str(error)
-    LOG.info(
-        "Devices stay marked as broken after a reboot, as reboots cannot be detected: %s %s.",
-        path,
-        reason,
-    )
-    return UNKNOWN_BOOT
 
 
 class DeviceFaults:

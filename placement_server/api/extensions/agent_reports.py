@@ -1,15 +1,38 @@
-"""Handler of GET /agent_reports: when the agents of hosts reported last. An extension."""
+"""Reports of agents: the header that brings one, and GET /agent_reports. An extension."""
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
+from typing import Final
 
 from placement_server import errors, limits
-from placement_server.api.request import Request
+from placement_server.api.request import Request, parse_json
 from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.negotiation.microversion import MIN
 from placement_server.policies import operations
 from placement_server.schemas import agent_reports as schemas
+from placement_server.schemas.validation import InvalidInstance
 from placement_server.store import agent_reports
+
+LOG = logging.getLogger(__name__)
+
+_KEY: Final = f"HTTP_{schemas.HEADER.upper().replace('-', '_')}"
+
+
+def take(request: Request, root_uuid: str) -> None:
+    """Take the report of an agent that a request brings, if its caller may send one."""
+    text = request.environ.get(_KEY)
+    if text is None:
+        return
+    try:
+        request.authorise(operations.PROVIDERS_UPDATE)
+        document = parse_json(text[: schemas.LONGEST].encode())
+        schemas.REPORT.check(document, MIN)
+    except (errors.ApiError, InvalidInstance) as error:
+        LOG.debug("The report of the agent of %s is ignored: %s", root_uuid, error)
+        return
+    request.services.agent_reports.take(root_uuid, document)
 
 
 def list_(request: Request) -> Response:

@@ -13,6 +13,7 @@ from typing import Any
 
 from webob.etag import ETagMatcher
 
+from placement_server.api.extensions import agent_reports
 from placement_server.api.request import Request, check_query
 from placement_server.api.resources.allocations import holder_body
 from placement_server.api.resources.resource_providers import no_such_provider
@@ -34,7 +35,7 @@ def show(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.TREES_SHOW)
-    request.services.agent_reports.take(request, provider_uuid)
+    agent_reports.take(request, provider_uuid)
     included_parts = _included_parts(request)
     known_tags = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
     trees, sharing = request.services.candidates.trees, "sharing" in included_parts

@@ -19,7 +19,7 @@ from compute_agent.report.cache import CacheFile
 from compute_agent.state import documents, identity
 from compute_agent.state.files import AgentLock, StateUnusable
 from compute_agent.state.ledger import Ledger, ServiceState
-from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, boot_id
+from compute_agent.tracker.place import UNKNOWN, boot_id
 from tests.unit.tracker.damaged_documents import (
     CACHE,
     CHILD,
@@ -322,7 +322,7 @@ def test_a_boot_that_cannot_be_read_is_unknown(tmp_path: Path, form: str) -> Non
     path.parent.mkdir(parents=True)
     NO_FILES[form](path)
     boot = boot_id(str(tmp_path))
-    assert boot == UNKNOWN_BOOT or form == "10 GiB"
+    assert boot == UNKNOWN or form == "10 GiB"
 
 
 def test_a_boot_that_is_not_text_is_no_error(tmp_path: Path) -> None:

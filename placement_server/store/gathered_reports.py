@@ -5,15 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from placement_server import errors
-from placement_server.api.request import Request, parse_json
-from placement_server.negotiation.microversion import MIN
-from placement_server.policies import operations
-from placement_server.schemas import agent_reports as schemas
-from placement_server.schemas.validation import InvalidInstance
 from placement_server.store import agent_reports
 from placement_server.store.agent_reports import AgentReport
 from placement_server.store.errors import StoreError
@@ -24,10 +19,8 @@ LOG = logging.getLogger(__name__)
 GATHERED_FOR: Final = 2.0
 """Seconds for which reports are gathered: so a worker writes them with one transaction."""
 
-_KEY: Final = f"HTTP_{schemas.HEADER.upper().replace('-', '_')}"
 
-
-class AgentReports:
+class GatheredReports:
     """Reports of agents on their way to the database. Thread safe.
 
     A worker that ends in between loses those of two seconds; the next follow after a period.
@@ -39,18 +32,8 @@ class AgentReports:
         self._pending_reports: dict[str, AgentReport] = {}
         self._is_gathering = False
 
-    def take(self, request: Request, root_uuid: str) -> None:
-        """Take the report that a request brings, if its caller may send one."""
-        text = request.environ.get(_KEY)
-        if text is None:
-            return
-        try:
-            request.authorise(operations.PROVIDERS_UPDATE)
-            document = parse_json(text[: schemas.LONGEST].encode())
-            schemas.REPORT.check(document, MIN)
-        except (errors.ApiError, InvalidInstance) as error:
-            LOG.debug("The report of the agent of %s is ignored: %s", root_uuid, error)
-            return
+    def take(self, root_uuid: str, document: Mapping[str, Any]) -> None:
+        """Take what the agent of a host reports of itself now."""
         report = AgentReport(datetime.now(UTC).replace(tzinfo=None, microsecond=0), document)
         with self._mutex:
             self._pending_reports[root_uuid.lower()] = report
