@@ -7,6 +7,7 @@ no global configuration object: callers pass options on.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -48,6 +49,8 @@ OWN_GROUPS = frozenset({"compute_agent", "compute_scheduler", "gpu", "host", "ni
 
 _NUMBERED_GROUPS = ("mdev_", "neutron_physnet_")
 """Beginnings of groups that are read where another option names them."""
+
+LOG = logging.getLogger(__name__)
 
 
 def modules() -> Iterator[ModuleType]:
@@ -160,6 +163,8 @@ def unread_options(conf: cfg.ConfigOpts) -> list[str]:
 def warn_of_useless(conf: cfg.ConfigOpts) -> None:
     """Log which options of the configuration files have no effect, and which nothing reads."""
     option_values.warn_of_useless(conf, accepted.names(), unread_options(conf))
+    if left := unread.left_options(conf, list_opts(), OWN_GROUPS):
+        LOG.info("Options of the same files that only other programs read: %s.", ", ".join(left))
 
 
 def _as_list(paths: Sequence[str] | None) -> list[str] | None:

@@ -10,7 +10,10 @@ pci_opts = [
     cfg.MultiStrOpt(
         "device_spec",
         default=[],
-        deprecated_name="passthrough_whitelist",
+        deprecated_opts=[
+            cfg.DeprecatedOpt("passthrough_whitelist"),
+            cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT"),
+        ],
         help="""
 PCI devices that guests may get, as JSON: a dict, or a list of dicts. May be given several times;
 the first dict that matches a device is used.
@@ -24,6 +27,7 @@ live_migratable, one_time_use, resource_class, traits.
     cfg.MultiStrOpt(
         "alias",
         default=[],
+        deprecated_opts=[cfg.DeprecatedOpt("pci_alias", group="DEFAULT")],
         help="""
 Name with which a flavor requests a kind of PCI device, as JSON: name, vendor_id, product_id,
 device_type (type-PCI, type-PF, type-VF, type-VDPA; default: type-PCI or type-VF), numa_policy

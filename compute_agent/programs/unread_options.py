@@ -6,7 +6,7 @@ is almost the name of one that is read here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 _CLOSE_OPTION: Final = 0.9
 _CLOSE_GROUP: Final = 0.85
+_OF_THE_BUS: Final = ("rpc_", "conn_pool_", "executor_")
 
 
 def unread_options(
@@ -37,6 +38,28 @@ def unread_options(
     ]
 
 
+def left_options(
+    conf: cfg.ConfigOpts,
+    listed_options: Iterable[tuple[Any, Iterable[cfg.Opt]]],
+    own_groups: Collection[str],
+) -> list[str]:
+    """Return the options that the files set for other programs alone, of groups that are read.
+
+    Libraries read theirs where they are used: those of the message bus, and of every way to
+    authenticate.
+    """
+    known_options = _known_names(conf, listed_options)
+    return [
+        f"[{group}]{option}"
+        for file in configuration_files(conf)
+        for group, options in _sections(file)
+        if group in known_options.keys() - own_groups and "auth_type" not in known_options[group]
+        for option in sorted(options - known_options[group])
+        if not (group == "DEFAULT" and option.startswith(_OF_THE_BUS))
+        and not get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
+    ]
+
+
 def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
     """Return the configuration files that were read, those of directories included."""
     files = [Path(file).expanduser() for file in conf.config_file or ()]
@@ -51,22 +74,26 @@ def _unread_of(
     own_groups: Collection[str],
     numbered_groups: tuple[str, ...],
 ) -> Iterator[str]:
-    sections: dict[str, dict[str, list[str]]] = {}
-    cfg.ConfigParser(str(file), sections).parse()
-    for section, options in sections.items():
-        group = section if section == "DEFAULT" else section.lower()
+    for group, options in _sections(file):
         if group not in known_options:
             if group.startswith(numbered_groups):
                 continue
             for similar_group in get_close_matches(group, known_options, 1, _CLOSE_GROUP):
-                yield f"group [{section}] in {file}, probably [{similar_group}] is meant"
+                yield f"group [{group}] in {file}, probably [{similar_group}] is meant"
             continue
-        for option in sorted(options.keys() - known_options[group]):
+        for option in sorted(options - known_options[group]):
             close = get_close_matches(option, known_options[group], 1, _CLOSE_OPTION)
             if close:
                 yield f"[{group}]{option} in {file}, probably {close[0]} is meant"
             elif group in own_groups:
                 yield f"[{group}]{option} in {file}, which is not an option of this version"
+
+
+def _sections(file: Path) -> Iterator[tuple[str, Set[str]]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    cfg.ConfigParser(str(file), sections).parse()
+    for section, options in sections.items():
+        yield section if section == "DEFAULT" else section.lower(), options.keys()
 
 
 def _known_names(

@@ -140,15 +140,13 @@ def _masks(spec: RequestSpec) -> None:
         raise InvalidRequest(
             "hw:cpu_realtime_mask", realtime_mask, "one of it and hw:cpu_dedicated_mask"
         )
-    if policy == "dedicated" and realtime_mask is None:
-        emulator = spec.flavor_setting("hw:emulator_threads_policy")
-        if emulator is None:
-            raise InvalidRequest(
-                "hw:cpu_realtime",
-                "yes",
-                "hw:cpu_realtime_mask, which leaves a CPU for the emulator's own threads, or "
-                "hw:emulator_threads_policy beside it",
-            )
+    if realtime_mask is None and spec.flavor_setting("hw:emulator_threads_policy") is None:
+        raise InvalidRequest(
+            "hw:cpu_realtime",
+            "yes",
+            "hw:cpu_realtime_mask, which leaves a CPU for the emulator's own threads, or "
+            "hw:emulator_threads_policy beside it",
+        )
 
 
 def _memory(spec: RequestSpec) -> None:

@@ -91,17 +91,25 @@ def _as_given(
     memory_mb: int,
     pages: frozenset[str],
 ) -> GuestNuma:
-    """Return the nodes that the caller computed, if they add up to the flavor."""
-    cells = spec.guest_cells
-    cpus = sum(cell.shared_cpus + cell.pinned_cpus for cell in cells)
-    memory = sum(cell.memory_mb for cell in cells)
+    """Return the nodes that the caller computed, if they add up to the flavor.
+
+    Where the flavor names other amounts than its size, these are distributed equally.
+    """
+    cells, flavor = spec.guest_cells, spec.flavor
+    shares = [cell.memory_mb for cell in cells]
     pinned_counts = [cell.pinned_cpus for cell in cells]
     shared_counts = [cell.shared_cpus for cell in cells]
+    cpus, memory = sum(pinned_counts) + sum(shared_counts), sum(shares)
+    if memory != memory_mb and memory == flavor.memory_mb:
+        shares = _equal(memory_mb, len(cells))
     if pcpu and not any(pinned_counts):
         # a policy of the flavor pins what the topology leaves open
         pinned_counts, shared_counts = shared_counts, [0] * len(cells)
     spare = vcpu + pcpu - cpus
-    if spare not in (0, 1) or memory != memory_mb or sum(shared_counts) != vcpu:
+    if cpus == flavor.vcpus and (spare not in (0, 1) or sum(shared_counts) != vcpu):
+        pinned_counts, shared_counts = _equal(pcpu, len(cells)), _equal(vcpu, len(cells))
+        spare = 0
+    if spare not in (0, 1) or sum(shares) != memory_mb or sum(shared_counts) != vcpu:
         raise InvalidRequest(
             "numa_topology.cells",
             f"{cpus} CPUs and {memory} MiB",
@@ -109,8 +117,7 @@ def _as_given(
         )
     # a CPU for the emulator's own threads goes with the first node
     pinned_counts[0] += spare
-    nodes = tuple(map(GuestNode, shared_counts, pinned_counts, (cell.memory_mb for cell in cells)))
-    return GuestNuma(nodes, True, pages)
+    return GuestNuma(tuple(map(GuestNode, shared_counts, pinned_counts, shares)), True, pages)
 
 
 def _shares(

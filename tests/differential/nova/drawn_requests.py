@@ -93,8 +93,83 @@ def some_of(
     return st.lists(st.sampled_from(pairs), max_size=most).map(dict)
 
 
+HOST: Final = ("h1", str(uuid.UUID(int=0x10)))
+"""Name and uuid of the only host."""
+AGGREGATES: Final[tuple[dict[str, Any], ...]] = (
+    {"name": "a0", "metadata": {"availability_zone": "z1"}},
+    {"name": "a1", "metadata": {"availability_zone": "z2", "filter_tenant_id": "p"}},
+    {"name": "a2", "metadata": {"availability_zone": "z1", "filter_tenant_id_2": "p"}},
+    {"name": "a3", "metadata": {"trait:CUSTOM_A": "required"}},
+    {"name": "a4", "metadata": {"trait:HW_CPU_X86_AVX": "required", "trait:CUSTOM_C": "required"}},
+)
+for _number, _aggregate in enumerate(AGGREGATES):
+    _aggregate["uuid"] = str(uuid.UUID(int=0xA0 + _number))
+
+_PORTS: Final = tuple(str(uuid.UUID(int=0xB0 + number)) for number in range(3))
+_GROUPS: Final = tuple(str(uuid.UUID(int=0xC0 + number)) for number in range(4))
+
+
+def _port_group(identity: str) -> st.SearchStrategy[dict[str, Any]]:
+    amounts = {"NET_BW_EGR_KILOBIT_PER_SEC": 5, "NET_PACKET_RATE_KILOPACKET_PER_SEC": 1}
+    return st.fixed_dictionaries(
+        {
+            "id": st.just(identity),
+            "resources": st.sampled_from(sorted(amounts)).map(lambda name: {name: amounts[name]}),
+            "required": st.sampled_from([[], ["CUSTOM_PHYSNET_P"], ["CUSTOM_P", "CUSTOM_VNIC"]]),
+        }
+    )
+
+
+def _port(number: int) -> st.SearchStrategy[dict[str, Any]]:
+    """A port that asks for one group, for several in the extended form, or for nothing."""
+    first, second = _GROUPS[number], _GROUPS[number + 1] if number == 2 else _PORTS[number]
+    old_form = _port_group(_PORTS[number]).map(
+        lambda group: {name: value for name, value in group.items() if name != "id"}
+    )
+    extended = st.builds(
+        lambda one, two, together: {"request_groups": [one, *two], "same_subtree": together},
+        _port_group(first),
+        st.lists(_port_group(second), max_size=1),
+        st.sampled_from([[first], []]),
+    )
+    requests = st.one_of(old_form, extended)
+    return requests.map(lambda asked: {"port_id": _PORTS[number], "resource_request": asked})
+
+
+_UUIDS: Final = tuple(aggregate["uuid"] for aggregate in AGGREGATES)
+_DESTINATIONS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"host": HOST[0]},
+    {"host": HOST[0], "node": HOST[0]},
+    {"host": "gone", "node": "gone"},
+    {"aggregates": [_UUIDS[0]]},
+    {"aggregates": [f"{_UUIDS[0]},{_UUIDS[1]}", _UUIDS[3]]},
+    {"forbidden_aggregates": {"_": "set", "items": [_UUIDS[2], _UUIDS[3]]}},
+    {"aggregates": [_UUIDS[2]], "forbidden_aggregates": {"_": "set", "items": [_UUIDS[3]]}},
+)
+PLACES: Final = st.fixed_dictionaries(
+    {
+        "requested_destination": st.sampled_from(_DESTINATIONS).map(
+            lambda fields: {"_": "Destination", **fields} if fields else None
+        ),
+        "availability_zone": st.sampled_from([None, None, "z1", "z2", "nowhere"]),
+        "project_id": st.sampled_from(["p", "q"]),
+        "force_hosts": st.sampled_from([None, None, None, [HOST[0]], ["gone"]]),
+        "force_nodes": st.sampled_from([None, None, None, [HOST[0]]]),
+        "ignore_hosts": st.sampled_from([None, [HOST[0]]]),
+        "scheduler_hints": st.sampled_from(
+            [{}, {"same_host": [str(uuid.UUID(int=20))]}, {"query": ['["=", "$host", "h1"]']}]
+        ),
+    }
+)
+
+
 REQUESTS: Final = st.builds(
     dict,
+    ports=st.sampled_from([(), (), (0,), (0, 1), (2,)]).flatmap(
+        lambda numbers: st.tuples(*map(_port, numbers)).map(list)
+    ),
+    places=st.one_of(st.just({}), PLACES),
     extra_specs=some_of(EXTRA_SPECS, 4),
     properties=some_of(PROPERTIES, 4),
     disk_format=st.sampled_from(FORMATS),
@@ -180,6 +255,8 @@ def document(request_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_kinds(value: Any) -> Any:
+    if isinstance(value, Mapping) and value.get("_") == "set":
+        return value["items"]
     if isinstance(value, Mapping):
         return {name: _without_kinds(item) for name, item in value.items() if name != "_"}
     return value

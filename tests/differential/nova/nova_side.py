@@ -177,11 +177,19 @@ class Server:
         )
 
 
-class NoHosts:
-    """A host manager of a cloud that has none."""
+class OneHost:
+    """A host manager of a cloud with one host, of a given name and uuid."""
 
-    def get_compute_nodes_by_host_or_node(self, *_arguments: Any, **_named: Any) -> list[Any]:
-        return []
+    def __init__(self, name: str, uuid: str) -> None:
+        self._name, self._uuid = name, uuid
+
+    def get_compute_nodes_by_host_or_node(
+        self, _context: Any, host: str | None, node: str | None, cell: Any = None
+    ) -> list[Any]:
+        if {host, node} - {None} != {self._name}:
+            return []
+        name = self._name
+        return [objects.ComputeNode(uuid=self._uuid, host=name, hypervisor_hostname=name)]
 
 
 class Requests:
@@ -190,23 +198,42 @@ class Requests:
     def __init__(self) -> None:
         self._context = context.RequestContext("user", "project", is_admin=True)
 
-    def query(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def query(
+        self, spec: dict[str, Any], ports: list[dict[str, Any]], host: list[str]
+    ) -> dict[str, Any]:
         """Return the parameters of the query for a request, or why there is none.
 
-        Nodes and devices of the guest are those that nova makes of flavor and image.
+        Nodes, devices and ports of the guest are those that nova makes of flavor, image and the
+        resource requests of neutron's ports.
+
+        :param host: name and uuid of the only host.
         """
+        primitive = None
         try:
             asked = built(spec)
+            for port in ports:
+                self._add_port(asked, port["port_id"], port["resource_request"])
             flavor, image = asked.flavor, asked.image
             asked.numa_topology = hardware.numa_get_constraints(flavor, image)
             devices = pci_request.get_pci_requests_from_flavor(flavor)
             asked.pci_requests = devices
             asked.generate_request_groups_from_pci_requests()
+            primitive = asked.obj_to_primitive()
             request_filter.process_reqspec(self._context, asked)
-            resources = utils.resources_from_request_spec(self._context, asked, NoHosts())
-            return {"query": parse_qsl(resources.to_querystring())}
+            resources = utils.resources_from_request_spec(self._context, asked, OneHost(*host))
+            return {"query": parse_qsl(resources.to_querystring()), "wire": primitive}
         except Exception as error:  # noqa: BLE001 - the test looks at any
-            return {"refused": f"{type(error).__name__}: {error}"}
+            return {"refused": f"{type(error).__name__}: {error}", "wire": primitive}
+
+    def _add_port(self, asked: Any, port_id: str, request: dict[str, Any]) -> None:
+        """Add a port's groups as nova-api does."""
+        if "request_groups" not in request:
+            groups = [objects.RequestGroup.from_port_request(self._context, port_id, request)]
+        else:
+            groups = objects.RequestGroup.from_extended_port_request(self._context, request)
+            level = objects.RequestLevelParams.from_port_request(request)
+            asked.request_level_params.extend_with(level)
+        asked.requested_resources = [*(asked.requested_resources or []), *groups]
 
     def aggregate(self, name: str, uuid: str, metadata: dict[str, str]) -> dict[str, Any]:
         """Make an aggregate."""
@@ -247,6 +274,17 @@ class Devices:
             return {"refused": f"{type(error).__name__}: {error}"}
         finally:
             CONF.clear_override("report_in_placement", "pci")
+
+
+def fits(host: dict[str, Any], guest: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    """Return the cells of a host that a guest gets, or nothing where it does not fit."""
+    try:
+        placed = hardware.numa_fit_instance_to_host(
+            built(host), built(guest), None, limits=built(limits)
+        )
+    except Exception as error:  # noqa: BLE001 - the test looks at any
+        return {"refused": f"{type(error).__name__}: {error}"}
+    return {"cells": [cell.id for cell in placed.cells]} if placed else {}
 
 
 class Verdicts:
@@ -315,6 +353,7 @@ def main() -> None:
     verdicts, devices = Verdicts(), Devices()
     commands |= {"passes": verdicts.passes, "order": verdicts.order}
     commands |= {"alias": devices.alias, "device_spec": devices.device_spec}
+    commands["fits"] = fits
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         arguments = json.loads(line)

@@ -134,6 +134,22 @@ def test_one_warning_has_all_of_them(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert "[nic]b" in record.getMessage()
 
 
+def test_options_of_groups_that_only_others_read_are_named_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    file = tmp_path / "nova.conf"
+    file.write_text(
+        "[DEFAULT]\nrpc_ping_enabled = true\nshelved_poll_interval = 1\n[api]\na = 1\n"
+        "[libvirt]\nlive_migration_uri = x\n[placement]\nauth_type = password\nusername = u\n"
+        "[pci]\ndevice_spc = {}\n"
+    )
+    agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[str(file)]))
+    misspelt, left = (record.getMessage() for record in caplog.records)
+    assert "device_spec is meant" in misspelt
+    assert left.endswith("read: [DEFAULT]shelved_poll_interval, [libvirt]live_migration_uri.")
+
+
 def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[]))
     assert caplog.records == []

@@ -21,6 +21,8 @@ REQUIRE = {"hw:cpu_thread_policy": "require"}
         ({"hw:emulator_threads_policy": "isolate"}, {}, ["hw:emulator_threads_policy"]),
         ({"hw:cpu_dedicated_mask": "0"}, {}, ["hw:cpu_dedicated_mask", "mixed"]),
         (PINNED | {"hw:cpu_realtime": "yes"}, {}, ["hw:cpu_realtime", "hw:cpu_realtime_mask"]),
+        (MIXED | {"hw:cpu_realtime": "yes"}, {}, ["hw:cpu_realtime", "hw:cpu_realtime_mask"]),
+        ({"resources:PCPU": "2", "hw:cpu_realtime": "yes"}, {}, ["hw:cpu_realtime_mask"]),
         (PINNED | {"resources:PCPU": "2"}, {}, ["resources:PCPU", "hw:cpu_policy"]),
         ({"resources:PCPU": "1", "resources:VCPU": "1"}, {}, ["resources:VCPU", "resources:PCPU"]),
         ({"resources1:PCPU": "5"}, {}, ["resources:PCPU is 5", "2, the CPUs of the flavor"]),

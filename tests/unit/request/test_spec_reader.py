@@ -165,6 +165,13 @@ def test_pinned_cpus_of_the_flavor_pin_the_nodes_and_the_emulator_goes_with_the_
     assert guest_numa(read_spec, 0, 3, 512).nodes == (GuestNode(0, 2, 256), GuestNode(0, 1, 256))
 
 
+def test_other_amounts_than_those_of_the_flavor_are_distributed_over_the_nodes() -> None:
+    cells = [{"cpuset": [0, 1, 2], "memory": 100}, {"cpuset": [3], "memory": 412}]
+    read_spec = read(flavor={"vcpus": 4, "memory_mb": 512}, numa_topology={"cells": cells})
+    assert guest_numa(read_spec, 3, 0, 512).nodes == (GuestNode(2, 0, 100), GuestNode(1, 0, 412))
+    assert guest_numa(read_spec, 4, 0, 64).nodes == (GuestNode(3, 0, 32), GuestNode(1, 0, 32))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
