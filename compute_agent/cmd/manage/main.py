@@ -12,6 +12,7 @@
     host enable|disable NAME              allow new instances on a host, or not
     host drain NAME                       disable a host, and follow it until it is empty
     host report NAME                      have the agent of a host report it now
+    bundle                                all that helps to find a fault, in one archive
 
 Each command has its own exit status, printed by `--help`. Always: 127 bad arguments, 130
 interrupted, 255 unexpected.
@@ -25,7 +26,7 @@ from collections.abc import Sequence
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, host_list, hosts
+from compute_agent.cmd.manage import aggregates, audit, bundle, drain, fleet, heal, host_list, hosts
 from compute_agent.cmd.manage.options import BadArgument, ManageParser
 from compute_agent.cmd.output import UnknownColumn
 from compute_agent.programs import configuration_files
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     files, others = configuration_files.split(PROGRAM, arguments, Exit.BAD_ARGUMENTS)
     namespace = _parser().parse_args([*others, *files])
-    namespace.command = f"{namespace.topic} {namespace.command}"
+    namespace.command = f"{namespace.topic} {namespace.command}".strip()
     return program.run(PROGRAM, namespace, _exit_status_of)
 
 
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     aggregates.add_command(commands)
     host = topics.add_parser("host", help="the hosts of the fleet and their agents")
     about_hosts = host.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    bundle.add_command(topics)
     host_list.add_command(about_hosts)
     fleet.add_commands(about_hosts)
     drain.add_command(about_hosts)

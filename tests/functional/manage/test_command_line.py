@@ -1,7 +1,9 @@
 """Common behaviour of the commands: version, help, and a status for bad arguments."""
 
+import stat
 import subprocess
 import sys
+import tarfile
 from importlib import metadata
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from compute_agent.cmd.agent import main as agent
 from compute_agent.cmd.manage import main as manage
+from tests.functional.manage.conftest import Operator
 
 pytestmark = pytest.mark.waiting
 
@@ -68,3 +71,27 @@ def test_130_for_a_command_that_is_interrupted(
     monkeypatch.setattr("compute_agent.cmd.program.configuration", interrupted)
     assert agent.main(["plan"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_bundle_has_all_of_a_machine_but_its_secrets(
+    offline: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offline.configure(placement={"password": "Pl4nted", "auth_type": "password"})
+    offline.configure(DEFAULT={"transport_url": "rabbit://u:Pl4nted@127.0.0.1:1//"})
+    offline.arguments("audit")
+    archive = tmp_path / "bundle.tar.gz"
+    config = offline.directory / "agent.conf"
+    assert manage.main(["bundle", f"--config-file={config}", str(archive)]) == 0
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    with tarfile.open(archive) as opened:
+        texts = {
+            member.name: file.read().decode(errors="replace")
+            for member in opened.getmembers()
+            if member.isfile() and (file := opened.extractfile(member))
+        }
+    assert "password = ***" in texts[f"configuration{config}"]
+    assert "oslo.config==" in texts["versions.txt"]
+    assert "exit status 2" in texts["commands/compute-agent-doctor.txt"]
+    assert "capture/capture.json" in texts
+    assert not [name for name, text in texts.items() if "Pl4nted" in text]
+    assert manage.main(["bundle", f"--config-file={config}", str(archive)]) == 2

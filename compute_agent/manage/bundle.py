@@ -1,0 +1,152 @@
+"""Content of an archive about the programs of a machine, for those who help from afar."""
+
+from __future__ import annotations
+
+import io
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_MOST_SECONDS: Final = 120
+"""Seconds after which a command is ended, as of one that waits for a hypervisor that hangs."""
+_LAST_LOG_BYTES: Final = 8 * 2**20
+_LARGEST_FILE: Final = 2**20
+_UNITS: Final = ("compute-agent", "compute-scheduler", "placement-server")
+_READABLE: Final = (".conf", ".yaml", ".yml", ".json")
+
+_SECRET_NAME: Final = re.compile(
+    r"^\s*([\w.-]*(?:password|passphrase|secret|token|key|credential)[\w.-]*)\s*[=:]", re.IGNORECASE
+)
+_USER_OF_URL: Final = re.compile(r"(?<=://)\S*@")
+
+
+class Command(NamedTuple):
+    """A command whose output is an entry.
+
+    :ivar needs: a file without which the program is not used on this machine.
+    """
+
+    name: str
+    words: Sequence[str]
+    needs: Path | None = None
+
+
+def without_secrets(text: str) -> str:
+    """Return a configuration without its comments, passwords, tokens, keys and users of URLs."""
+    lines: list[str] = []
+    is_secret = False
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith(("#", ";")):
+            continue
+        if line[:1].isspace() and is_secret:
+            # further lines of a value
+            continue
+        match = _SECRET_NAME.match(line)
+        is_secret = match is not None
+        lines.append(f"{match[1]} = ***" if match else _USER_OF_URL.sub("***@", line))
+    return "\n".join([*lines, ""])
+
+
+def fill(
+    archive: tarfile.TarFile,
+    directories: Iterable[Path],
+    config_options: Sequence[str],
+    config_files: Iterable[Path],
+) -> None:
+    """Add what is known of this machine; a part that cannot be had says why in its place.
+
+    :param directories: configuration of the programs, as `/etc/compute-agent`.
+    :param config_options: options of the agent's commands that name its configuration.
+    :param config_files: further files of configuration.
+    """
+    _add(archive, "versions.txt", _versions())
+    found_files = (file for directory in directories for file in sorted(directory.rglob("*")))
+    for file in dict.fromkeys((*found_files, *config_files)):
+        if file.suffix in _READABLE and file.is_file():
+            _add(archive, f"configuration{file.absolute()}", _configuration(file))
+    for command in _commands(config_options):
+        if command.needs is None or command.needs.exists():
+            _add(archive, f"commands/{command.name}.txt", _output(command.words))
+    with tempfile.TemporaryDirectory(prefix="compute-manage-") as directory:
+        target = Path(directory) / "capture"
+        words = [_program("compute-agent"), "capture", *config_options, str(target)]
+        _add(archive, "commands/compute-agent-capture.txt", _output(words))
+        if target.exists():
+            archive.add(target, "capture")
+
+
+def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
+    content = text.encode()
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime = len(content), int(time.time())
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _commands(config_options: Sequence[str]) -> Iterator[Command]:
+    agent = [_program("compute-agent")]
+    for words in (["status", "--json"], ["doctor"], ["history"], ["plan"]):
+        yield Command(f"compute-agent-{words[0]}", [*agent, *words, *config_options])
+    scheduler = Path("/etc/compute-scheduler/compute-scheduler.conf")
+    words = ["--config-file", str(scheduler), "status", "upgrade"]
+    yield Command("compute-scheduler-status", [_program("compute-scheduler"), *words], scheduler)
+    server = Path("/etc/placement/placement.conf")
+    words = ["--config-file", str(server), "upgrade", "check"]
+    yield Command("placement-status", [_program("placement-status"), *words], server)
+    for unit in _UNITS:
+        yield Command(f"systemctl-{unit}", ["systemctl", "--no-pager", "--full", "status", unit])
+        since = ["--since", "-2days", "--no-pager", "--output", "short-iso"]
+        yield Command(f"journal-{unit}", ["journalctl", "--unit", unit, *since])
+    yield Command("disks", ["df", "--human-readable"])
+    yield Command("inodes", ["df", "--inodes"])
+    yield Command("time", ["timedatectl"])
+
+
+def _program(name: str) -> str:
+    """Return the program beside the one that runs, or that of the path."""
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else name
+
+
+def _versions() -> str:
+    packages = sorted(f"{package.name}=={package.version}" for package in distributions())
+    release = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    return "\n".join([platform.platform(), release, f"Python {sys.version}", "", *packages, ""])
+
+
+def _configuration(file: Path) -> str:
+    try:
+        if file.stat().st_size > _LARGEST_FILE:
+            return "The file is larger than 1 MiB.\n"
+        return without_secrets(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        return f"It cannot be read: {error.strerror}.\n"
+
+
+def _output(words: Sequence[str]) -> str:
+    """Return what a command prints, the end of it if it is long, and its status."""
+    head = f"$ {' '.join(words)}\n"
+    if shutil.which(words[0]) is None:
+        return head + "There is no such program.\n"
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_MOST_SECONDS,
+            check=False,
+        )
+        printed, end = done.stdout, f"exit status {done.returncode}"
+    except subprocess.TimeoutExpired as error:
+        printed, end = error.stdout or b"", f"It did not end in {_MOST_SECONDS} s."
+    text = printed[-_LAST_LOG_BYTES:].decode(errors="replace")
+    return f"{head}{_USER_OF_URL.sub('***@', text)}\n{end}\n"
