@@ -30,6 +30,7 @@ from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
+from compute_agent.tracker.change_history import ChangeHistory
 from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.device_faults import DeviceFaults
@@ -185,7 +186,8 @@ def build(
     check_following(conf)
     state_path = Path(conf.state_path)
     lock = None if read_only else _take_state_directory(conf, state_path)
-    board = StatusBoard(conf.DEFAULT.host)
+    history = ChangeHistory(None if read_only else state_path)
+    board = StatusBoard(conf.DEFAULT.host, history)
     with naming_places(conf):
         driver = load_driver(conf.compute_driver, conf)
         read_aliases(conf.pci.alias)  # only to refuse what the scheduler could not use

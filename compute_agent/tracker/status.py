@@ -142,10 +142,10 @@ class Counters:
 class StatusBoard:
     """Where the tracker writes how it goes, and everybody else reads it. Safe for threads."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, history: ChangeHistory | None = None) -> None:
         self.host = host
         self.started_at = time.time()
-        self.history = ChangeHistory()
+        self.history = history or ChangeHistory()
         self._mutex = threading.Lock()
         self._nodes: dict[str, NodeStatus] = {}
         self._search_trouble: Trouble | None = None

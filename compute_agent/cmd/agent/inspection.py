@@ -144,7 +144,7 @@ def print_history(changes: Sequence[Mapping[str, Any]], *, as_json: bool) -> int
     for change in changes:
         print(f"{change['at']}  {'lost ' if change['is_loss'] else ''}{change['text']}")
     if not changes:
-        print("Nothing was changed in placement since the agent started.")
+        print("Nothing was changed in placement.")
     return Exit.FINE
 
 

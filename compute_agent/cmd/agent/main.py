@@ -6,7 +6,7 @@
     diff     print the differences between two hosts in placement
     status   print the status of the running agent
     report   ask the running agent for a pass now
-    history  print the last changes that the running agent wrote to placement
+    history  print the last changes that the agent wrote to placement
     claims   print which instance holds which CPUs and devices of this host
     fit      draw what a request would get of this host now, or why it gets nothing
     drop-claim  forget what an instance holds here, with or without a running agent
@@ -117,9 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         "--no-wait", action="store_true", help="do not wait for the end of the pass"
     )
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    history = _command(
-        commands, "history", _history, "print the last changes that the running agent wrote"
-    )
+    history = _command(commands, "history", _history, "print the last changes that the agent wrote")
     history.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claims = _command(commands, "claims", _claims, "print what each instance holds of this host")
     claims.add_argument("--json", action="store_true", help="one JSON document on stdout")

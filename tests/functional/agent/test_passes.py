@@ -43,6 +43,15 @@ def test_a_change_of_the_machine_is_reported_by_the_next_periodic_pass(placement
         assert last.endswith(f"lost {loss}")
         agent.script(nodes=[node], inventory={**memory, "VCPU": {"total": 12}})
         eventually(lambda: not agent.node()["losses"], "no loss in the status")
+        lines = agent.run("history").stdout.splitlines()
+        agent.stop()
+    with running(agent):
+        assert agent.run("history").stdout.splitlines() == lines, "after a restart, too"
+        agent.stop()
+    (agent.state / "history.json").write_text("{")
+    with running(agent):
+        assert "The last changes before this start are not known" in agent.logged()
+        assert agent.run("history").stdout == "Nothing was changed in placement.\n"
 
 
 def test_a_reshape_at_start_takes_the_allocations_along(placement, new_agent, node):
