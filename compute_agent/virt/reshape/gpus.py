@@ -208,7 +208,11 @@ def _whole_to_vfs(
 def _root_to_gpus(
     view: _GpusOfSituation, allocations: Allocations, devices_of: DevicesOf, guests: Guests
 ) -> None:
-    """Each consumer's vGPUs go where its mediated devices are, or by rule where none are seen."""
+    """Each consumer's vGPUs go where its mediated devices are.
+
+    Where none are seen they go where devices exist that nobody accounts for, else where most is
+    free: no source of instances names the GPU of a guest.
+    """
     if not view.counting:
         return
     situation = view.situation
@@ -233,7 +237,7 @@ def _root_to_gpus(
                 continue
             for unit, count in sorted(targets.items(), key=lambda item: item[0].provider):
                 shift(record, source, unit, count)
-    faults += _to_freest(view, allocations, unseen_holders)
+    faults += _by_rule(view, allocations, unseen_holders)
     if faults:
         raise errors.ReshapeFailed(
             error="; ".join(faults) + ". Start the guests so that their devices exist again, or "
@@ -255,21 +259,35 @@ def _may_be_unseen(
     return devices is not None and not devices.mdevs
 
 
-def _to_freest(
+def _by_rule(
     view: _GpusOfSituation,
     allocations: Allocations,
     holders: Iterable[tuple[str, dict[str, Any], Unit]],
 ) -> Iterator[str]:
-    """Move what nobody sees to the GPU with most free places; yield what has no room."""
-    free = {
-        unit: wanted_provider.inventory[unit.resource_class].total - used_amount(allocations, unit)
-        for wanted_provider in view.counting.values()
-        for unit in [view.unit(wanted_provider)]
-    }
-    for consumer, record, source in holders:
+    """Move what nobody sees to GPUs, the largest holders first; yield what has no room."""
+    free: dict[Unit, int] = {}
+    unexplained: dict[Unit, int] = {}
+    for wanted_provider in view.counting.values():
+        unit = view.unit(wanted_provider)
+        used = used_amount(allocations, unit)
+        free[unit] = wanted_provider.inventory[unit.resource_class].total - used
+        unexplained[unit] = -used
+    for gpu in view.situation.topology.gpus:
+        for maker in (gpu, *gpu.vfs):
+            maker_provider = view.counting.get(maker.address) or view.counting.get(gpu.address)
+            if maker_provider is not None:
+                unexplained[view.unit(maker_provider)] += len(maker.mdevs)
+    for consumer, record, source in sorted(
+        holders, key=lambda holder: -held_amount(holder[1], holder[2])
+    ):
         while amount := held_amount(record, source):
-            unit = max(free, key=lambda unit: (free[unit], unit.provider))
-            count = min(amount, free[unit])
+
+            def rank(unit: Unit, amount: int = amount) -> tuple[int, int, int, str]:
+                extra = max(unexplained[unit], 0)
+                return min(extra, amount, free[unit]), -extra, free[unit], unit.provider
+
+            unit = max(free, key=rank)
+            count = min(amount, free[unit], rank(unit)[0] or amount)
             if count <= 0:
                 yield (
                     f"consumer {consumer} holds {amount} {source.resource_class} on "
@@ -278,9 +296,10 @@ def _to_freest(
                 break
             shift(record, source, unit, count)
             free[unit] -= count
+            unexplained[unit] -= count
             LOG.info(
                 "Consumer %s shows no mediated device here: %d of its vGPUs go to %s, which has "
-                "most free.",
+                "devices of nobody or else most free.",
                 consumer,
                 count,
                 view.situation.name_of(unit.provider),

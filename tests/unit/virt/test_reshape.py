@@ -9,6 +9,8 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.discovery.facts import (
+    Mdev,
+    MdevType,
     MemoryEncryption,
     PciAddress,
 )
@@ -315,6 +317,27 @@ class TestVgpus:
             assert held == {gpu1: {"VGPU": 2}}
         else:
             assert held in ({gpu0: {"VGPU": 2}}, {gpu1: {"VGPU": 2}})
+
+    def test_devices_that_no_guest_shows_are_those_of_the_unseen(self) -> None:
+        """As sysfs shows them to a driver that lists no guests."""
+        made = machine()
+        existing = tuple(Mdev(MDEV_TYPE, f"u{number}") for number in range(3))
+        types = (MdevType(MDEV_TYPE, available_instances=1),)
+        gpus = (replace(made.gpus[0], mdevs=existing, mdev_types=types), *made.gpus[1:])
+        host = Host(replace(made, gpus=gpus), FLAT)
+        host.update()
+        root_with(host, "VGPU", 8)
+        host.driver.guests["seen"] = InstanceDevices(mdevs=(MdevUse("u0", GPU0),))
+        host.driver.guests |= {"one": InstanceDevices(), "two": InstanceDevices()}
+        amounts = {"one": 1, "seen": 1, "two": 2}
+        after = checked_reshape(
+            host, {name: consumer(**{ROOT: {"VGPU": amount}}) for name, amount in amounts.items()}
+        )
+        gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
+        places = {"one": gpu1, "seen": gpu0, "two": gpu0}
+        assert {name: held_of(after[name]) for name in amounts} == {
+            name: {places[name]: {"VGPU": amount}} for name, amount in amounts.items()
+        }
 
     def test_more_than_all_gpus_have_is_named(self) -> None:
         host = flat_host()
