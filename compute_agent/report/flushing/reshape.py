@@ -112,9 +112,10 @@ class Reshaper:
     def _judge(self, request: Request, response: Response) -> None:
         if response.status == 204:
             return
-        if responses.is_conflict(response):
-            raise responses.failure(errors.PlacementReshapeConflict, request, response)
         refusal = responses.failure(errors.PlacementError, request, response)
+        # in use: another writer claimed after the consumers were read, before the generations were
+        if responses.is_conflict(response) or refusal.code == responses.INVENTORY_IN_USE:
+            raise responses.failure(errors.PlacementReshapeConflict, request, response)
         raise errors.ReshapeFailed(
             str(refusal), status=refusal.status, code=refusal.code, detail=refusal.detail
         )

@@ -273,10 +273,13 @@ def _by_rule(
         free[unit] = wanted_provider.inventory[unit.resource_class].total - used
         unexplained[unit] = -used
     for gpu in view.situation.topology.gpus:
-        for maker in (gpu, *gpu.vfs):
-            maker_provider = view.counting.get(maker.address) or view.counting.get(gpu.address)
-            if maker_provider is not None:
-                unexplained[view.unit(maker_provider)] += len(maker.mdevs)
+        for address, mdevs in [
+            (gpu.address, gpu.mdevs),
+            *((vf.address, vf.mdevs) for vf in gpu.vfs),
+        ]:
+            maker = view.counting.get(address) or view.counting.get(gpu.address)
+            if maker is not None:
+                unexplained[view.unit(maker)] += len(mdevs)
     for consumer, record, source in sorted(
         holders, key=lambda holder: -held_amount(holder[1], holder[2])
     ):

@@ -79,12 +79,12 @@ class ReshapingHost:
         )
         return consumer
 
-    def meanwhile(self, act: Callable[[], None], times: int) -> None:
-        """Have somebody act so many times just before a reshape of the agent arrives."""
+    def meanwhile(self, act: Callable[[], None], times: int, at: str = RESHAPER) -> None:
+        """Have somebody act so many times just before a write of the agent arrives."""
         left = [times]
 
-        def hook(_method: str, path: str) -> None:
-            if path == RESHAPER and left[0]:
+        def hook(method: str, path: str) -> None:
+            if method == "POST" and path == at and left[0]:
                 left[0] -= 1
                 act()
 
@@ -284,11 +284,14 @@ def test_a_lost_answer_is_found_out_by_reading_and_the_start_goes_on(host: Resha
 NEWCOMER = {"VCPU": 1, "MEMORY_MB": 512}
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    ("times", "at"), [(1, RESHAPER), (3, RESHAPER), (1, "/resource_providers")]
+)
 def test_who_allocates_during_the_reshape_is_moved_in_the_next_round(
-    host: ReshapingHost, times: int
+    host: ReshapingHost, times: int, at: str
 ) -> None:
-    host.meanwhile(lambda: host.guests.update({host.claim(NEWCOMER): NEWCOMER}), times)
+    """Also one that came before the agent read the generations again, for its new providers."""
+    host.meanwhile(lambda: host.guests.update({host.claim(NEWCOMER): NEWCOMER}), times, at)
     assert host.node.run().completed
     assert len(host.guests) == len(GUESTS) + times
     host.assert_nested()
