@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from placement_server.store import unused, vacuum
+from sqlalchemy import Engine
+
+from placement_server.store import unused
 from placement_server.store.changes import changes
+from placement_server.store.errors import StoreUnavailable
 from placement_server.store.providers import traits
 from placement_server.store.schema.names import CUSTOM_PREFIX
 from placement_server.store.store import Store
-from placement_server.store.transactions.transaction import ReadTransaction
+from placement_server.store.tables import metadata
+from placement_server.store.transactions.transaction import ReadTransaction, translate_failures
 
 _NAMES: Final = {
     "projects": "projects",
@@ -47,7 +51,7 @@ def show(store: Store) -> Iterator[str]:
 
 def give_room_back(store: Store) -> str:
     """Have the database give the room of deleted rows back; return a line about it."""
-    return f"vacuumed: {', '.join(vacuum.vacuum(store.engine))}"
+    return f"vacuumed: {', '.join(vacuum(store.engine))}"
 
 
 def _notes(store: Store) -> Iterator[str]:
@@ -61,3 +65,35 @@ def _notes(store: Store) -> Iterator[str]:
 
 def _custom_traits_of_nobody(tx: ReadTransaction) -> int:
     return len(traits.list_names(tx, prefix=CUSTOM_PREFIX, associated=False))
+
+
+def vacuum(engine: Engine) -> list[str]:
+    """Rewrite or clean the tables, as the database does it; requests go on meanwhile.
+
+    On SQLite writers wait until it is done.
+
+    :returns: the tables.
+    :raises StoreUnavailable: the database did not do it, or not for all tables.
+    """
+    tables = sorted(metadata.tables)
+    family = engine.dialect.name
+    statement = {
+        "sqlite": "VACUUM",
+        "postgresql": f"VACUUM (ANALYZE) {', '.join(tables)}",
+    }.get(family, f"OPTIMIZE TABLE {', '.join(tables)}")
+    # none of them is allowed in a transaction
+    options: dict[str, Any] = (
+        {"store_begin": None} if family == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+    )
+    doing = "giving room back"
+    with (
+        translate_failures(doing),
+        engine.connect().execution_options(**options) as connection,
+    ):
+        result = connection.exec_driver_sql(statement)
+        rows = result.all() if result.returns_rows else []
+    # MySQL answers with rows, its errors among them
+    errors = [f"{table}: {text}" for table, _, kind, text in rows if kind.lower() == "error"]
+    if errors:
+        raise StoreUnavailable(f"The database failed while {doing}: {'; '.join(errors)}")
+    return tables

@@ -51,6 +51,10 @@ class Code(IntEnum):
     FAILURE = 2
 
 
+Finding = tuple[Code, str | None]
+_FINE: Final = (Code.SUCCESS, None)
+
+
 class DatabaseAway(StoreError):
     """A database that a check could not connect to."""
 
@@ -102,10 +106,14 @@ def _add_commands(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts) -> list[Result]:
     with _transaction(conf) as tx:
-        results = [_schema(tx, conf)]
+        findings = {"Database Schema": _schema(tx, conf)}
         if revision.revision_of(tx.connection) in revision.REVISIONS:
-            results += [_roots(tx), _consumers(tx)]
-        return [*results, _policy_file(conf), _rules(conf), _options(conf)]
+            findings["Missing Root Provider IDs"] = _roots(tx)
+            findings["Incomplete Consumers"] = _consumers(tx)
+        findings["Policy File JSON to YAML Migration"] = _policy_file(conf)
+        findings["Policy File"] = _rules(conf)
+        findings["Unknown Options"] = _options(conf)
+    return [Result(check, *finding) for check, finding in findings.items()]
 
 
 @contextlib.contextmanager
@@ -130,78 +138,66 @@ def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
         engines.dispose()
 
 
-def _schema(tx: ReadTransaction, conf: cfg.ConfigOpts) -> Result:
+def _schema(tx: ReadTransaction, conf: cfg.ConfigOpts) -> Finding:
     """Check whether a server would start on the schema, by the check of the server itself."""
-    check = "Database Schema"
     refusal = revision.refusal(tx.connection)
     if refusal is None:
-        return Result(check, Code.SUCCESS)
+        return _FINE
     if isinstance(refusal, SchemaOutOfDate) and conf.placement_database.sync_on_startup:
-        return Result(
-            check,
+        return (
             Code.SUCCESS,
             "The first server that starts takes the schema forward, as [placement_database]"
             "sync_on_startup is set.",
         )
-    return Result(check, Code.FAILURE, str(refusal))
+    return Code.FAILURE, str(refusal)
 
 
-def _roots(tx: ReadTransaction) -> Result:
-    check = "Missing Root Provider IDs"
+def _roots(tx: ReadTransaction) -> Finding:
     if not data_migrations.count_rootless(tx):
-        return Result(check, Code.SUCCESS)
-    return Result(
-        check,
+        return _FINE
+    return (
         Code.FAILURE,
         "There is at least one resource provider table record which misses its root provider "
         f"id. {_REMEDY}",
     )
 
 
-def _consumers(tx: ReadTransaction) -> Result:
-    check = "Incomplete Consumers"
+def _consumers(tx: ReadTransaction) -> Finding:
     number = data_migrations.count_incomplete_consumers(tx)
     if not number:
-        return Result(check, Code.SUCCESS)
-    return Result(
-        check,
+        return _FINE
+    return (
         Code.WARNING,
         f"There are {number} incomplete consumers table records for existing allocations. "
         f"{_REMEDY}",
     )
 
 
-def _policy_file(conf: cfg.ConfigOpts) -> Result:
-    check = "Policy File JSON to YAML Migration"
+def _policy_file(conf: cfg.ConfigOpts) -> Finding:
     name = conf.oslo_policy.policy_file
     path = conf.find_file(name) if name else None
     if path is None or not _is_json(Path(path)):
-        return Result(check, Code.SUCCESS)
-    return Result(
-        check,
+        return _FINE
+    return (
         Code.FAILURE,
         f"The policy file {path} is JSON, which is no longer read. Convert it with "
         "oslopolicy-convert-json-to-yaml and name the new file in [oslo_policy]policy_file.",
     )
 
 
-def _rules(conf: cfg.ConfigOpts) -> Result:
-    check = "Policy File"
+def _rules(conf: cfg.ConfigOpts) -> Finding:
     try:
         problem = file_problem(conf)
     except configuration.InvalidConfiguration as error:
-        return Result(check, Code.FAILURE, str(error))
-    return Result(check, Code.SUCCESS) if problem is None else Result(check, Code.WARNING, problem)
+        return Code.FAILURE, str(error)
+    return _FINE if problem is None else (Code.WARNING, problem)
 
 
-def _options(conf: cfg.ConfigOpts) -> Result:
-    check = "Unknown Options"
+def _options(conf: cfg.ConfigOpts) -> Finding:
     unread_lines = configuration.unread_options(conf)
     if not unread_lines:
-        return Result(check, Code.SUCCESS)
-    return Result(
-        check, Code.WARNING, f"Nothing reads {'; '.join(unread_lines)}. Correct or remove it."
-    )
+        return _FINE
+    return Code.WARNING, f"Nothing reads {'; '.join(unread_lines)}. Correct or remove it."
 
 
 def _is_json(path: Path) -> bool:

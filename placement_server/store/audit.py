@@ -6,14 +6,14 @@ them). Only derived data is repaired; what would need a guess is reported and le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.providers import inventory_rows
 from placement_server.store.providers.capacity import usable
 from placement_server.store.providers.provider_rows import HOLD_PROVIDERS
@@ -46,22 +46,28 @@ _SUMS: Final = (
     .subquery("sums")
 )
 _TOTAL: Final = func.coalesce(_SUMS.c.total, 0)
+_OF_SUM: Final = sa.and_(
+    _SUMS.c.resource_provider_id == _I.resource_provider_id,
+    _SUMS.c.resource_class_id == _I.resource_class_id,
+)
 _WRONG_USES: Final = (
-    select(_P.uuid, resource_classes.c.name, _I.resource_class_id, _I.used, _TOTAL)
-    .select_from(inventories)
-    .outerjoin(
-        _SUMS,
-        sa.and_(
-            _SUMS.c.resource_provider_id == _I.resource_provider_id,
-            _SUMS.c.resource_class_id == _I.resource_class_id,
-        ),
+    select(
+        _I.resource_provider_id,
+        _P.uuid,
+        resource_classes.c.name,
+        _I.resource_class_id,
+        _I.used,
+        _TOTAL,
     )
+    .select_from(inventories)
+    .outerjoin(_SUMS, _OF_SUM)
     .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
     .outerjoin(resource_classes, resource_classes.c.id == _I.resource_class_id)
     .where(_I.used != _TOTAL)
 )
 _CAPACITIES: Final = (
     select(
+        _I.resource_provider_id,
         _P.uuid,
         _I.resource_class_id,
         _I.total,
@@ -133,7 +139,7 @@ def audit(tx: ReadTransaction) -> list[Violation]:
 
 
 def _uses(tx: ReadTransaction) -> Iterator[Violation]:
-    for uuid, name, class_id, used, held_amount in tx.execute(_WRONG_USES):
+    for _, uuid, name, class_id, used, held_amount in tx.execute(_WRONG_USES):
         yield Violation(
             "use",
             f"{name or class_id} of provider {uuid}",
@@ -143,15 +149,13 @@ def _uses(tx: ReadTransaction) -> Iterator[Violation]:
 
 
 def _capacities(tx: ReadTransaction) -> Iterator[Violation]:
-    for uuid, class_id, total, reserved, ratio, capacity in tx.execute(_CAPACITIES):
-        right = usable(total, reserved, ratio)
-        if capacity != right:
-            yield Violation(
-                "capacity",
-                f"class {class_id} of provider {uuid}",
-                f"is {capacity}, and {right} by total, reserved and ratio",
-                True,
-            )
+    for _, uuid, class_id, capacity, right in _wrong_capacities(tx):
+        yield Violation(
+            "capacity",
+            f"class {class_id} of provider {uuid}",
+            f"is {capacity}, and {right} by total, reserved and ratio",
+            True,
+        )
 
 
 def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Violation]:
@@ -305,7 +309,8 @@ def _repair_inventories(tx: WriteTransaction) -> None:
     A claim inserts its allocations before it locks the inventory. One that waits for this lock is
     not in the sum yet and adds itself afterwards; one that is in the sum has ended.
     """
-    suspects = set(tx.execute(_WRONG_USE).scalars()) | set(_wrong_capacity(tx))
+    suspects = {row[0] for row in tx.execute(_WRONG_USES)}
+    suspects |= {row[0] for row in _wrong_capacities(tx)}
     for ids in chunks(sorted(suspects), 500):
         inventories_by_key = inventory_rows.hold_many(tx, ids)
         sums = {
@@ -329,13 +334,12 @@ def _repair_inventories(tx: WriteTransaction) -> None:
         tx.touch([root for root in roots if root is not None], USAGE)
 
 
-def _wrong_capacity(tx: ReadTransaction) -> Iterable[int]:
-    statement = select(
-        _I.resource_provider_id, _I.total, _I.reserved, _I.allocation_ratio, _I.capacity
-    )
-    for provider_id, total, reserved, ratio, capacity in tx.execute(statement):
-        if capacity != usable(total, reserved, ratio):
-            yield provider_id
+def _wrong_capacities(tx: ReadTransaction) -> Iterator[tuple[int, str, int, int, int]]:
+    """Yield id and uuid of providers, ids of classes, their capacities and the right ones."""
+    for provider_id, uuid, class_id, total, reserved, ratio, capacity in tx.execute(_CAPACITIES):
+        right = usable(total, reserved, ratio)
+        if capacity != right:
+            yield provider_id, uuid, class_id, capacity, right
 
 
 def _remove_orphans(tx: WriteTransaction) -> None:
@@ -350,17 +354,6 @@ def _remove_orphans(tx: WriteTransaction) -> None:
         tx.execute(sa.delete(consumers).where(among, _IS_ORPHAN))
 
 
-_WRONG_USE: Final = (
-    select(_I.resource_provider_id)
-    .outerjoin(
-        _SUMS,
-        sa.and_(
-            _SUMS.c.resource_provider_id == _I.resource_provider_id,
-            _SUMS.c.resource_class_id == _I.resource_class_id,
-        ),
-    )
-    .where(_I.used != _TOTAL)
-)
 _SET_NUMBERS: Final = (
     sa.update(inventories)
     .where(_I.id == bindparam("the_id"))

@@ -43,6 +43,17 @@ def _times() -> tuple[Column[object], Column[object]]:
     return Column("created_at", DateTime), Column("updated_at", DateTime)
 
 
+def _named_rows(table: str, column: str = "name") -> Table:
+    return Table(
+        table,
+        metadata,
+        *_times(),
+        Column("id", Integer, primary_key=True),
+        Column(column, String(255), nullable=False),
+        UniqueConstraint(column, name=f"uniq_{table}0{column}"),
+    )
+
+
 resource_providers = Table(
     "resource_providers",
     metadata,
@@ -59,14 +70,7 @@ resource_providers = Table(
     Index("resource_providers_parent_provider_id_idx", "parent_provider_id"),
 )
 
-resource_classes = Table(
-    "resource_classes",
-    metadata,
-    *_times(),
-    Column("id", Integer, primary_key=True),
-    Column("name", String(255), nullable=False),
-    UniqueConstraint("name", name="uniq_resource_classes0name"),
-)
+resource_classes = _named_rows("resource_classes")
 
 inventories = Table(
     "inventories",
@@ -110,32 +114,11 @@ allocations = Table(
     Index("allocations_consumer_id_idx", "consumer_id"),
 )
 
-consumer_types = Table(
-    "consumer_types",
-    metadata,
-    *_times(),
-    Column("id", Integer, primary_key=True),
-    Column("name", String(255), nullable=False),
-    UniqueConstraint("name", name="uniq_consumer_types0name"),
-)
+consumer_types = _named_rows("consumer_types")
 
-projects = Table(
-    "projects",
-    metadata,
-    *_times(),
-    Column("id", Integer, primary_key=True),
-    Column("external_id", String(255), nullable=False),
-    UniqueConstraint("external_id", name="uniq_projects0external_id"),
-)
+projects = _named_rows("projects", "external_id")
 
-users = Table(
-    "users",
-    metadata,
-    *_times(),
-    Column("id", Integer, primary_key=True),
-    Column("external_id", String(255), nullable=False),
-    UniqueConstraint("external_id", name="uniq_users0external_id"),
-)
+users = _named_rows("users", "external_id")
 
 consumers = Table(
     "consumers",
@@ -157,14 +140,7 @@ consumers = Table(
     Index("consumers_consumer_type_id_idx", "consumer_type_id"),
 )
 
-traits = Table(
-    "traits",
-    metadata,
-    *_times(),
-    Column("id", Integer, primary_key=True),
-    Column("name", String(255), nullable=False),
-    UniqueConstraint("name", name="uniq_traits0name"),
-)
+traits = _named_rows("traits")
 
 resource_provider_traits = Table(
     "resource_provider_traits",

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.tables import (
     consumer_types,
     consumers,

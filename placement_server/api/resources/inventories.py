@@ -24,7 +24,7 @@ from placement_server.policies import operations
 from placement_server.schemas import inventory as schemas
 from placement_server.store import errors as store_errors
 from placement_server.store import resource_classes
-from placement_server.store.providers import inventories
+from placement_server.store.providers import inventories, inventory_rows
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 
 _MAX_NUMBER: Final = 3.40282e38
@@ -261,7 +261,7 @@ def _stored_inventories(
     request: Request, provider_uuid: str
 ) -> tuple[Provider, Mapping[str, StoredInventory]]:
     try:
-        return request.store.read_single(inventories.of_provider, provider_uuid)
+        return request.store.read_single(inventory_rows.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid, " : ") from error
 

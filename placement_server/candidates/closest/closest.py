@@ -7,12 +7,11 @@ then, or is gone, is left out: what is reported was true at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from placement_server.candidates.closest.amounts import Amounts
-from placement_server.candidates.closest.conflicts import smallest_sets
 from placement_server.candidates.closest.relaxations import (
     Relaxation,
     relaxations_of,
@@ -136,3 +135,61 @@ def find_closest(query: CandidateQuery, trials: Trials, most: int) -> ClosestRel
     )
     del closest.sets[most:]
     return closest
+
+
+C = TypeVar("C", bound=Hashable)
+Enough = Callable[[Sequence[C]], bool]
+
+
+def smallest_sets(
+    relaxations: Sequence[C], enough: Enough[C], most: int
+) -> Iterator[tuple[C, ...]]:
+    """Yield the relaxations of which one alone is enough, then the pairs without such.
+
+    :param enough: whether some are enough. None are not, and those that are stay so with further
+        ones.
+    :param most: when as many alone are enough, no pairs follow.
+    """
+    single_relaxations = []
+    for relaxation in _conflict([], relaxations, enough):
+        if enough([relaxation]):
+            single_relaxations.append(relaxation)
+            yield (relaxation,)
+    others = [relaxation for relaxation in relaxations if relaxation not in single_relaxations]
+    tried_pairs: set[tuple[C, ...]] = set()
+    for first in _conflict([], others, enough) if len(single_relaxations) < most else ():
+        rest = [relaxation for relaxation in others if relaxation != first]
+        for second in _conflict([first], rest, enough):
+            pair = tuple(sorted((first, second), key=others.index))
+            if pair not in tried_pairs and enough(pair):
+                yield pair
+            tried_pairs.add(pair)
+
+
+def _conflict(made_relaxations: list[C], others: Sequence[C], enough: Enough[C]) -> Sequence[C]:
+    """Return a conflict among others of the relaxations that were made, which are not enough.
+
+    Empty when all of them are not enough either.
+    """
+
+    def narrow(kept_relaxations: list[C], among: Sequence[C], *, is_new: bool) -> list[C]:
+        """Return the least of some relaxations that is a conflict with those kept: QuickXplain.
+
+        :param is_new: whether more is kept than when that was last tried.
+        """
+        if is_new and not enough(
+            [
+                *made_relaxations,
+                *(relaxation for relaxation in others if relaxation not in kept_relaxations),
+            ]
+        ):
+            return []
+        if len(among) == 1:
+            return list(among)
+        first, second = among[: len(among) // 2], among[len(among) // 2 :]
+        of_second = narrow([*kept_relaxations, *first], second, is_new=True)
+        return [*narrow([*kept_relaxations, *of_second], first, is_new=bool(of_second)), *of_second]
+
+    if not others or not enough([*made_relaxations, *others]):
+        return []
+    return narrow([], others, is_new=False)

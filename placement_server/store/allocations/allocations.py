@@ -34,7 +34,8 @@ from placement_server.store.allocations.claim_check import (
     RequestedAllocations,
 )
 from placement_server.store.allocations.consumers import SeenConsumer
-from placement_server.store.dialects import Batches, Insertion, Rise, chunks, plain
+from placement_server.store.dialects import plain
+from placement_server.store.dialects.batches import Batches, Insertion, Rise, chunks
 from placement_server.store.errors import NoAllocations, ProviderNotFound, joined_names
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, NoReturn, Protocol
 
-from placement_server.store.dialects import InventoryUpdate
+from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
     CapacityExceeded,
     ConstraintViolated,

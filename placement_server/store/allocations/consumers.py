@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
 
 from placement_server.store import unused
-from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import Insertion, chunks
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
 from placement_server.store.tables import allocations, consumer_types, consumers, projects, users

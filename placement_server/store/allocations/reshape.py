@@ -15,8 +15,8 @@ from placement_server.store.allocations.allocations import (
     sum_of_old,
 )
 from placement_server.store.allocations.claim_check import AmountSummary, Key, KnownInventory
-from placement_server.store.dialects import InventoryUpdate
 from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import InventoryUpdate
 from placement_server.store.errors import (
     InventoryInUse,
     ReshapeGenerationConflict,

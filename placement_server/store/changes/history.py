@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.connection import failures
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import StoreError
 from placement_server.store.tables import changes, resource_providers
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction

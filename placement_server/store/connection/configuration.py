@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import fields
 from typing import Any, Final
 
 from oslo_config import cfg
@@ -37,22 +38,11 @@ def connection(conf: cfg.ConfigOpts) -> str:
 def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
     """Return the settings of the store as configured."""
     group: Any = conf[GROUP]
+    names = {field.name for field in fields(StoreOptions)}
     return StoreOptions(
-        connection_parameters=group.connection_parameters,
-        sqlite_synchronous=group.sqlite_synchronous,
-        mysql_sql_mode=group.mysql_sql_mode,
-        mysql_wsrep_sync_wait=group.mysql_wsrep_sync_wait,
-        connection_recycle_time=group.connection_recycle_time,
-        max_pool_size=group.max_pool_size,
-        max_overflow=group.max_overflow,
-        pool_timeout=group.pool_timeout,
+        **{name: group[name] for name in names.intersection(group)},
         connect_tries=group.max_retries if group.max_retries < 0 else group.max_retries + 1,
         connect_interval=group.retry_interval,
-        connection_debug=group.connection_debug,
-        connection_trace=group.connection_trace,
-        statement_timeout=group.statement_timeout,
-        lock_timeout=group.lock_timeout,
-        sync_on_startup=group.sync_on_startup,
         claim_tries=_claim_tries(conf),
     )
 

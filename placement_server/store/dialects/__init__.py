@@ -9,35 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from placement_server.store.dialects.batches import (
-    CHUNK,
-    Batches,
-    ChangeRecord,
-    Insertion,
-    InventoryUpdate,
-    NewInventory,
-    Rise,
-    Settlement,
-    Value,
-    chunks,
-)
+from placement_server.store.dialects.batches import Batches
 from placement_server.store.dialects.mysql import MysqlBatches
 from placement_server.store.dialects.postgresql import PostgresqlBatches
 from placement_server.store.dialects.sqlite import SqliteBatches
-
-__all__ = [
-    "BATCHES",
-    "CHUNK",
-    "Batches",
-    "ChangeRecord",
-    "Insertion",
-    "InventoryUpdate",
-    "NewInventory",
-    "Rise",
-    "Settlement",
-    "Value",
-    "chunks",
-]
 
 BATCHES: Final[Mapping[str, Batches]] = {
     "sqlite": SqliteBatches(),

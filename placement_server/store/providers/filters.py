@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, and_, bindparam, select, true
 
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.providers.provider_rows import (
     PROVIDER,

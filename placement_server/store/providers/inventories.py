@@ -22,23 +22,14 @@ from placement_server.store.providers import inventory_rows, provider_rows
 from placement_server.store.providers.capacity import reserved_is_valid, usable
 from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.providers import bump
-from placement_server.store.records import InventoryRecord, Provider, StoredInventory
+from placement_server.store.records import InventoryRecord, Provider
 from placement_server.store.schema.names import class_ids, class_names, hold_classes
 from placement_server.store.transactions.transaction import (
     STRUCTURE,
-    ReadTransaction,
     WriteTransaction,
 )
 
 LOG = logging.getLogger(__name__)
-
-
-def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
-    """Return the provider with all its inventories by class name.
-
-    :raises ProviderNotFound: it does not exist.
-    """
-    return inventory_rows.of_provider(tx, uuid)
 
 
 def replace(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects import NewInventory, chunks
 from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import NewInventory, chunks
 from placement_server.store.providers import provider_rows
 from placement_server.store.providers.capacity import single_precision, usable
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
@@ -47,14 +48,10 @@ class HeldInventory(NamedTuple):
     used: int
 
 
+_WRITTEN: Final = tuple(field.name for field in dataclasses.fields(InventoryRecord))
 _STORED: Final = (
     resource_classes.c.name,
-    _C.total,
-    _C.reserved,
-    _C.min_unit,
-    _C.max_unit,
-    _C.step_size,
-    _C.allocation_ratio,
+    *(_C[name] for name in _WRITTEN),
     _C.created_at,
     _C.updated_at,
 )
@@ -65,53 +62,33 @@ _ALL: Final = provider_rows.select_with(
     order_by=_C.resource_class_id,
 )
 
-_HELD_COLUMNS: Final = (
-    _C.id,
-    _C.resource_provider_id,
-    _C.resource_class_id,
-    _C.total,
-    _C.reserved,
-    _C.min_unit,
-    _C.max_unit,
-    _C.step_size,
-    _C.allocation_ratio,
-    _C.capacity,
-    _C.used,
-)
-# Rows are locked in the order of (provider id, class id), which on MySQL is the order of the scan.
-_HOLD: Final = (
-    select(*_HELD_COLUMNS)
-    .where(
-        _C.resource_provider_id
-        == select(resource_providers.c.id)
-        .where(resource_providers.c.uuid == bindparam("uuid"))
-        .scalar_subquery()
+
+def _held(condition: sa.ColumnElement[bool]) -> sa.Select[*tuple[Any, ...]]:
+    """Lock rows in the order of (provider id, class id), on MySQL that of the scan."""
+    columns = (_C[name] for name in HeldInventory._fields[3:])
+    return (
+        select(_C.id, _C.resource_provider_id, _C.resource_class_id, *columns)
+        .where(condition)
+        .order_by(_C.resource_provider_id, _C.resource_class_id)
+        .with_hint(inventories, _KEY_INDEX, "mysql")
+        .with_hint(inventories, _KEY_INDEX, "mariadb")
+        .with_for_update()
     )
-    .order_by(_C.resource_provider_id, _C.resource_class_id)
-    .with_hint(inventories, _KEY_INDEX, "mysql")
-    .with_hint(inventories, _KEY_INDEX, "mariadb")
-    .with_for_update()
+
+
+_HOLD: Final = _held(
+    _C.resource_provider_id
+    == select(resource_providers.c.id)
+    .where(resource_providers.c.uuid == bindparam("uuid"))
+    .scalar_subquery()
 )
-_HOLD_MANY: Final = (
-    select(*_HELD_COLUMNS)
-    .where(among(_C.resource_provider_id, "provider_ids"))
-    .order_by(_C.resource_provider_id, _C.resource_class_id)
-    .with_hint(inventories, _KEY_INDEX, "mysql")
-    .with_hint(inventories, _KEY_INDEX, "mariadb")
-    .with_for_update()
-)
+_HOLD_MANY: Final = _held(among(_C.resource_provider_id, "provider_ids"))
 _UPDATE: Final = (
     sa.update(inventories)
     .where(_C.id == bindparam("the_id"))
     .values(
-        total=bindparam("total"),
-        reserved=bindparam("reserved"),
-        min_unit=bindparam("min_unit"),
-        max_unit=bindparam("max_unit"),
-        step_size=bindparam("step_size"),
-        allocation_ratio=bindparam("allocation_ratio"),
-        capacity=bindparam("capacity"),
-        updated_at=bindparam("now"),
+        {name: bindparam(name) for name in (*_WRITTEN, "capacity")}
+        | {"updated_at": bindparam("now")}
     )
 )
 _KEYS: Final = select(_C.resource_provider_id, _C.resource_class_id).where(
@@ -257,12 +234,5 @@ def stored_ratio(tx: ReadTransaction, ratio: float) -> float:
 
 
 def _columns(record: InventoryRecord, ratio: float) -> dict[str, Any]:
-    return {
-        "total": record.total,
-        "reserved": record.reserved,
-        "min_unit": record.min_unit,
-        "max_unit": record.max_unit,
-        "step_size": record.step_size,
-        "allocation_ratio": ratio,
-        "capacity": usable(record.total, record.reserved, ratio),
-    }
+    capacity = usable(record.total, record.reserved, ratio)
+    return dataclasses.asdict(record) | {"allocation_ratio": ratio, "capacity": capacity}

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Select, bindparam, select
 
-from placement_server.store.dialects import chunks
 from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.dialects.plain import PlainSelect
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider

@@ -8,8 +8,8 @@ from typing import Final, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store.dialects import chunks
 from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import (
     ParentIsSelf,
     ParentLoop,

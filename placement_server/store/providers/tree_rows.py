@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.providers.inventory_rows import HeldInventory
 from placement_server.store.providers.tree import SHARING_TRAIT, Tree, TreeProvider

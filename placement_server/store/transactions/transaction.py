@@ -20,8 +20,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from placement_server.store.connection import failures
-from placement_server.store.dialects import (
-    BATCHES,
+from placement_server.store.dialects import BATCHES
+from placement_server.store.dialects.batches import (
     ChangeRecord,
     InventoryUpdate,
     Rise,

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 
 from placement_server import limits
-from placement_server.store.dialects import CHUNK
+from placement_server.store.dialects.batches import CHUNK
 
 from .wsgi_client import Client, claim_body
 

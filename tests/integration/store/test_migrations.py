@@ -28,7 +28,12 @@ from placement_server.store.errors import (
     SchemaOutOfDate,
     SchemaRevisionUnknown,
 )
-from placement_server.store.providers import aggregates, inventories, providers, traits
+from placement_server.store.providers import (
+    aggregates,
+    inventory_rows,
+    providers,
+    traits,
+)
 from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
 from placement_server.store.tables import metadata
@@ -151,7 +156,7 @@ def test_a_database_of_openstack_placement_is_served_in_place(openstack_url: str
     assert store.read(usages.of_provider, host)[1] == {"DISK_GB": 100, "CUSTOM_LICENCE": 1}
     assert store.read(usages.of_provider, numa[0])[1] == {"VCPU": 12, "MEMORY_MB": 1920}
     assert store.read(usages.of_provider, pool)[1] == {"DISK_GB": 60}
-    record = store.read(inventories.of_provider, numa[0])[1]["VCPU"]
+    record = store.read(inventory_rows.of_provider, numa[0])[1]["VCPU"]
     assert record.allocation_ratio == pytest.approx(16.1)
     assert [t.name for t in store.read(traits.of_provider, pool)[1]] == [
         "MISC_SHARES_VIA_AGGREGATE",

@@ -22,7 +22,7 @@ from placement_server.store.errors import (
     TraitInUse,
     TraitNotFound,
 )
-from placement_server.store.providers import inventories, traits
+from placement_server.store.providers import inventories, inventory_rows, traits
 from placement_server.store.schema.names import STANDARD_CLASS_IDS
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
@@ -57,7 +57,7 @@ def test_a_renamed_class_keeps_its_inventories(store: Store) -> None:
     store.write(resource_classes.create, old)
     provider = new_provider(store, {old: 5})
     store.write(resource_classes.rename, old, new)
-    assert set(store.read(inventories.of_provider, provider)[1]) == {new}
+    assert set(store.read(inventory_rows.of_provider, provider)[1]) == {new}
     with pytest.raises(ResourceClassNotFound):
         store.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
     store.write(allocations.write, [set_of(new_uuid(), {provider: {new: 1}})])
@@ -161,7 +161,7 @@ def test_each_write_appends_the_trees_it_touched(store: Store) -> None:
     child = new_provider(store, {"VCPU": 4}, parent=root)
     other = new_provider(store, {"VCPU": 4})
     ids = {
-        uuid: store.read(lambda tx, u=uuid: inventories.of_provider(tx, u)[0].root_id)
+        uuid: store.read(lambda tx, u=uuid: inventory_rows.of_provider(tx, u)[0].root_id)
         for uuid in (root, child, other)
     }
     assert ids[child] == ids[root]

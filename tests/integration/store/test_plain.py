@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from placement_server.store.dialects import plain
 from placement_server.store.dialects.plain import PlainSelect
-from placement_server.store.providers import inventories
+from placement_server.store.providers import inventory_rows
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_providers
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -41,7 +41,7 @@ def test_a_read_on_a_connection_that_broke_is_repeated_on_another(store: Store) 
     )
     ended = "SELECT pg_terminate_backend(%s::integer, 30000)"
     assert store.read(lambda tx: plain.rows(tx.connection, ended, (backend,))[0][0])
-    provider, _ = store.read_single(inventories.of_provider, uuid)
+    provider, _ = store.read_single(inventory_rows.of_provider, uuid)
     assert provider.uuid == uuid
 
 

@@ -25,7 +25,13 @@ from placement_server.store.errors import (
     TraitNotFound,
     UnparentingNotAllowed,
 )
-from placement_server.store.providers import aggregates, inventories, providers, traits
+from placement_server.store.providers import (
+    aggregates,
+    inventories,
+    inventory_rows,
+    providers,
+    traits,
+)
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
@@ -154,7 +160,7 @@ def test_an_inventory_replacement_wants_the_generation_and_always_raises_it(stor
             reserved_may_equal_total=True,
         )
         assert after.generation == generation + 1
-        assert store.read(inventories.of_provider, provider)[1] == {}
+        assert store.read(inventory_rows.of_provider, provider)[1] == {}
 
 
 def test_deleting_no_inventories_raises_the_generation_too(store: Store) -> None:
@@ -185,7 +191,7 @@ def test_unknown_classes_and_missing_inventories_are_told_apart(store: Store) ->
             )
         with pytest.raises(error):
             store.write(inventories.delete_one, provider, name)
-        assert name not in store.read(inventories.of_provider, provider)[1]
+        assert name not in store.read(inventory_rows.of_provider, provider)[1]
 
 
 def test_reserved_is_checked_before_the_class_exists(store: Store) -> None:
@@ -206,7 +212,7 @@ def test_ratios_come_back_as_they_went_in(store: Store) -> None:
         store,
         {"VCPU": InventoryRecord(4, allocation_ratio=16.1), "PCPU": InventoryRecord(2, 0, 1, 5, 2)},
     )
-    records = store.read(inventories.of_provider, provider)[1]
+    records = store.read(inventory_rows.of_provider, provider)[1]
     assert records["VCPU"].record == InventoryRecord(4, allocation_ratio=16.1)
     assert records["PCPU"].record == InventoryRecord(2, 0, 1, 5, 2)
 
@@ -216,7 +222,7 @@ def test_huge_capacities_are_stored_and_claimed_from(store: Store) -> None:
     provider = new_provider(store, {"VCPU": record})
     store.write(allocations.write, [set_of(new_uuid(), {provider: {"VCPU": 2**31 - 1}})])
     assert store.read(usages.of_provider, provider)[1] == {"VCPU": 2**31 - 1}
-    assert store.read(inventories.of_provider, provider)[1]["VCPU"].record == record
+    assert store.read(inventory_rows.of_provider, provider)[1]["VCPU"].record == record
 
 
 def test_usages_have_a_key_for_every_inventory(store: Store) -> None:

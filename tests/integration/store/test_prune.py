@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement_server.cmd import manage
-from placement_server.store import unused, vacuum
+from placement_server.cmd import manage, prune
+from placement_server.store import unused
 from placement_server.store.allocations import allocations
 from placement_server.store.errors import ConcurrentUpdate, StoreUnavailable
 from placement_server.store.providers import aggregates, traits
@@ -159,7 +159,7 @@ def test_room_that_the_database_does_not_give_back_is_an_error(store: Store) -> 
     with store.engine.begin() as connection:
         connection.exec_driver_sql(LOCK[family])
         with pytest.raises(StoreUnavailable, match="giving room back"):
-            vacuum.vacuum(hasty.engine)
+            prune.vacuum(hasty.engine)
     hasty.close()
 
 

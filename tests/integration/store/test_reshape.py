@@ -16,7 +16,7 @@ from placement_server.store.errors import (
     ResourceClassNotFound,
     StoreError,
 )
-from placement_server.store.providers import inventories
+from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
@@ -92,7 +92,7 @@ def test_new_inventory_counts_at_once_and_reserved_is_not_checked(store: Store) 
     with pytest.raises(CapacityExceeded):
         apply(store, {provider: (0, {"VCPU": record})}, set_of(new_uuid(), {provider: {"VCPU": 1}}))
     apply(store, {provider: (0, {"VCPU": record})})
-    assert store.read(inventories.of_provider, provider)[1]["VCPU"].record == record
+    assert store.read(inventory_rows.of_provider, provider)[1]["VCPU"].record == record
 
 
 def test_refusals_come_in_the_order_of_the_request(store: Store) -> None:

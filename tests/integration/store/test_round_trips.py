@@ -10,7 +10,12 @@ import pytest
 from sqlalchemy import event
 
 from placement_server.store.allocations import allocations, reshape, usages
-from placement_server.store.providers import aggregates, inventories, providers, traits
+from placement_server.store.providers import (
+    aggregates,
+    inventory_rows,
+    providers,
+    traits,
+)
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
@@ -80,7 +85,7 @@ def test_a_claim_of_fifty_consumers_costs_no_more_than_that_of_one(store: Store)
     ("read", "limit"),
     [
         (providers.get, 1),
-        (inventories.of_provider, 1),
+        (inventory_rows.of_provider, 1),
         (traits.of_provider, 1),
         (aggregates.of_provider, 1),
         (usages.of_provider, 1),

@@ -15,7 +15,7 @@ from sqlalchemy import event
 
 from placement_server.store import audit
 from placement_server.store.allocations import allocations
-from placement_server.store.dialects import InventoryUpdate, Rise
+from placement_server.store.dialects.batches import InventoryUpdate, Rise
 from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.providers import inventories, inventory_rows, providers
 from placement_server.store.records import InventoryRecord

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from placement_server.store import audit
 from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import StoreError
-from placement_server.store.providers import inventories, providers
+from placement_server.store.providers import inventories, inventory_rows, providers
 from placement_server.store.records import ANY, InventoryRecord
 from placement_server.store.records import ConsumerWrite as Write
 from placement_server.store.store import Store
@@ -266,7 +266,7 @@ class StoreMachine(RuleBasedStateMachine):
         found = {provider.uuid: provider for provider in self.store.read(providers.find)}
         assert found.keys() == self.model.providers.keys()
         for provider, modelled in self.model.providers.items():
-            stored, inventory = self.store.read(inventories.of_provider, provider)
+            stored, inventory = self.store.read(inventory_rows.of_provider, provider)
             assert stored.generation == modelled.generation
             assert stored.parent_uuid == modelled.parent
             assert stored.root_uuid == self.model.root(provider)
