@@ -71,10 +71,10 @@ class LocalServer:
         read_timeout: float = 10.0,
     ) -> None:
         self.path = path
-        self._read_timeout = read_timeout
-        self._changes = frozenset(changes)
-        self._owners = frozenset((0, os.geteuid()) if owners is None else owners)
-        self._commands = dict(commands)
+        self.read_timeout = read_timeout
+        self.changes = frozenset(changes)
+        self.owners = frozenset((0, os.geteuid()) if owners is None else owners)
+        self.commands = dict(commands)
         self._server: _Server | None = None
         self._identity: tuple[int, int] | None = None
         self._thread: threading.Thread | None = None
@@ -91,9 +91,7 @@ class LocalServer:
             )
         try:
             self._make_room()
-            self._server = _Server(
-                str(self.path), self._commands, self._changes, self._owners, self._read_timeout
-            )
+            self._server = _Server(self)
             self.path.chmod(0o660)
             self._identity = _identity(self.path)
         except OSError as error:
@@ -165,20 +163,10 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(
-        self,
-        path: str,
-        commands: Mapping[str, Command],
-        changes: frozenset[str],
-        owners: frozenset[int],
-        read_timeout: float,
-    ) -> None:
-        self.commands = commands
-        self.changes = changes
-        self.owners = owners
-        self.read_timeout = read_timeout
+    def __init__(self, owner: LocalServer) -> None:
+        self.owner = owner
         self._free = threading.Semaphore(MAX_CLIENTS)
-        super().__init__(path, _Handler)
+        super().__init__(str(owner.path), _Handler)
 
     def verify_request(self, _request: Any, _client_address: Any) -> bool:
         """Refuse a client that is one too many; its connection is closed."""
@@ -216,7 +204,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         line = self._receive_line()
-        self.request.settimeout(self.server.read_timeout)
+        self.request.settimeout(self.server.owner.read_timeout)
         if line:
             self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
 
@@ -225,7 +213,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
         :raises TimeoutError: it took too long.
         """
-        until = time.monotonic() + self.server.read_timeout
+        until = time.monotonic() + self.server.owner.read_timeout
         line = b""
         while not line.endswith(b"\n") and len(line) < MAX_REQUEST:
             self.request.settimeout(max(until - time.monotonic(), 0.001))
@@ -244,15 +232,16 @@ class _Handler(socketserver.StreamRequestHandler):
         return uid
 
     def _answer(self, line: bytes) -> dict[str, Any]:
+        owner = self.server.owner
         try:
             request = json.loads(line)
             name = request.pop("command")
-            command = self.server.commands[name]
+            command = owner.commands[name]
             signature = inspect.signature(command)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            command_names = ", ".join(sorted(self.server.commands))
+            command_names = ", ".join(sorted(owner.commands))
             return {"error": f"The request is not understood; commands are: {command_names}."}
-        if name in self.server.changes and (sender := self._sender()) not in self.server.owners:
+        if name in owner.changes and (sender := self._sender()) not in owner.owners:
             LOG.warning("Refused the command %s on the status socket to user id %d.", name, sender)
             return {
                 "error": f"The command {name} changes this host: only the agent's user and root "

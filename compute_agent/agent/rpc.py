@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
 from compute_agent.agent.namesakes import PERIODS, NamesakeEndpoint, Namesakes
@@ -41,11 +42,14 @@ STATE_VERSION = "1.0"
 SEND_RETRIES = 2
 """Tries to send an announcement: without a bound a send waits for a broker for ever."""
 
-T = TypeVar("T")
+COMMANDS: Final = (
+    *("status", "plan", "list_instances", "instance_devices"),
+    *("instance_claim", "drop_claim", "clear_fault"),
+)
 
 
 class AgentEndpoint:
-    """What the bus can call."""
+    """What the bus can call: commands by their names; see `AgentCommands`."""
 
     def __init__(self, commands: AgentCommands) -> None:
         import oslo_messaging
@@ -53,67 +57,32 @@ class AgentEndpoint:
         self.target = oslo_messaging.Target(version=VERSION)
         self._expected_exception = oslo_messaging.ExpectedException
         self._commands = commands
+        self._own: dict[str, Callable[..., Any]] = {
+            "ping": lambda: "pong",
+            "report_now": self._report_now,
+            "set_host_enabled": self._enable,
+        }
 
-    def ping(self, _ctxt: Mapping[str, Any]) -> str:
-        """Answer, to show that the agent is there."""
-        return "pong"
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in COMMANDS:
+            return partial(self._answer, getattr(self._commands, name))
+        if name.startswith("_") or name not in self._own:
+            raise AttributeError(name)
+        return partial(self._answer, self._own[name])
 
-    def status(self, _ctxt: Mapping[str, Any], node: str | None = None) -> dict[str, Any]:
-        """Return the status document, of one node or of all."""
-        return self._with_expected_errors(lambda: self._commands.status(node))
-
-    def plan(self, _ctxt: Mapping[str, Any], node: str) -> list[str]:
-        """Return what a pass would change now, one line for each step."""
-        return self._with_expected_errors(lambda: self._commands.plan(node))
-
-    def report_now(
-        self, _ctxt: Mapping[str, Any], node: str | None = None, wait: bool = False
-    ) -> dict[str, Any]:
-        """Run a pass and return the status document."""
-        return self._with_expected_errors(lambda: self._commands.report_now(node, wait))
-
-    def set_host_enabled(
-        self, _ctxt: Mapping[str, Any], enabled: Any, reason: str = ""
-    ) -> dict[str, Any]:
-        """Enable or disable the host and return the status document."""
-        return self._with_expected_errors(lambda: self._enable(enabled, reason))
-
-    def _enable(self, enabled: Any, reason: str) -> dict[str, Any]:
-        self._commands.set_host_enabled(enabled, reason)
-        return self._commands.status()
-
-    def list_instances(self, _ctxt: Mapping[str, Any], node: str | None = None) -> list[str]:
-        """Return the uuids of the instances that are here; InstancesUnknown: that is not known."""
-        return self._with_expected_errors(lambda: self._commands.list_instances(node))
-
-    def instance_claim(
-        self, _ctxt: Mapping[str, Any], spec: Any, allocations: Any = None, mappings: Any = None
-    ) -> dict[str, Any]:
-        """Give an instance what was allocated for it and return its named units."""
-        return self._with_expected_errors(
-            lambda: self._commands.instance_claim(spec, allocations, mappings)
-        )
-
-    def drop_claim(
-        self, _ctxt: Mapping[str, Any], instance: str, error: str = "", image: str = ""
-    ) -> bool:
-        """Forget what an instance holds; False if it held nothing."""
-        return self._with_expected_errors(lambda: self._commands.drop_claim(instance, error, image))
-
-    def clear_fault(self, _ctxt: Mapping[str, Any], provider: str) -> bool:
-        """Offer a device that was marked as broken again; False if it has no mark."""
-        return self._with_expected_errors(lambda: self._commands.clear_fault(provider))
-
-    def instance_devices(self, _ctxt: Mapping[str, Any], instance: str) -> dict[str, Any] | None:
-        """Return what of the host a guest really holds, None where it does not run here."""
-        return self._with_expected_errors(lambda: self._commands.instance_devices(instance))
-
-    def _with_expected_errors(self, call: Callable[[], T]) -> T:
+    def _answer(self, call: Callable[..., Any], _ctxt: Mapping[str, Any], **arguments: Any) -> Any:
         try:
-            return call()
+            return call(**arguments)
         except errors.ComputeAgentError as error:
             # the caller gets it as it is; without this the bus would log it as a defect
             raise self._expected_exception() from error
+
+    def _report_now(self, node: str | None = None, wait: bool = False) -> dict[str, Any]:
+        return self._commands.report_now(node, wait)
+
+    def _enable(self, enabled: Any, reason: str = "") -> dict[str, Any]:
+        self._commands.set_host_enabled(enabled, reason)
+        return self._commands.status()
 
 
 class RpcServer:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from compute_agent import errors
 from compute_agent.provider_config import additions as provider_config
-from compute_agent.provider_config import directory
+from compute_agent.provider_config.additions import (
+    ProviderConfig,
+    ProviderConfigException,
+    ProviderConfigs,
+)
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.state.ledger import Additions, Ledger
+
 
 LOG = logging.getLogger(__name__)
 
@@ -68,7 +73,7 @@ class ProviderConfigMerger:
         """
         with self._mutex:
             self._read_fingerprint = self._fingerprint()
-            self._configs = directory.load(self._directory)
+            self._configs = load(self._directory)
             # last: a pass that merges the files as they were meanwhile has the number of before
             self._readings += 1
 
@@ -131,3 +136,49 @@ class ProviderConfigMerger:
             # `load` reports it; here it only has to differ from the fingerprint before
             return ((str(error), 0, 0),)
         return tuple(file_marks)
+
+
+def load(directory: Path) -> ProviderConfigs:
+    """Read every `*.yaml` directly in `directory`, in the order of their names.
+
+    Hidden files are locks and copies of editors.
+
+    :raises ProviderConfigException: a file cannot be read or cannot be right.
+    """
+    try:
+        paths = sorted(
+            path
+            for path in directory.iterdir()
+            if path.name.endswith(".yaml") and not path.name.startswith(".")
+        )
+    except FileNotFoundError:
+        LOG.info("The directory %s does not exist: no provider config files are read.", directory)
+        return ProviderConfigs()
+    except OSError as error:
+        raise ProviderConfigException(
+            f"The provider config directory {directory} cannot be read: {error.strerror}. Correct "
+            "its permissions or [compute]provider_config_location."
+        ) from error
+    if not paths:
+        LOG.info("The directory %s holds no provider config files (*.yaml).", directory)
+        return ProviderConfigs()
+    # loaded only when there are files, since importing parser and validator is slow
+    from compute_agent.provider_config import file as provider_config_file
+
+    providers: list[ProviderConfig] = []
+    for path in paths:
+        providers.extend(provider_config_file.read(path))
+    _refuse_duplicates(providers)
+    return ProviderConfigs(tuple(providers))
+
+
+def _refuse_duplicates(providers: Sequence[ProviderConfig]) -> None:
+    files_by_identity: dict[str, str] = {}
+    for provider in providers:
+        other = files_by_identity.get(provider.identification)
+        if other is not None:
+            raise ProviderConfigException(
+                f"{other} and {provider.source_file} both have an entry for the provider with "
+                f"{provider.identification}. Keep one of them."
+            )
+        files_by_identity[provider.identification] = provider.source_file

@@ -28,10 +28,10 @@ from compute_agent.fitting.guest import Guest, Node
 from compute_agent.fitting.host import Cell, Host
 from compute_agent.fitting.plan import Plan
 from compute_agent.fitting.planner import plan
-from compute_agent.virt.available_resource import available_resource
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, NicOptions
+from compute_agent.virt.readings import available_resource
 from tests.data import machines
 from tests.fixtures.libvirtd import libvirtd_missing, running_libvirtd
 

@@ -30,7 +30,7 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
     :raises StateUnusable: no agent runs and its state cannot be read.
     """
     try:
-        claims: Sequence[Mapping[str, Any]] = _ask_agent(conf, "claims")
+        claims: Sequence[Mapping[str, Any]] = ask_agent(conf, "claims")
     except AgentNotRunning:
         ledger = Ledger(Path(conf.state_path), read_only=True)
         claims = [claim.document() for _consumer, claim in sorted(ledger.claims().items())]
@@ -70,7 +70,7 @@ def drop(conf: cfg.ConfigOpts, consumer: str) -> int:
     :raises AgentRunning: an agent runs and cannot be asked.
     """
     try:
-        was_dropped = bool(_ask_agent(conf, "drop_claim", instance=consumer))
+        was_dropped = bool(ask_agent(conf, "drop_claim", instance=consumer))
     except AgentNotRunning:
         was_dropped = _dropped_from_state(Path(conf.state_path), consumer)
     print(f"{consumer}: {'dropped' if was_dropped else 'holds nothing on this host'}")
@@ -85,8 +85,17 @@ def _dropped_from_state(state_path: Path, consumer: str) -> bool:
     return had_claim
 
 
-def _ask_agent(conf: cfg.ConfigOpts, command: str, **arguments: object) -> Any:
+def ask_agent(
+    conf: cfg.ConfigOpts, command: str, timeout: float = TIMEOUT, **arguments: object
+) -> Any:
+    """Return the answer of the running agent.
+
+    :raises AgentNotRunning: none runs, or it has no socket.
+    """
     path = conf.compute_agent.status_socket
     if not path:
-        raise AgentNotRunning("[compute_agent]status_socket is empty.")
-    return local_socket.ask(Path(path), command, TIMEOUT, **arguments)
+        raise AgentNotRunning(
+            "[compute_agent]status_socket is empty, so the agent cannot be asked. Set it, restart "
+            "the agent and try again."
+        )
+    return local_socket.ask(Path(path), command, timeout, **arguments)

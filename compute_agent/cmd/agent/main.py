@@ -351,18 +351,9 @@ def _clear_fault(namespace: argparse.Namespace) -> int:
 
 
 def _ask(namespace: argparse.Namespace, command: str, timeout: float, **arguments: object) -> Any:
-    from pathlib import Path
+    from compute_agent.cmd.agent.claims import ask_agent
 
-    from compute_agent.agent import local_socket
-
-    conf = program.configuration(namespace)
-    path = conf.compute_agent.status_socket
-    if not path:
-        raise local_socket.AgentNotRunning(
-            "[compute_agent]status_socket is empty, so the agent cannot be asked. Set it, restart "
-            "the agent and try again."
-        )
-    return local_socket.ask(Path(path), command, timeout, **arguments)
+    return ask_agent(program.configuration(namespace), command, timeout, **arguments)
 
 
 def _doctor(namespace: argparse.Namespace) -> int:

@@ -11,27 +11,29 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
-from compute_agent.cmd.manage import drain_view
+from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage import fleet as fleet_commands
-from compute_agent.cmd.manage.drain_view import DrainedHost
 from compute_agent.cmd.manage.options import BadArgument, ManageParser, configuration
 from compute_agent.cmd.progress import progress_bars
-from compute_agent.drift.wording import count_of
+from compute_agent.drift.wording import count_of, resources
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+    from rich.table import Table
 
     from compute_agent.drift.instances.agents import AgentsOnBus
-    from compute_agent.manage.drain import ConsumerMove, HostHolders
+    from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
     from compute_agent.manage.fleet import FleetHost
     from compute_agent.placement.api import PlacementApi
+
 
 _REASON: Final = "drain"
 """The beginning of the reason that an agent is given, by which `--undo` knows a drained host."""
@@ -105,20 +107,16 @@ def _drain(namespace: argparse.Namespace) -> int:
     moves = place(use)
     if namespace.watch and not namespace.dry_run and moves:
         if not namespace.json:
-            drain_view.print_host(drained_host, moves, is_dry_run=False)
+            print_host(drained_host, moves, is_dry_run=False)
             sys.stdout.flush()
         moves = place(_watch(namespace, placement, drained_host, use))
         if not moves and not namespace.json:
             print(f"{host.name} is empty")
             return Exit.FINE
     if namespace.json:
-        print(
-            json.dumps(
-                drain_view.as_document(drained_host, moves, is_dry_run=namespace.dry_run), indent=2
-            )
-        )
+        print(json.dumps(as_document(drained_host, moves, is_dry_run=namespace.dry_run), indent=2))
     else:
-        drain_view.print_host(drained_host, moves, is_dry_run=namespace.dry_run)
+        print_host(drained_host, moves, is_dry_run=namespace.dry_run)
     if namespace.dry_run and not drained_host.was_disabled:
         return Exit.WOULD_CHANGE
     if any(move.is_stuck for move in moves):
@@ -275,14 +273,14 @@ def _watch(
             now = drain.use_of(placement, drained_host.host.uuid)
         except errors.PlacementUnavailable as error:
             if not is_away:
-                drain_view.print_line(out, f"{error}. Asking again every {namespace.interval} s.")
+                print_line(out, f"{error}. Asking again every {namespace.interval} s.")
             is_away = True
             continue
         if is_away:
-            drain_view.print_line(out, "Placement answers again.")
+            print_line(out, "Placement answers again.")
         is_away = False
         after = () if now is None else now.holders
-        drain_view.print_difference(use.holders, after, partial(drain_view.print_line, out))
+        print_difference(use.holders, after, partial(print_line, out))
         use = now
         if use is not None and not use.is_disabled:
             raise CommandRefused(
@@ -291,3 +289,94 @@ def _watch(
                 "Repeat the command to disable it again."
             )
     return use
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedHost:
+    """A host that is drained.
+
+    :ivar host: as it was before.
+    :ivar by: by what it is disabled.
+    :ivar was_disabled: by an operator, before this command.
+    :ivar left_out: other hosts that take nothing, since their agents fell silent: uuid to name.
+    :ivar together: whether each consumer is placed with what those before it have left.
+    """
+
+    host: FleetHost
+    by: str
+    was_disabled: bool
+    left_out: Mapping[str, str]
+    together: bool
+
+
+def print_difference(
+    before: Sequence[Holder], after: Sequence[Holder], line: Callable[[str], None]
+) -> None:
+    earlier_consumers, remaining_consumers = (
+        {holder.consumer for holder in before},
+        {holder.consumer for holder in after},
+    )
+    left_text = count_of(len(remaining_consumers), "consumer")
+    for consumer in sorted(earlier_consumers - remaining_consumers):
+        line(f"{consumer} has left; {left_text} left")
+    for consumer in sorted(remaining_consumers - earlier_consumers):
+        line(f"{consumer} has arrived, by a request from before the drain; {left_text} left")
+
+
+def print_line(out: Any, text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=out, flush=True)
+
+
+def as_document(
+    drained_host: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
+) -> dict[str, object]:
+    host = drained_host.host
+    return {
+        "dry_run": is_dry_run,
+        "uuid": host.uuid,
+        "name": host.name,
+        "agent": host.agent,
+        "was_disabled": drained_host.was_disabled,
+        "by": drained_host.by,
+        "empty": not moves,
+        "together": drained_host.together,
+        "left_out": sorted(drained_host.left_out.values()),
+        "consumers": [move.as_dict() for move in moves],
+    }
+
+
+def print_host(
+    drained_host: DrainedHost, moves: Sequence[ConsumerMove], *, is_dry_run: bool
+) -> None:
+    host = drained_host.host
+    if drained_host.was_disabled:
+        how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
+    else:
+        how = f"{'would be' if is_dry_run else 'is'} disabled {drained_host.by}"
+    print(f"{host.name} ({host.uuid}) {how}; agent {host.agent}")
+    if not moves:
+        print(f"{host.name} is empty")
+        return
+    new_console().print(_table(moves))
+    stuck_count = sum(move.is_stuck for move in moves)
+    room_text = (
+        f"of which {stuck_count} {'fits' if stuck_count == 1 else 'fit'} nowhere else"
+        if stuck_count
+        else "and there is room elsewhere"
+    )
+    print(f"{count_of(len(moves), 'consumer')} left, {room_text}. Move them with what runs them.")
+    if host.agent == "silent":
+        print("Its agent is silent: if the host is dead, they have to be evacuated.")
+    if not drained_host.together:
+        print("This placement has no what-if, so each was asked about as if it were the only one.")
+    if drained_host.left_out:
+        names = ", ".join(sorted(drained_host.left_out.values()))
+        print(f"Left out as destinations, since their agents fell silent: {names}.")
+
+
+def _table(moves: Sequence[ConsumerMove]) -> Table:
+    table = new_table("consumer", "holds", "would fit on", "why not")
+    for move in moves:
+        to = move.to or ("nowhere" if move.is_stuck else "-")
+        table.add_row(move.consumer, resources(move.resources), to, move.reason)
+    return table

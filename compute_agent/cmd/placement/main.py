@@ -24,7 +24,6 @@ from compute_agent.cmd.placement.commands import (
     changes,
     completion,
     documents,
-    drain,
     inventories,
     names,
     providers,
@@ -83,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for module in (
         *(providers, inventories, names, allocations),
-        *(candidates, questions, drain, changes, documents, completion),
+        *(candidates, questions, changes, documents, completion),
     ):
         module.add_commands(commands)
     return parser

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
 
 from compute_agent.cmd.console import columns
 from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
@@ -52,3 +52,19 @@ def _filter_row(cause: FilterCause) -> tuple[str, ...]:
     more = f" and {number - len(rejected_hosts)} more" if number > len(rejected_hosts) else ""
     text = f"rejected {', '.join(rejected_hosts)}{more}" if rejected_hosts else ""
     return cause.name, f"{cause.hosts_left} of {cause.hosts_before}", text
+
+
+def print_status(status: Mapping[str, Any], out: TextIO | None = None) -> None:
+    """Print a status line by line."""
+    out = out or sys.stdout
+    lowest = status["minimum_service_version"]
+    announcements = (
+        "no agent has announced itself yet" if lowest == 0 else f"lowest service version {lowest}"
+    )
+    out.write(f"Agents: {announcements}\n")
+    for behaviour in status["behaviours"]:
+        if behaviour["in_force"]:
+            out.write(f"in force   {behaviour['name']}: {behaviour['means']}\n")
+            continue
+        hosts = ", ".join(behaviour["held_back_by"]) or "no agent has announced itself"
+        out.write(f"held back  {behaviour['name']}: {behaviour['means']}; by {hosts}\n")

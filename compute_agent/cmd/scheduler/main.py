@@ -244,7 +244,7 @@ def _serve(namespace: argparse.Namespace) -> int:
 
 
 def _upgrade_status(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.upgrade_view import print_status
+    from compute_agent.cmd.scheduler.explanation_view import print_status
     from compute_agent.scheduler.bus.running_scheduler import upgrade_status
 
     status = upgrade_status(program.configuration(namespace))

@@ -7,6 +7,7 @@ succeeded is in the live tree immediately, so a repetition does only the rest.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from compute_agent import errors
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import RequestPool
+from compute_agent.programs.lasting_conditions import LastingConditions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
@@ -325,3 +327,27 @@ class Flush:
     def _keep(self, uuid: str, name: str, reason: str) -> None:
         with self._lock:
             self.report.kept_providers.append(KeptProvider(uuid, name, reason))
+
+
+LOG = logging.getLogger(__name__)
+
+
+class KeptProviders:
+    """The providers kept by the flushes so far."""
+
+    def __init__(self) -> None:
+        self._conditions = LastingConditions()
+
+    def log(self, report: FlushReport) -> None:
+        """Log the providers that this flush kept, and forget those that are deleted now."""
+        deleted_uuids = {o.uuid for o in report.steps if isinstance(o, DeleteProvider)}
+        for uuid in deleted_uuids - {kept_provider.uuid for kept_provider in report.kept_providers}:
+            self._conditions.is_over(uuid)
+        for kept_provider in report.kept_providers:
+            if self._conditions.is_new(kept_provider.uuid, kept_provider.reason):
+                LOG.warning(
+                    "Provider %s (%s) is not deleted: %s",
+                    kept_provider.name,
+                    kept_provider.uuid,
+                    kept_provider.reason,
+                )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.transports.transport import Request
-from compute_agent.provider_config import directory as provider_config_directory
+from compute_agent.provider_config import merger as merger_module
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes import node_pass
@@ -235,8 +235,8 @@ def test_files_count_as_read_only_when_passes_merge_them(
         during.append(merger.refresh())  # as the pass of another node
         return load(path)
 
-    load = provider_config_directory.load
-    monkeypatch.setattr(provider_config_directory, "load", slow_load)
+    load = merger_module.load
+    monkeypatch.setattr(merger_module, "load", slow_load)
     (tmp_path / "rack.yaml").write_text(ENTRY)
     assert merger.refresh() not in during
     assert len(during) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compute_agent.manage.diagnosis import Level
-from compute_agent.manage.overhead import examine_overhead, overheads
+from compute_agent.manage.hypervisor import examine_overhead, overheads
 
 A, B, C = (f"{n}0000000-0000-4000-8000-000000000000" for n in "abc")
 MIB = 1024

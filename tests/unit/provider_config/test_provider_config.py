@@ -17,7 +17,7 @@ from compute_agent.provider_config.additions import (
     ProviderConfigs,
     merge,
 )
-from compute_agent.provider_config.directory import load
+from compute_agent.provider_config.merger import load
 from compute_agent.provider_tree import ProviderTree
 
 NODE = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compute_agent.discovery import capture
-from compute_agent.virt.available_resource import available_resource
 from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.readings import available_resource
 from tests.data import machines
 
 

@@ -22,13 +22,7 @@ def add_commands(commands: Commands) -> None:
     listing.add_argument(
         "--associated", action="store_true", help="only traits that some provider has"
     )
-    change = traits.add("set", _set_traits, "replace the traits of a provider")
-    change.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    change.add_argument(
-        "names", nargs="*", metavar="TRAIT", help="new traits; without any: remove all"
-    )
-    change.add_argument("--add", action="store_true", help="add these, and keep the others")
-    change.add_argument("--remove", action="store_true", help="remove these, and keep the others")
+    _add_change(traits, "traits", "TRAIT", "new traits")
     _add_names(traits, "traits", "trait")
 
     classes = commands.group("class", "resource classes")
@@ -40,26 +34,28 @@ def add_commands(commands: Commands) -> None:
     list_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     members = aggregates.add("members", _list_members, "list the providers in an aggregate")
     members.add_argument("aggregate", metavar="UUID", help="uuid of the aggregate")
-    set_command = aggregates.add("set", _set_aggregates, "replace the aggregates of a provider")
-    set_command.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
-    set_command.add_argument(
-        "names",
-        nargs="*",
-        metavar="UUID",
-        help="uuids of the new aggregates; without any: remove all",
+    _add_change(aggregates, "aggregates", "UUID", "uuids of the new aggregates")
+
+
+def _add_change(group: Commands, part: str, metavar: str, names: str) -> None:
+    parser = group.add("set", _change, f"replace the {part} of a provider")
+    parser.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
+    parser.add_argument(
+        "names", nargs="*", metavar=metavar, help=f"{names}; without any: remove all"
     )
-    set_command.add_argument("--add", action="store_true", help="add these, and keep the others")
-    set_command.add_argument(
-        "--remove", action="store_true", help="remove these, and keep the others"
-    )
+    parser.add_argument("--add", action="store_true", help="add these, and keep the others")
+    parser.add_argument("--remove", action="store_true", help="remove these, and keep the others")
+    parser.set_defaults(part=part)
 
 
 def _add_names(group: Commands, path: str, what: str) -> None:
-    create = group.add("create", _create, f"make sure that a custom {what} exists")
-    delete = group.add("delete", _remove, f"delete a custom {what} that no provider has")
-    for parser in (create, delete):
+    for verb, method, doing, help_ in (
+        ("create", "PUT", "Creating", f"make sure that a custom {what} exists"),
+        ("delete", "DELETE", "Deleting", f"delete a custom {what} that no provider has"),
+    ):
+        parser = group.add(verb, _ask_for_name, help_)
         parser.add_argument("name", metavar="NAME", help="name that begins with CUSTOM_")
-        parser.set_defaults(path=path, what=what)
+        parser.set_defaults(method=method, path=path, doing=f"{doing} {what}")
 
 
 def _list_traits(namespace: argparse.Namespace) -> int:
@@ -76,10 +72,6 @@ def _list_traits(namespace: argparse.Namespace) -> int:
         path = "/traits" + (f"?{urlencode(query)}" if query else "")
         names = client.get(path, "Listing traits")["traits"]
     return _show(namespace, "name", sorted(names))
-
-
-def _set_traits(namespace: argparse.Namespace) -> int:
-    return _change(namespace, "traits")
 
 
 def _list_classes(namespace: argparse.Namespace) -> int:
@@ -105,11 +97,8 @@ def _list_members(namespace: argparse.Namespace) -> int:
     return Exit.FINE
 
 
-def _set_aggregates(namespace: argparse.Namespace) -> int:
-    return _change(namespace, "aggregates")
-
-
-def _change(namespace: argparse.Namespace, part: str) -> int:
+def _change(namespace: argparse.Namespace) -> int:
+    part = namespace.part
     if namespace.add and namespace.remove:
         namespace.parser.error("--add and --remove exclude each other")
     client = connect(namespace)
@@ -134,15 +123,9 @@ def _make_missing(client: Client, part: str, names: Sequence[str]) -> None:
                 client.ask("PUT", f"/traits/{path_segment(name)}", f"Creating trait {name}")
 
 
-def _create(namespace: argparse.Namespace) -> int:
+def _ask_for_name(namespace: argparse.Namespace) -> int:
     path = f"/{namespace.path}/{path_segment(namespace.name)}"
-    connect(namespace).ask("PUT", path, f"Creating {namespace.what} {namespace.name}")
-    return Exit.FINE
-
-
-def _remove(namespace: argparse.Namespace) -> int:
-    path = f"/{namespace.path}/{path_segment(namespace.name)}"
-    connect(namespace).ask("DELETE", path, f"Deleting {namespace.what} {namespace.name}")
+    connect(namespace).ask(namespace.method, path, f"{namespace.doing} {namespace.name}")
     return Exit.FINE
 
 

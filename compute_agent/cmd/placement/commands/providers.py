@@ -178,13 +178,10 @@ def _usage(namespace: argparse.Namespace) -> int:
     if namespace.user:
         query["user_id"] = namespace.user
     usages = client.get(f"/usages?{urlencode(query)}", "Reading the usage of a project")["usages"]
-    if client.connection.newest() < CONSUMER_TYPE:
-        rows = [("-", name, used) for name, used in sorted(usages.items())]
-        show_rows(namespace, ("consumer_type", "resource_class", "used"), rows, usages)
-        return Exit.FINE
+    is_typed = client.connection.newest() >= CONSUMER_TYPE
     rows = [
         (consumer_type, name, used)
-        for consumer_type, entry in sorted(usages.items())
+        for consumer_type, entry in sorted((usages if is_typed else {"-": usages}).items())
         for name, used in sorted(entry.items())
     ]
     show_rows(namespace, ("consumer_type", "resource_class", "used"), rows, usages)

@@ -11,7 +11,7 @@ import pytest
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.claiming.together import crowded_hosts
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.life_cycle.replacement import ReplacingClaims
+from compute_agent.scheduler.life_cycle.life_cycle import ReplacingClaims
 from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.scheduler.search.server_groups import GroupMembers
