@@ -54,7 +54,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from compute_agent.programs.exit_status import Exit
 
@@ -156,6 +156,12 @@ class PlacementError(ComputeAgentError):
         self.path = path
         self.retry_after = retry_after
 
+    def of_answer(self, other: PlacementError) -> Self:
+        """Take over what another error has of its answer, and return this one."""
+        for name in ("status", "code", "detail", "request_id", "method", "path", "retry_after"):
+            setattr(self, name, getattr(other, name))
+        return self
+
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self).__new__, (type(self), *self.args), self.__dict__)
 
@@ -209,16 +215,11 @@ class ResourceProviderSyncFailed(ResourceProviderUpdateFailed):
             f"{f.aspect} of {f.name} ({f.uuid}): {f.error}" for f in self.failures
         )
         first = self.failures[0].error if self.failures else None
-        answer = first if isinstance(first, PlacementError) else PlacementError("")
         super().__init__(
-            f"{len(self.failures)} change(s) could not be written to placement: {shown_failures}",
-            status=answer.status,
-            code=answer.code,
-            detail=answer.detail,
-            request_id=answer.request_id,
-            method=answer.method,
-            path=answer.path,
+            f"{len(self.failures)} change(s) could not be written to placement: {shown_failures}"
         )
+        if isinstance(first, PlacementError):
+            self.of_answer(first)
 
 
 class ResourceProviderCreationFailed(ResourceProviderUpdateFailed):

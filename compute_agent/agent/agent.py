@@ -191,13 +191,11 @@ class Agent:
         if delay >= 1.0:
             LOG.info("The first pass begins in %.0f s ([DEFAULT]periodic_fuzzy_delay).", delay)
             self._manager.status(f"the first pass begins in {delay:.0f} s")
-            self._parts.board.search_trouble_is(
-                Trouble(
-                    "the first pass has not begun",
-                    f"It begins {delay:.0f} s after the start ([DEFAULT]periodic_fuzzy_delay).",
-                    time.time(),
-                    1,
-                )
+            self._parts.board.search_trouble = Trouble(
+                "the first pass has not begun",
+                f"It begins {delay:.0f} s after the start ([DEFAULT]periodic_fuzzy_delay).",
+                time.time(),
+                1,
             )
         if self._stop.wait(delay):
             return

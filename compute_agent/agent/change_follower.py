@@ -109,7 +109,7 @@ class ChangeFollower:
         return FIRST_PAUSE if answered_early else 0.0
 
     def _pause_without_feed(self, error: errors.PlacementError) -> float:
-        if self._board.feed().state is not FeedState.NOT_OFFERED:
+        if self._board.feed.state is not FeedState.NOT_OFFERED:
             LOG.warning(
                 "Only periodic passes find changes in placement, [compute_agent]follow_changes has "
                 "no effect: placement does not offer placement-ext 1.1, and is asked again every "
@@ -131,6 +131,6 @@ class ChangeFollower:
         return max(pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
 
     def _end_failures(self) -> None:
-        if self._failures or self._board.feed().state is FeedState.NOT_OFFERED:
+        if self._failures or self._board.feed.state is FeedState.NOT_OFFERED:
             LOG.info("Changes in placement are followed again.")
         self._failures = 0

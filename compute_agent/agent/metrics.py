@@ -87,23 +87,23 @@ class BoardCollector:
         yield GaugeMetricFamily(
             f"{PREFIX}_placement_up",
             "1 if placement answers, else 0.",
-            value=int(self._board.placement().up is True),
+            value=int(self._board.placement.up is True),
         )
-        offset = self._board.placement().clock_offset
+        offset = self._board.placement.clock_offset
         if offset is not None:
             yield GaugeMetricFamily(
                 f"{PREFIX}_clock_offset_seconds",
                 "Seconds by which the clock is ahead of placement's, by the Date of its answers.",
                 value=offset,
             )
-        bus = self._board.bus()
+        bus = self._board.bus
         if bus.state is not BusState.OFF:
             yield GaugeMetricFamily(
                 f"{PREFIX}_bus_up",
                 "1 if the message bus takes what the agent announces, else 0.",
                 value=int(bus.state is BusState.UP),
             )
-        feed = self._board.feed()
+        feed = self._board.feed
         if feed.state is not FeedState.OFF:
             yield GaugeMetricFamily(
                 f"{PREFIX}_changes_followed",
@@ -168,7 +168,7 @@ class BoardCollector:
             labels=["node", "resource_class"],
         )
         nodes = self._board.nodes()
-        if not nodes and self._board.search_trouble():
+        if not nodes and self._board.search_trouble:
             # the name that its node has as a rule, so that the alert finds it
             families["node_in_trouble"].add_metric([self._board.host], 1)
         for node in nodes:

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from compute_agent import errors
@@ -21,26 +22,20 @@ PERIODS: Final = 3.0
 """Periods of announcement after which one that was not heard again is gone."""
 
 
+@dataclass(slots=True, eq=False)
 class Namesakes:
     """Others that report nodes of this agent. Safe for threads.
 
-    :param patience: seconds after which one that was not heard again is gone.
-    :param on_first: called when one is heard that was not there before.
+    :ivar patience: seconds after which one that was not heard again is gone.
+    :ivar on_first: called when one is heard that was not there before.
     """
 
-    def __init__(
-        self,
-        own: Place,
-        patience: float,
-        on_first: Callable[[], object],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.own = own
-        self._patience = patience
-        self._on_first = on_first
-        self._clock = clock
-        self._mutex = threading.Lock()
-        self._by_root: dict[str, tuple[float, Place]] = {}
+    own: Place
+    patience: float
+    on_first: Callable[[], object]
+    clock: Callable[[], float] = time.monotonic
+    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _by_root: dict[str, tuple[float, Place]] = field(default_factory=dict, init=False)
 
     def message(self, roots: list[str]) -> dict[str, Any]:
         """Return what this agent announces to its namesakes."""
@@ -58,12 +53,12 @@ class Namesakes:
             raise ValueError(f"{type(error).__name__}: {str(error)[:SHOWN_LENGTH]}") from error
         if place.is_same(self.own):
             return
-        now = self._clock()
+        now = self.clock()
         with self._mutex:
             is_first = any(self._other(root, now) is None for root in roots)
             self._by_root.update(dict.fromkeys(roots, (now, place)))
         if is_first:
-            self._on_first()
+            self.on_first()
 
     def check_alone(self, root: str) -> None:
         """Check that no other agent reports a node.
@@ -71,7 +66,7 @@ class Namesakes:
         :raises InvalidNodeConfiguration: one does; both are named.
         """
         with self._mutex:
-            other = self._other(root, self._clock())
+            other = self._other(root, self.clock())
         if other is not None:
             raise errors.InvalidNodeConfiguration(
                 f"Two agents report the resource provider {root}: this one, at {self.own}, and one "
@@ -81,7 +76,7 @@ class Namesakes:
 
     def _other(self, root: str, now: float) -> Place | None:
         heard_at, place = self._by_root.get(root, (0.0, None))
-        return place if place is not None and now - heard_at < self._patience else None
+        return place if place is not None and now - heard_at < self.patience else None
 
 
 class NamesakeEndpoint:

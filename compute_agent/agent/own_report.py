@@ -41,7 +41,7 @@ class OwnReport:
         node = next((node for node in self._board.nodes() if node.uuid == root_uuid), None)
         if node is None:
             return None
-        period, bus = self._options().period, self._board.bus()
+        period, bus = self._options().period, self._board.bus
         since = None if bus.since is None else datetime.fromtimestamp(bus.since, UTC).isoformat()
         return json.dumps(
             {

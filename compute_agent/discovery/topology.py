@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Final, Protocol
 
 from compute_agent.discovery.disk import DiskSource, measure
 from compute_agent.discovery.facts import (
@@ -23,29 +23,30 @@ from compute_agent.discovery.sysfs.vpd import SerialNumbers
 HOSTNAME = "sys/kernel/hostname"
 
 
+_OF_NVML: Final = (
+    *("model", "uuid", "serial", "compute_capability", "critical_xid", "nvlinks"),
+    *("mig_enabled", "mig_devices", "mig_remaining", "gpu_instances"),
+    *("vgpu_types", "vgpu_sizes_mixed"),
+)
+"""Facts of a GPU that have the same name in both of its descriptions."""
+
+
 class GpuSource(Protocol):
     """Adds to the GPUs that sysfs knows: NVML, or a recording of it."""
 
     def read(self) -> NvmlReading: ...
 
 
+@dataclass(slots=True, eq=False)
 class Discovery:
     """Reads one machine again and again, and keeps what never changes between two looks."""
 
-    def __init__(
-        self,
-        sysfs_root: str = SYSFS,
-        procfs_root: str = PROCFS,
-        *,
-        gpu_source: GpuSource | None = None,
-        read: ReadFile = read_file,
-    ) -> None:
-        """`gpu_source` must belong to the same machine as the two roots."""
-        self._sysfs_root = sysfs_root
-        self._procfs_root = procfs_root
-        self._gpu_source = gpu_source
-        self._read = read
-        self._serials = SerialNumbers()
+    sysfs_root: str = SYSFS
+    procfs_root: str = PROCFS
+    _: KW_ONLY
+    gpu_source: GpuSource | None = None
+    read: ReadFile = read_file
+    _serials: SerialNumbers = field(default_factory=SerialNumbers, init=False)
 
     def discover(
         self, disk_source: DiskSource | None = None, hostname: str | None = None
@@ -58,7 +59,7 @@ class Discovery:
         Raises DiscoveryError when CPUs or memory of the host cannot be read. One device that
         cannot be read is left out, with a sentence in `warnings`.
         """
-        machine = Machine(self._sysfs_root, self._procfs_root, self._read)
+        machine = Machine(self.sysfs_root, self.procfs_root, self.read)
         memory_kib = memory.discover(machine)
         found_cpus = cpus.discover(machine)
         found_cells = cells.discover(machine, found_cpus, memory_kib)
@@ -66,7 +67,7 @@ class Discovery:
         devices = tuple(function.device for function in functions.values())
         ports = nics.discover(machine, functions, self._serials)
         ethernet_ports = tuple(port for port in ports if not port.is_infiniband)
-        reading = self._gpu_source.read() if self._gpu_source else NvmlReading()
+        reading = self.gpu_source.read() if self.gpu_source else NvmlReading()
         found_disk, disk_fault = measure(disk_source) if disk_source else (None, None)
         found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
         return HostTopology(
@@ -129,16 +130,5 @@ def _with_nvml(gpu: PhysicalGpu, nvml_gpu: NvmlGpu, ids: frozenset[CellId]) -> P
         gpu,
         numa_node=cell,
         nvml=True,
-        model=nvml_gpu.model,
-        uuid=nvml_gpu.uuid,
-        serial=nvml_gpu.serial,
-        compute_capability=nvml_gpu.compute_capability,
-        mig_enabled=nvml_gpu.mig_enabled,
-        mig_devices=nvml_gpu.mig_devices,
-        mig_remaining=nvml_gpu.mig_remaining,
-        gpu_instances=nvml_gpu.gpu_instances,
-        vgpu_types=nvml_gpu.vgpu_types,
-        vgpu_sizes_mixed=nvml_gpu.vgpu_sizes_mixed,
-        nvlinks=nvml_gpu.nvlinks,
-        critical_xid=nvml_gpu.critical_xid,
+        **{name: getattr(nvml_gpu, name) for name in _OF_NVML},
     )

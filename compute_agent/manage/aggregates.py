@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -57,29 +57,21 @@ class SyncResult:
     failure: errors.PlacementError | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class AggregateSync:
     """One synchronisation.
 
-    :param nodes: host to its nodes' root providers, as the agents announce them; a host that is
+    :ivar nodes: host to its nodes' root providers, as the agents announce them; a host that is
         not in it is looked up by its name, which is then the name of its only node.
     """
 
-    def __init__(
-        self,
-        report: ReportClient,
-        aggregates: Collection[Aggregate],
-        nodes: Mapping[str, Collection[str]],
-        *,
-        prune: bool,
-        dry_run: bool,
-        progress: Progress = lambda _what, _done_count, _total: None,
-    ) -> None:
-        self._report = report
-        self._aggregates = aggregates
-        self._nodes = nodes
-        self._prune = prune
-        self._dry_run = dry_run
-        self._progress = progress
+    report: ReportClient
+    aggregates: Collection[Aggregate]
+    nodes: Mapping[str, Collection[str]]
+    _: KW_ONLY
+    prune: bool
+    dry_run: bool
+    progress: Progress = lambda _what, _done_count, _total: None
 
     def run(self) -> SyncResult:
         """Add what is missing, and with `prune` remove what the aggregates no longer list.
@@ -89,12 +81,12 @@ class AggregateSync:
         :raises PlacementError: placement cannot be used; nothing was changed.
         """
         result = SyncResult()
-        directory = provider_directory.read(self._report.placement)
+        directory = provider_directory.read(self.report.placement)
         by_name = {provider.name: provider.uuid for provider in directory.providers.values()}
         aggregates_of: dict[str, set[str]] = {}
         hosts = {}
         for host in sorted(
-            {host for listed_aggregate in self._aggregates for host in listed_aggregate.hosts}
+            {host for listed_aggregate in self.aggregates for host in listed_aggregate.hosts}
         ):
             try:
                 hosts[host] = self._root(host, directory, by_name)
@@ -102,14 +94,14 @@ class AggregateSync:
                 result.problems.append(SyncProblem(host, unusable.trouble, unusable.detail))
                 continue
             aggregates_of.setdefault(hosts[host], set()).update(
-                aggregate.uuid for aggregate in self._aggregates if host in aggregate.hosts
+                aggregate.uuid for aggregate in self.aggregates if host in aggregate.hosts
             )
         names = {root: host for host, root in hosts.items()}
-        leaving = self._leaving(directory, aggregates_of) if self._prune else {}
+        leaving = self._leaving(directory, aggregates_of) if self.prune else {}
         result.hosts = len(names)
         roots = sorted({*aggregates_of, *leaving})
         for count, root in enumerate(roots):
-            self._progress("aggregates of hosts", count, len(roots))
+            self.progress("aggregates of hosts", count, len(roots))
             host = names.get(root, directory.name(root))
             try:
                 self._change(
@@ -121,7 +113,7 @@ class AggregateSync:
         return result
 
     def _root(self, host: str, directory: ProviderDirectory, by_name: Mapping[str, str]) -> str:
-        nodes = self._nodes.get(host)
+        nodes = self.nodes.get(host)
         if nodes is None:
             uuid = by_name.get(host)
             if uuid is None:
@@ -152,8 +144,8 @@ class AggregateSync:
         Providers that are not hosts stay: sharing providers have to be in aggregates.
         """
         leaving: dict[str, set[str]] = {}
-        for aggregate in sorted(self._aggregates, key=lambda entry: entry.uuid):
-            for uuid in provider_directory.members_of(self._report.placement, aggregate.uuid):
+        for aggregate in sorted(self.aggregates, key=lambda entry: entry.uuid):
+            for uuid in provider_directory.members_of(self.report.placement, aggregate.uuid):
                 if uuid in directory.hosts and aggregate.uuid not in wanted_members.get(uuid, ()):
                     leaving.setdefault(uuid, set()).add(aggregate.uuid)
         return leaving
@@ -161,13 +153,13 @@ class AggregateSync:
     def _change(
         self, result: SyncResult, host: str, root: str, add: set[str], remove: set[str]
     ) -> None:
-        present = self._report.placement.providers.aggregates(root, host).content
+        present = self.report.placement.providers.aggregates(root, host).content
         added_hosts, removed_hosts = add - present, remove & present
         if not added_hosts and not removed_hosts:
             return
-        if not self._dry_run:
+        if not self.dry_run:
             try:
-                self._report.change_aggregates(root, add=added_hosts, remove=removed_hosts)
+                self.report.change_aggregates(root, add=added_hosts, remove=removed_hosts)
             except (
                 errors.ResourceProviderUpdateFailed,
                 errors.ResourceProviderUpdateConflict,

@@ -14,21 +14,6 @@ from compute_agent.placement.provider_directory import ProviderDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class AuditOptions:
-    """The scope of an audit, and whether it deletes.
-
-    :ivar provider: only consumers that hold something of this one.
-    :ivar min_age: seconds; a consumer written more recently is skipped.
-    :ivar host_age: seconds without a write after which an empty tree without agent is reported.
-    """
-
-    delete: bool = False
-    provider: str | None = None
-    min_age: float = 3600.0
-    host_age: float = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
 class Suspect:
     """A consumer with the reason why it is reported."""
 
@@ -77,23 +62,23 @@ class _Look:
         return [consumer for consumer, judgement in self.judgements if judgement.verdict is verdict]
 
 
+@dataclass(frozen=True, slots=True)
 class Audit:
-    """One audit.
+    """One audit, its scope, and whether it deletes.
 
-    :param wait: waits so many seconds between the two looks that come before a deletion.
+    :ivar wait: waits so many seconds between the two looks that come before a deletion.
+    :ivar provider: only consumers that hold something of this one.
+    :ivar min_age: seconds; a consumer written more recently is skipped.
+    :ivar host_age: seconds without a write after which an empty tree without agent is reported.
     """
 
-    def __init__(
-        self,
-        consumers: Consumers,
-        source: InstanceSource,
-        options: AuditOptions,
-        wait: Callable[[float], None],
-    ) -> None:
-        self._consumers = consumers
-        self._source = source
-        self._options = options
-        self._wait = wait
+    consumers: Consumers
+    source: InstanceSource
+    wait: Callable[[float], None]
+    delete: bool = False
+    provider: str | None = None
+    min_age: float = 3600.0
+    host_age: float = 86400.0
 
     def run(self) -> AuditResult:
         """Look, and delete if that was asked for.
@@ -101,16 +86,16 @@ class Audit:
         :raises InvalidConfiguration: the source of instances cannot be used.
         :raises PlacementError: placement cannot be used; nothing was changed.
         """
-        directory = provider_directory.read(self._consumers.placement)
-        holders = self._consumers.on(self._chosen_uuids(directory))
+        directory = provider_directory.read(self.consumers.placement)
+        holders = self.consumers.on(self._chosen_uuids(directory))
         first = self._look(directory, holders)
         orphans = first.having(Verdict.ORPHAN)
         result = AuditResult(directory, consumers=len(holders))
         last = first
-        if orphans and self._options.delete:
-            self._wait(self._options.min_age / 2)
+        if orphans and self.delete:
+            self.wait(self.min_age / 2)
             again = [orphan.uuid for orphan in orphans]
-            last = self._look(provider_directory.read(self._consumers.placement), again)
+            last = self._look(provider_directory.read(self.consumers.placement), again)
             orphans = last.having(Verdict.ORPHAN)
         result.orphans = orphans
         result.young = len(first.having(Verdict.YOUNG))
@@ -122,12 +107,12 @@ class Audit:
             if judgement.verdict is Verdict.UNKNOWN
         ]
         result.findings = list(self._findings(directory, holders, first.listing))
-        if self._options.delete:
+        if self.delete:
             self._delete(result, last.listing)
         return result
 
     def _chosen_uuids(self, directory: ProviderDirectory) -> Collection[str]:
-        only = self._options.provider
+        only = self.provider
         if only is None:
             return directory.providers
         if only not in directory.providers:
@@ -138,18 +123,18 @@ class Audit:
         return [only]
 
     def _look(self, directory: ProviderDirectory, uuids: Iterable[str]) -> _Look:
-        listing = self._source.look(directory)
+        listing = self.source.look(directory)
         # only consumers that the source does not know need a closer look
-        suspects = self._consumers.read(
+        suspects = self.consumers.read(
             uuid for uuid in uuids if uuid not in listing.known_consumers
         )
         judgements = tuple(
             (
                 suspect,
                 confirmed(
-                    judge(suspect, listing, directory, self._options.min_age),
+                    judge(suspect, listing, directory, self.min_age),
                     suspect,
-                    self._source,
+                    self.source,
                 ),
             )
             for suspect in suspects
@@ -159,7 +144,7 @@ class Audit:
     def _delete(self, result: AuditResult, listing: Listing) -> None:
         for consumer in result.orphans:
             try:
-                reason = delete(self._consumers, consumer, listing)
+                reason = delete(self.consumers, consumer, listing)
             except errors.ComputeAgentError as error:
                 result.failure = error
                 return
@@ -174,7 +159,7 @@ class Audit:
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
     ) -> Iterator[Finding]:
         """Yield findings where all providers were read, and the source knows which hosts exist."""
-        if self._options.provider is not None or (listing.complete and not listing.roots):
+        if self.provider is not None or (listing.complete and not listing.roots):
             return
         yield from self._instances(directory, holders, listing)
         yield from _ownerless(directory, listing)
@@ -189,7 +174,7 @@ class Audit:
                 hosts_of.setdefault(instance, []).append(host)
         without = [instance for instance in sorted(hosts_of) if instance not in holders]
         # they may have got allocations since the providers were read
-        claimed_consumers = {consumer.uuid for consumer in self._consumers.read(without)}
+        claimed_consumers = {consumer.uuid for consumer in self.consumers.read(without)}
         for instance in without:
             if instance not in claimed_consumers:
                 where = ", ".join(hosts_of[instance])
@@ -212,8 +197,8 @@ class Audit:
         in_use = {directory.root(uuid) for uuids in holders.values() for uuid in uuids}
         # an agent that does not list its instances exists anyway
         for root in sorted(directory.hosts & listing.silent - in_use - listing.untold.keys()):
-            age = self._consumers.last_written(root)
-            if age is not None and age >= self._options.host_age:
+            age = self.consumers.last_written(root)
+            if age is not None and age >= self.host_age:
                 detail = f"not written for {age / 3600:.0f} h, nothing is allocated of it"
                 yield Finding("host without agent", root, f"{directory.name(root)}: {detail}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -32,31 +33,24 @@ class ServiceUnusable(errors.ComputeAgentError):
         self.status = status
 
 
+@dataclass(slots=True, eq=False)
 class Service:
     """Requests to one service through keystoneauth1; reads are repeated while it is away.
 
-    :param title: its name in messages.
-    :param group: the group of options for the way to it.
-    :param version: a path that every request begins with, unless the endpoint ends with it.
-    :param wait: waits so many seconds.
+    :ivar title: its name in messages.
+    :ivar group: the group of options for the way to it.
+    :ivar version: a path that every request begins with, unless the endpoint ends with it.
+    :ivar wait: waits so many seconds.
     """
 
-    def __init__(
-        self,
-        conf: Any,
-        group: str,
-        title: str,
-        *,
-        version: str = "",
-        wait: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._conf = conf
-        self._group = group
-        self._title = title
-        self._version = version
-        self._wait = wait
-        self._adapter: Any = None
-        self.headers: dict[str, str] = {}
+    conf: Any
+    group: str
+    title: str
+    _: KW_ONLY
+    version: str = ""
+    wait: Callable[[float], None] = time.sleep
+    _adapter: Any = field(default=None, init=False)
+    headers: dict[str, str] = field(default_factory=dict, init=False)
 
     def get(self, path: str, doing: str, **query: str) -> dict[str, Any]:
         """Return the JSON object at a path.
@@ -95,8 +89,8 @@ class Service:
         if isinstance(answer, list) and all(isinstance(entry, dict) for entry in answer):
             return answer
         raise ServiceUnusable(
-            f"{doing} failed: the answer of {self._title} has no list {key!r} of objects. Check "
-            f"what answers at the endpoint of group [{self._group}]."
+            f"{doing} failed: the answer of {self.title} has no list {key!r} of objects. Check "
+            f"what answers at the endpoint of group [{self.group}]."
         )
 
     def _object(
@@ -107,14 +101,14 @@ class Service:
             document = answer.json()
         except ValueError as error:
             raise ServiceUnusable(
-                f"{doing} failed: {self._title} answered {answer.status_code} with something that "
-                f"is not JSON. Check what answers at the endpoint of group [{self._group}]."
+                f"{doing} failed: {self.title} answered {answer.status_code} with something that "
+                f"is not JSON. Check what answers at the endpoint of group [{self.group}]."
             ) from error
         if answer.status_code >= 300 or not isinstance(document, dict):
             explanation = " ".join(re.sub(r"[{}\"]", "", answer.text).split())[:300]
             raise ServiceUnusable(
-                f"{doing} failed: {self._title} answered {answer.status_code} ({explanation}). "
-                f"Check the options of group [{self._group}] and the roles of its user.",
+                f"{doing} failed: {self.title} answered {answer.status_code} ({explanation}). "
+                f"Check the options of group [{self.group}] and the roles of its user.",
                 answer.status_code,
             )
         return document
@@ -123,7 +117,7 @@ class Service:
         last = None
         for attempt in range(TRIES if method in READS else 1):
             if attempt:
-                self._wait(2.0**attempt / 2)
+                self.wait(2.0**attempt / 2)
             try:
                 answer = self._send(method, path, body)
             except (ka_exc.ConnectionError, ka_exc.HttpServerError) as error:
@@ -134,27 +128,27 @@ class Service:
                 continue
             except (ka_exc.ClientException, OSError) as error:
                 raise ServiceUnusable(
-                    f"{doing} failed: {error}. Check the options of group [{self._group}] and the "
+                    f"{doing} failed: {error}. Check the options of group [{self.group}] and the "
                     "catalogue of keystone."
                 ) from error
             except MISREAD as error:
                 raise ServiceUnusable(
                     f"{doing} failed: keystone answered something that cannot be used "
                     f"({type(error).__name__}: {error}). Check what answers at auth_url of group "
-                    f"[{self._group}]."
+                    f"[{self.group}]."
                 ) from error
             if answer.status_code not in TRANSIENT or attempt == TRIES - 1 or method not in READS:
                 return answer
         raise ServiceUnusable(
-            f"{doing} failed: {self._title} does not answer ({last}). Try again when it does."
+            f"{doing} failed: {self.title} does not answer ({last}). Try again when it does."
         ) from last
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         if self._adapter is None:
-            self._adapter = load_adapter(self._conf, self._group)
+            self._adapter = load_adapter(self.conf, self.group)
         arguments: dict[str, Any] = {"raise_exc": False, "headers": dict(self.headers)}
         if body is not None:
             arguments["json"] = body
         endpoint = str(self._adapter.get_endpoint() or "").rstrip("/")
-        prefix = "" if endpoint.endswith(self._version) else self._version
+        prefix = "" if endpoint.endswith(self.version) else self.version
         return self._adapter.request(prefix + path, method, **arguments)

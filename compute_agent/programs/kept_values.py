@@ -5,38 +5,34 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
+@dataclass(slots=True, eq=False)
 class KeptValues(Generic[K, V]):
     """Values by key. Safe for several threads.
 
-    :param seconds: for which a value is good.
-    :param clock: seconds that only grow.
-    :param most: of the values that are kept; the oldest goes first. None: no limit.
+    :ivar seconds: for which a value is good.
+    :ivar clock: seconds that only grow.
+    :ivar most: of the values that are kept; the oldest goes first. None: no limit.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        most: int | None = None,
-    ) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._most = most
-        self._lock = threading.Lock()
-        self._values: dict[K, tuple[float, V]] = {}
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _: KW_ONLY
+    most: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _values: dict[K, tuple[float, V]] = field(default_factory=dict, init=False)
 
     def get(self, key: K) -> V | None:
         """Return the value of a key while it is good."""
         with self._lock:
             since, value = self._values.get(key, (0.0, None))
-            return value if value is None or self._clock() - since < self._seconds else None
+            return value if value is None or self.clock() - since < self.seconds else None
 
     def old(self, key: K) -> V | None:
         """Return the value of a key, good or not: for want of a newer one."""
@@ -47,9 +43,9 @@ class KeptValues(Generic[K, V]):
         """Keep a value from now on, and return it."""
         with self._lock:
             self._values.pop(key, None)
-            if self._most is not None and len(self._values) >= self._most:
+            if self.most is not None and len(self._values) >= self.most:
                 self._values.pop(next(iter(self._values)))
-            self._values[key] = (self._clock(), value)
+            self._values[key] = (self.clock(), value)
         return value
 
     def forget(self) -> None:

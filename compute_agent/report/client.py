@@ -24,10 +24,9 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import TreeCache, TreeCaches
-from compute_agent.report.flushing.flush import Flush, FlushReport
+from compute_agent.report.flushing.flush import Flush, FlushReport, KeptProviders
 from compute_agent.report.flushing.provider_writes import ProviderWrites
 from compute_agent.report.flushing.reshape import Reshaper
-from compute_agent.report.kept_providers import KeptProviders
 from compute_agent.report.plan import plan
 from compute_agent.report.steps import KeepProvider, SetAggregates, SetInventories, Step
 from compute_agent.report.tree_reader import TreeReader

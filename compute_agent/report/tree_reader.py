@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -34,25 +35,18 @@ ALL_AGGREGATES_EVERY: Final = 12
 REFRESH_JITTER: Final = 0.2
 
 
+@dataclass(frozen=True, slots=True)
 class TreeReader:
     """A reader that updates a `TreeCache` from placement.
 
-    :param interval: returns the seconds between association refreshes; 0 for never.
+    :ivar interval: returns the seconds between association refreshes; 0 for never.
     """
 
-    def __init__(
-        self,
-        providers: Providers,
-        trees: ProviderTrees,
-        workers: RequestPool,
-        retries: Retries,
-        interval: Callable[[], float],
-    ) -> None:
-        self._providers = providers
-        self._trees = trees
-        self._workers = workers
-        self._retries = retries
-        self._interval = interval
+    providers: Providers
+    trees: ProviderTrees
+    workers: RequestPool
+    retries: Retries
+    interval: Callable[[], float]
 
     def read(self, cache: TreeCache, *, fresh: bool = False) -> None:
         """Probe, and read what is needed now.  The cache changes only when all of it succeeded.
@@ -64,7 +58,7 @@ class TreeReader:
         with cache.lock:
             is_due, cache.written_elsewhere = cache.written_elsewhere, False
             try:
-                self._retries.while_conflicting(lambda: self._read_either_way(cache, fresh, is_due))
+                self.retries.while_conflicting(lambda: self._read_either_way(cache, fresh, is_due))
             except errors.PlacementError:
                 cache.written_elsewhere |= is_due
                 raise
@@ -75,7 +69,7 @@ class TreeReader:
             take_in(tree, uuid, aspect, content)
 
     def _read_either_way(self, cache: TreeCache, fresh: bool, is_due: bool) -> None:
-        if self._trees.is_offered:
+        if self.trees.is_offered:
             try:
                 self._read_whole(cache, fresh)
             except errors.PlacementTooOld:
@@ -86,7 +80,7 @@ class TreeReader:
         cache.generations_unseen, cache.allocations = False, None
 
     def _read_whole(self, cache: TreeCache, fresh: bool) -> None:
-        answer = self._trees.read(
+        answer = self.trees.read(
             cache.root_uuid,
             etag=None if fresh else cache.etag,
             include=[Part.SHARING, Part.ALLOCATIONS] if fresh else [Part.SHARING],
@@ -104,7 +98,7 @@ class TreeReader:
         cache.allocations = allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
-        providers = self._providers.in_tree(cache.root_uuid)
+        providers = self.providers.in_tree(cache.root_uuid)
         refresh = self._refresh_is_due(cache)
         stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
         looks_for_sharing = refresh or fresh or _sharing_is_due(cache, cache.tree)
@@ -143,7 +137,7 @@ class TreeReader:
 
     def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
         aggregates = {aggregate for uuid in own for aggregate in tree.data(uuid).aggregates}
-        sharing_providers = self._providers.sharing(aggregates) if aggregates else []
+        sharing_providers = self.providers.sharing(aggregates) if aggregates else []
         lone: list[PlacementProvider] = [
             {
                 "uuid": provider["uuid"],
@@ -177,28 +171,28 @@ class TreeReader:
         self, tree: ProviderTree, pairs: list[tuple[str, str]]
     ) -> list[tuple[tuple[str, str], AtGeneration[Any]]]:
         ask: dict[str, Callable[[str, str], AtGeneration[Any]]] = {
-            "inventories": self._providers.inventories,
-            "aggregates": self._providers.aggregates,
-            "traits": self._providers.traits,
+            "inventories": self.providers.inventories,
+            "aggregates": self.providers.aggregates,
+            "traits": self.providers.traits,
         }
         tasks = [partial(ask[aspect], uuid, tree.data(uuid).name) for uuid, aspect in pairs]
-        return list(zip(pairs, self._workers.results(tasks), strict=True))
+        return list(zip(pairs, self.workers.results(tasks), strict=True))
 
     def _refresh_is_due(self, cache: TreeCache) -> bool:
         if not cache.is_known:
             return not cache.hint
-        interval = self._interval()
+        interval = self.interval()
         if not interval or cache.refresh_at is None:
             return False
-        return self._retries.clock.monotonic() >= cache.refresh_at
+        return self.retries.clock.monotonic() >= cache.refresh_at
 
     def _commit(
         self, cache: TreeCache, tree: ProviderTree, refresh: bool, etag: str | None = None
     ) -> None:
-        interval = self._interval()
+        interval = self.interval()
         if interval and (refresh or cache.refresh_at is None):
-            wait = self._retries.with_jitter(interval, REFRESH_JITTER)
-            cache.refresh_at = self._retries.clock.monotonic() + wait
+            wait = self.retries.with_jitter(interval, REFRESH_JITTER)
+            cache.refresh_at = self.retries.clock.monotonic() + wait
         cache.refreshes += refresh
         if tree is not cache.tree or etag != cache.etag:
             cache.dirty |= etag != cache.etag or tree != cache.tree

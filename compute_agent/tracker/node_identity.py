@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,60 +22,49 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class NodeSetup:
     """Initialises the driver once and returns the nodes it manages, with their uuids.
 
-    :param host: name of the service, for the driver.
-    :param places: directories that may hold an identity file.
-    :param place: where the agent runs.
-    :param adopt_asked: the operator confirmed that a provider of this host's name is this host.
-    :param write: False leaves the state directory as it is, for commands that only look.
-    :param checking: surrounds what checks options, to report more about those that are wrong.
+    :ivar host: name of the service, for the driver.
+    :ivar places: directories that may hold an identity file.
+    :ivar place: where the agent runs.
+    :ivar adopt_asked: the operator confirmed that a provider of this host's name is this host.
+    :ivar write: False leaves the state directory as it is, for commands that only look.
+    :ivar checking: surrounds what checks options, to report more about those that are wrong.
     """
 
-    def __init__(
-        self,
-        driver: ComputeDriver,
-        report: ReportClient,
-        *,
-        host: str,
-        state_path: Path,
-        places: Sequence[Path],
-        place: Place,
-        adopt_asked: bool = False,
-        write: bool = True,
-        checking: Callable[[], AbstractContextManager[None]] = nullcontext,
-    ) -> None:
-        self._checking = checking
-        self._driver = driver
-        self._report = report
-        self._host = host
-        self._state_path = state_path
-        self._places = places
-        self._place = place
-        self._adopt_asked = adopt_asked
-        self._write = write
-        self._has_begun = False
-        self._is_initialised = False
-        self._uuid: str | None = None
-        self._is_new = False
-        self._name: str | None = None
-        self._new_name: str | None = None
+    driver: ComputeDriver
+    report: ReportClient
+    _: KW_ONLY
+    host: str
+    state_path: Path
+    places: Sequence[Path]
+    place: Place
+    adopt_asked: bool = False
+    write: bool = True
+    checking: Callable[[], AbstractContextManager[None]] = nullcontext
+    _has_begun: bool = field(default=False, init=False)
+    _is_initialised: bool = field(default=False, init=False)
+    _uuid: str | None = field(default=None, init=False)
+    _is_new: bool = field(default=False, init=False)
+    _name: str | None = field(default=None, init=False)
+    _new_name: str | None = field(default=None, init=False)
 
     def check_files(self) -> None:
         """Look at the identity files before anything is connected to.
 
         :raises InvalidNodeConfiguration: they disagree, or the identity was lost.
         """
-        if not self._driver.several_nodes:
-            self._uuid = identity.find(self._places)
+        if not self.driver.several_nodes:
+            self._uuid = identity.find(self.places)
             identity.check_marker(
-                self._uuid, identity.read_marker(self._state_path), self._state_path
+                self._uuid, identity.read_marker(self.state_path), self.state_path
             )
 
     def identity_file(self) -> Path | None:
         """Return the file that identifies this node; None: the driver does, or nothing yet."""
-        return None if self._driver.several_nodes else identity.file_in(self._places)
+        return None if self.driver.several_nodes else identity.file_in(self.places)
 
     def nodes(self) -> dict[str, str]:
         """Return the nodes managed now, name to uuid.
@@ -85,13 +75,13 @@ class NodeSetup:
         """
         if not self._is_initialised:
             self._has_begun = True
-            with self._checking():
-                self._driver.init_host(self._host)
+            with self.checking():
+                self.driver.init_host(self.host)
             self._is_initialised = True
-        if self._driver.several_nodes:
-            by_uuid = self._driver.get_nodenames_by_uuid(refresh=True)
+        if self.driver.several_nodes:
+            by_uuid = self.driver.get_nodenames_by_uuid(refresh=True)
             return {name: uuid for uuid, name in by_uuid.items()}
-        names = list(self._driver.get_available_nodes(refresh=True))
+        names = list(self.driver.get_available_nodes(refresh=True))
         if len(names) != 1:
             raise errors.InvalidInput(
                 f"The driver of a single node lists {len(names)} nodes: {', '.join(names)}. This "
@@ -105,17 +95,17 @@ class NodeSetup:
     @property
     def is_unwritten(self) -> bool:
         """Whether the uuid of the node is an example: the first start makes another one."""
-        return self._is_new and not self._write
+        return self._is_new and not self.write
 
     def record_first_pass(self, uuid: str, name: str) -> None:
         """Record the first completed pass of a node: from now on a lost identity is an error."""
-        if self._write and not self._driver.several_nodes:
-            identity.write_marker(self._state_path, Marker(uuid, name))
+        if self.write and not self.driver.several_nodes:
+            identity.write_marker(self.state_path, Marker(uuid, name))
 
     def release(self) -> None:
         """Let the driver go."""
         if self._has_begun:
-            self._driver.cleanup_host(self._host)
+            self.driver.cleanup_host(self.host)
             self._has_begun = self._is_initialised = False
 
     def _steady_name(self, name: str) -> str:
@@ -133,20 +123,20 @@ class NodeSetup:
         return self._name
 
     def _found_in_placement(self, name: str) -> str:
-        guest_uuids = self._driver.list_instance_uuids()
+        guest_uuids = self.driver.list_instance_uuids()
         root = self._root_named(name)
         adoption = identity.decide_adoption(
             root,
             guests=None if guest_uuids is None else frozenset(map(str, guest_uuids)),
             reporter=None if root is None else self._reporter_of(root.uuid),
-            adopt_asked=self._adopt_asked,
+            adopt_asked=self.adopt_asked,
         )
         if adoption.verdict is IdentityDecision.REFUSE:
             raise errors.InvalidNodeConfiguration(adoption.reason)
         uuid = adoption.uuid or identity.new_uuid()
         self._is_new = adoption.uuid is None
-        if self._write:
-            identity.write_compute_id(self._state_path, uuid)
+        if self.write:
+            identity.write_compute_id(self.state_path, uuid)
             is_adopted = adoption.verdict is IdentityDecision.ADOPT
             LOG.log(
                 logging.WARNING if is_adopted else logging.INFO,
@@ -157,22 +147,22 @@ class NodeSetup:
                 "machine, stop this agent and give one of both another name"
                 if is_adopted
                 else "new",
-                self._state_path / identity.COMPUTE_ID,
+                self.state_path / identity.COMPUTE_ID,
             )
         return uuid
 
     def _root_named(self, name: str) -> RootFacts | None:
-        provider = self._report.find_provider_by_name(name)
+        provider = self.report.find_provider_by_name(name)
         if provider is None:
             return None
         facts = RootFacts(provider.uuid, name, provider.traits, provider.parent_uuid)
         if facts.why_no_host() is not None:
             return facts
-        consumers = self._report.get_allocations_for_provider_tree(provider.uuid)
+        consumers = self.report.get_allocations_for_provider_tree(provider.uuid)
         return facts._replace(consumers=frozenset(consumers))
 
     def _reporter_of(self, root_uuid: str) -> Reporter | None:
-        report = self._report.placement.agent_reports.read([root_uuid]).get(root_uuid)
+        report = self.report.placement.agent_reports.read([root_uuid]).get(root_uuid)
         if report is None:
             return None
         reporter = Place.of(report.place)
@@ -180,6 +170,6 @@ class NodeSetup:
         return Reporter(
             f"at {at}, from {reporter}",
             # one that still reports and was booted at another time is a clone
-            is_same_machine=self._place.is_same_machine(reporter)
-            and (report.is_silent or self._place.is_same(reporter)),
+            is_same_machine=self.place.is_same_machine(reporter)
+            and (report.is_silent or self.place.is_same(reporter)),
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
@@ -30,60 +31,55 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Departures:
     """Looks after the providers of nodes that are not here any more.
 
-    :param interval: seconds between two tellings of who holds something of a node; 0 for never.
+    :ivar interval: seconds between two tellings of who holds something of a node; 0 for never.
     """
 
-    def __init__(
-        self,
-        driver: ComputeDriver,
-        report: ReportClient,
-        ledger: Ledger,
-        *,
-        interval: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self._driver = driver
-        self._report = report
-        self._ledger = ledger
-        self._interval = interval
-        self._conditions = LastingConditions()
-        self._told_at: dict[str, float] = {}
-        self.on_holders: Callable[[str, str, frozenset[str]], None] = _nothing
-        """Called with name and root of a node that is gone for good, and who holds some of it."""
+    driver: ComputeDriver
+    report: ReportClient
+    ledger: Ledger
+    _: KW_ONLY
+    interval: Callable[[], float] = lambda: 0.0
+    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
+    _told_at: dict[str, float] = field(default_factory=dict, init=False)
+    on_holders: Callable[[str, str, frozenset[str]], None] = field(
+        default_factory=lambda: _nothing, init=False
+    )
 
     def settle(self, nodes: Mapping[str, str]) -> None:
         """Deal with every node that was here and is not; a failure is tried again next time.
 
         :param nodes: those managed now, name to uuid.
         """
-        if not self._driver.several_nodes:
+        if not self.driver.several_nodes:
             return
         here = {uuid: name for name, uuid in nodes.items()}
-        known_nodes = self._ledger.nodes()
+        known_nodes = self.ledger.nodes()
         kept_nodes = {}
         for uuid, name in known_nodes.items():
             if uuid in here:
                 continue
             if self._is_settled(name, uuid):
-                self._report.drop_cache(uuid)
-                self._ledger.change_claims(drop=self._claimed_on(name))
+                self.report.drop_cache(uuid)
+                self.ledger.change_claims(drop=self._claimed_on(name))
             else:
                 kept_nodes[uuid] = name
-        self._ledger.remember_nodes({**kept_nodes, **here})
+        self.ledger.remember_nodes({**kept_nodes, **here})
 
     def _claimed_on(self, name: str) -> list[str]:
-        claims = self._ledger.claims()
+        claims = self.ledger.claims()
         return [consumer for consumer, claim in claims.items() if claim.node == name]
 
     def _is_settled(self, name: str, uuid: str) -> bool:
         """Whether nothing is left to do for a node that is gone."""
         try:
-            if not self._driver.is_node_deleted(name):
+            if not self.driver.is_node_deleted(name):
                 self._say(uuid, f"Node {name} is no longer managed here; its providers are left.")
-                return self._driver.rebalances_nodes
-            with self._report.tracing():
+                return self.driver.rebalances_nodes
+            with self.report.tracing():
                 obstacle, for_good = self._remove(name, uuid)
         except errors.ResourceProviderInUse as error:
             obstacle, for_good = f"something of it was allocated meanwhile ({error})", False
@@ -107,12 +103,12 @@ class Departures:
 
         :returns: why it cannot be, empty if it was; and whether that will not change.
         """
-        before = self._report.known_tree(uuid)
-        tree = self._report.get_provider_tree(uuid, fresh=True)
+        before = self.report.known_tree(uuid)
+        tree = self.report.get_provider_tree(uuid, fresh=True)
         if not tree.exists(uuid):
             return "", True
         members = tree.get_provider_uuids(uuid)
-        if self._driver.rebalances_nodes and not _as_we_left_it(before, tree, uuid):
+        if self.driver.rebalances_nodes and not _as_we_left_it(before, tree, uuid):
             return "another agent has written to them", True
         foreign = [
             tree.data(member).name for member in members if not self._owns(tree.data(member))
@@ -120,7 +116,7 @@ class Departures:
         if foreign:
             return f"{', '.join(foreign)} was made by another service", False
         holders = {
-            c for member in members for c in self._report.get_allocations_for_provider(member)
+            c for member in members for c in self.report.get_allocations_for_provider(member)
         }
         if holders:
             self._tell_holders(name, uuid, frozenset(holders))
@@ -129,19 +125,19 @@ class Departures:
                 f"{', '.join(sorted(holders)[:5])}; see `compute-manage placement audit`",
                 False,
             )
-        self._report.delete_resource_provider(uuid)
-        self._ledger.remember_providers(additions=(), removals=members)
+        self.report.delete_resource_provider(uuid)
+        self.ledger.remember_providers(additions=(), removals=members)
         return "", True
 
     def _tell_holders(self, name: str, uuid: str, holders: frozenset[str]) -> None:
-        interval, now = self._interval(), time.monotonic()
+        interval, now = self.interval(), time.monotonic()
         told_at = self._told_at.get(uuid)
         if interval > 0 and (told_at is None or now - told_at >= interval):
             self._told_at[uuid] = now
             self.on_holders(name, uuid, holders)
 
     def _owns(self, provider: ProviderData) -> bool:
-        return self._ledger.owns(provider.uuid) or agent_traits.is_marked(provider)
+        return self.ledger.owns(provider.uuid) or agent_traits.is_marked(provider)
 
     def _say(self, uuid: str, sentence: str) -> None:
         """Log what lasts once."""

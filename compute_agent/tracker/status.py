@@ -140,7 +140,10 @@ class Counters:
 
 
 class StatusBoard:
-    """Where the tracker writes how it goes, and everybody else reads it. Safe for threads."""
+    """Where the tracker writes how it goes, and everybody else reads it. Safe for threads.
+
+    Its public values are replaced, never changed.
+    """
 
     def __init__(self, host: str, history: ChangeHistory | None = None) -> None:
         self.host = host
@@ -148,11 +151,15 @@ class StatusBoard:
         self.history = history or ChangeHistory()
         self._mutex = threading.Lock()
         self._nodes: dict[str, NodeStatus] = {}
-        self._search_trouble: Trouble | None = None
-        self._placement = PlacementStatus()
+        self.search_trouble: Trouble | None = None
+        """Why the nodes of this host cannot be found; None: they can."""
+        self.placement = PlacementStatus()
+        """Whether placement answers."""
         self._counters = Counters()
-        self._feed = FeedStatus()
-        self._bus = BusStatus()
+        self.feed = FeedStatus()
+        """How following changes goes."""
+        self.bus = BusStatus()
+        """The state of the message bus."""
         self._availability: dict[str, Any] = {}
         self.on_answer: Callable[[], None] = _nothing
         """Called after every request to placement: a sign of progress."""
@@ -175,16 +182,6 @@ class StatusBoard:
                 name: replace(node, **self._availability) for name, node in self._nodes.items()
             }
 
-    def search_trouble_is(self, trouble: Trouble | None) -> None:
-        """Record why the nodes of this host cannot be found; None: they can."""
-        with self._mutex:
-            self._search_trouble = trouble
-
-    def search_trouble(self) -> Trouble | None:
-        """Return why the nodes of this host cannot be found."""
-        with self._mutex:
-            return self._search_trouble
-
     def forget_node(self, name: str) -> None:
         """Remove a node that is not managed here any more."""
         with self._mutex:
@@ -198,10 +195,11 @@ class StatusBoard:
     def placement_is(self, up: bool, max_version: str = "") -> None:
         """Note whether placement answers."""
         with self._mutex:
-            if self._placement.up is not up:
-                self._placement = self._placement._replace(up=up, since=time.time())
-            if max_version:
-                self._placement = self._placement._replace(max_version=max_version)
+            placement = self.placement
+            if placement.up is not up:
+                placement = placement._replace(up=up, since=time.time())
+            max_version = max_version or placement.max_version
+            self.placement = placement._replace(max_version=max_version)
 
     def feed_is(self, state: FeedState, *, last: int | None = None, changes: int = 0) -> None:
         """Note how following changes goes.
@@ -209,29 +207,18 @@ class StatusBoard:
         :param changes: so many more.
         """
         with self._mutex:
-            if self._feed.state is not state:
-                self._feed = self._feed._replace(state=state, since=time.time())
-            self._feed = self._feed._replace(
-                last=self._feed.last if last is None else last,
-                changes=self._feed.changes + changes,
+            feed = self.feed
+            if feed.state is not state:
+                feed = feed._replace(state=state, since=time.time())
+            self.feed = feed._replace(
+                last=feed.last if last is None else last, changes=feed.changes + changes
             )
 
     def bus_is(self, state: BusState, why: str = "") -> None:
         """Record whether messages go through, and why not."""
         with self._mutex:
-            if self._bus.state is not state:
-                self._bus = BusStatus(state, time.time())
-            self._bus = self._bus._replace(why=why)
-
-    def bus(self) -> BusStatus:
-        """Return the state of the message bus."""
-        with self._mutex:
-            return self._bus
-
-    def feed(self) -> FeedStatus:
-        """Return how following changes goes."""
-        with self._mutex:
-            return self._feed
+            bus = self.bus if self.bus.state is state else BusStatus(state, time.time())
+            self.bus = bus._replace(why=why)
 
     def count_pass(self, outcome: str, seconds: float) -> None:
         """Count a pass that ended, however."""
@@ -262,7 +249,7 @@ class StatusBoard:
         :param clock_offset: seconds by which the clock is ahead of placement's, where it is known.
         """
         with self._mutex:
-            self._placement = self._placement._replace(clock_offset=clock_offset)
+            self.placement = self.placement._replace(clock_offset=clock_offset)
             self._counters.requests[method, "none" if status is None else str(status)] += 1
         self.on_answer()
 
@@ -293,14 +280,9 @@ class StatusBoard:
         with self._mutex:
             return [self._nodes[name] for name in sorted(self._nodes)]
 
-    def placement(self) -> PlacementStatus:
-        """Return whether placement answers."""
-        with self._mutex:
-            return self._placement
-
     def document(self) -> dict[str, Any]:
         """Return everything as plain JSON types; times as text in UTC."""
-        placement = self.placement()
+        placement = self.placement
         counters = self.counters()
         return {
             "host": self.host,
@@ -308,12 +290,12 @@ class StatusBoard:
             "pid": os.getpid(),
             "started": _text(self.started_at),
             "placement": {**placement._asdict(), "since": _text(placement.since)},
-            "bus": {**self.bus()._asdict(), "since": _text(self.bus().since)},
-            "changes": {**self.feed()._asdict(), "since": _text(self.feed().since)},
+            "bus": {**self.bus._asdict(), "since": _text(self.bus.since)},
+            "changes": {**self.feed._asdict(), "since": _text(self.feed.since)},
             "hung_calls": [
                 {**call._asdict(), "since": _text(call.since)} for call in self.hung_calls()
             ],
-            "trouble": _trouble_document(self.search_trouble()),
+            "trouble": _trouble_document(self.search_trouble),
             "nodes": [
                 _node_document(node)
                 | {"losses": [_change_document(loss) for loss in self.history.losses(node.name)]}
@@ -341,7 +323,7 @@ class StatusBoard:
 
     def summary(self) -> str:
         """Return one line for the service manager."""
-        bus = self.bus()
+        bus = self.bus
         summary = self._nodes_summary()
         if bus.state in (BusState.REFUSED, BusState.UNREACHABLE):
             return f"{summary}; message bus {bus.state} since {_text(bus.since)}"
@@ -350,9 +332,9 @@ class StatusBoard:
     def _nodes_summary(self) -> str:
         nodes = self.nodes()
         troubles = [node.trouble for node in nodes if node.trouble]
-        if self.placement().up is False:
-            return f"placement cannot be reached since {_text(self.placement().since)}"
-        if search_trouble := self.search_trouble():
+        if self.placement.up is False:
+            return f"placement cannot be reached since {_text(self.placement.since)}"
+        if search_trouble := self.search_trouble:
             return f"the nodes of this host are not known: {search_trouble.what}"
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"

@@ -11,8 +11,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import func, or_, select
 
-from placement_server.store.dialects import chunks
 from placement_server.store.dialects.among import among
+from placement_server.store.dialects.batches import chunks
 from placement_server.store.tables import agent_reports, resource_providers
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 

@@ -81,16 +81,10 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
 
 def _audit(namespace: argparse.Namespace) -> int:
     from compute_agent.drift.instances.configured import listing_source
-    from compute_agent.manage.audit import Audit, AuditOptions
+    from compute_agent.manage.audit import Audit
     from compute_agent.placement.consumers import Consumers
 
     conf = configuration(namespace)
-    options = AuditOptions(
-        delete=namespace.delete and not namespace.dry_run,
-        provider=namespace.resource_provider,
-        min_age=namespace.min_age,
-        host_age=namespace.host_age,
-    )
     way = transport(namespace, conf)
     with progress_bars() as bars, ExitStack() as closing:
         source = listing_source(conf, closing, namespace.instances, bars.show)
@@ -98,7 +92,15 @@ def _audit(namespace: argparse.Namespace) -> int:
             way, connections=conf.compute_agent.placement_connections, progress=bars.update
         )
         try:
-            result = Audit(consumers, source, options, bars.wait).run()
+            result = Audit(
+                consumers,
+                source,
+                bars.wait,
+                delete=namespace.delete and not namespace.dry_run,
+                provider=namespace.resource_provider,
+                min_age=namespace.min_age,
+                host_age=namespace.host_age,
+            ).run()
         finally:
             consumers.close()
     if namespace.json:

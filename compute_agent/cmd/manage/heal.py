@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
 from compute_agent.cmd.manage import sources
@@ -58,6 +58,7 @@ TROUBLES = (
     HealExit.ACCELERATORS,
 )
 """Of several troubles the first of these is the exit status; the names are those of states."""
+_SHOWN_FIELDS: Final = ("detail", "before", "after", "surplus", "owner_changed")
 STATUS = exit_table(
     "A failure of one instance does not stop the others. After several kinds of failure,",
     "the exit status is the first of 7, 6, 3, 2, 5, 8.",
@@ -117,17 +118,11 @@ def exit_of(error: errors.ComputeAgentError) -> int:
 
 
 def _heal(namespace: argparse.Namespace) -> int:
-    from compute_agent.drift.healing.run import Heal, HealOptions
+    from compute_agent.drift.healing.run import Heal
     from compute_agent.drift.instances import configured
 
     _check(namespace)
     conf = configuration(namespace)
-    options = HealOptions(
-        max_count=namespace.max_count,
-        only=namespace.instance,
-        cell=namespace.cell,
-        dry_run=namespace.dry_run,
-    )
     with ExitStack() as closing:
         bars = closing.enter_context(progress_bars())
         catalogue, ports = configured.catalogue(conf, namespace.instances)
@@ -139,7 +134,15 @@ def _heal(namespace: argparse.Namespace) -> int:
         agents = sources.DevicesFromAgents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)
-        result = Heal(catalogue, healer, options, bars.show).run()
+        result = Heal(
+            catalogue,
+            healer,
+            max_count=namespace.max_count,
+            only=namespace.instance,
+            cell=namespace.cell,
+            dry_run=namespace.dry_run,
+            say=bars.show,
+        ).run()
     if namespace.json:
         print(json.dumps(_document(result, namespace, catalogue.name), indent=2))
     else:
@@ -209,11 +212,7 @@ def _document(result: HealResult, namespace: argparse.Namespace, source: str) ->
                 "instance": outcome.instance.uuid,
                 "host": outcome.instance.host,
                 "state": outcome.state.name.lower(),
-                "detail": outcome.detail,
-                "before": outcome.before,
-                "after": outcome.after,
-                "surplus": outcome.surplus,
-                "owner_changed": outcome.owner_changed,
+                **{name: getattr(outcome, name) for name in _SHOWN_FIELDS},
                 "bindings": dict(outcome.bindings),
             }
             for outcome in result.outcomes

@@ -15,21 +15,6 @@ class NoSuchInstance(errors.ComputeAgentError):
     """The source of instances does not know the one that was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealOptions:
-    """Which instances are healed.
-
-    :ivar max_count: how many at most; None: all.
-    :ivar only: the uuid of one.
-    :ivar cell: those of one cell; empty: of all.
-    """
-
-    max_count: int | None = None
-    only: str | None = None
-    cell: str = ""
-    dry_run: bool = False
-
-
 @dataclass(slots=True)
 class HealResult:
     """What was, or would be, done.
@@ -56,23 +41,23 @@ class HealResult:
         return [outcome for outcome in self.outcomes if outcome.state is state]
 
 
+@dataclass(frozen=True, slots=True)
 class Heal:
     """One run over a source of instances.
 
-    :param say: receives how many instances were looked at.
+    :ivar max_count: how many are healed at most; None: all.
+    :ivar only: the uuid of the only one that is healed.
+    :ivar cell: those of one cell; empty: of all.
+    :ivar say: receives how many instances were looked at.
     """
 
-    def __init__(
-        self,
-        catalogue: InstanceCatalogue,
-        healer: Healer,
-        options: HealOptions,
-        say: Callable[[str], None] = lambda _text: None,
-    ) -> None:
-        self._catalogue = catalogue
-        self._healer = healer
-        self._options = options
-        self._say = say
+    catalogue: InstanceCatalogue
+    healer: Healer
+    max_count: int | None = None
+    only: str | None = None
+    cell: str = ""
+    dry_run: bool = False
+    say: Callable[[str], None] = lambda _text: None
 
     def run(self) -> HealResult:
         """Heal; what one instance fails of does not keep the others from being healed.
@@ -91,28 +76,28 @@ class Heal:
                 raise
             # what was done until now is to be reported
             result.failure = error
-        if self._options.only is not None and not result.looked_at:
+        if self.only is not None and not result.looked_at:
             raise NoSuchInstance(
-                f"The source of instances ({self._catalogue.name}) knows no instance "
-                f"{self._options.only}. Nothing was changed."
+                f"The source of instances ({self.catalogue.name}) knows no instance "
+                f"{self.only}. Nothing was changed."
             )
         return result
 
     def _heal_instance(self, instance: Instance, result: HealResult) -> bool:
         """Heal one instance; whether to go on."""
-        bound = self._options.max_count
+        bound = self.max_count
         is_full = bound is not None and result.counts[State.HEALED] >= bound
-        outcome = self._healer.heal(instance, dry_run=self._options.dry_run or is_full)
+        outcome = self.healer.heal(instance, dry_run=self.dry_run or is_full)
         if is_full and outcome.state is State.HEALED:
             result.more = True
             return False
         if outcome.state is not State.WHOLE or outcome.surplus:
             result.outcomes.append(outcome)
         if result.looked_at % 50 == 0:
-            self._say(f"{result.looked_at} instances looked at")
+            self.say(f"{result.looked_at} instances looked at")
         return True
 
     def _instances(self) -> Iterator[Instance]:
-        for instance in self._catalogue.instances(self._options.only):
-            if not self._options.cell or instance.cell == self._options.cell:
+        for instance in self.catalogue.instances(self.only):
+            if not self.cell or instance.cell == self.cell:
                 yield instance

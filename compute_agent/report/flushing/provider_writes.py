@@ -5,6 +5,7 @@ After a conflict the aspect of this one provider is read, merged and written aga
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from compute_agent import errors
@@ -18,6 +19,7 @@ from compute_agent.report.steps import SetAggregates, SetInventory, SetTraits
 from compute_agent.report.tree_reader import TreeReader
 
 
+@dataclass(frozen=True, slots=True)
 class ProviderWrites:
     """Writes to the providers of one live tree, which is kept up to date with each of them.
 
@@ -25,19 +27,11 @@ class ProviderWrites:
     `ResourceProviderNotFound` when the provider is gone, and what placement refuses.
     """
 
-    def __init__(
-        self,
-        live: ProviderTree,
-        providers: Providers,
-        names: Names,
-        reader: TreeReader,
-        retries: Retries,
-    ) -> None:
-        self._live = live
-        self._providers = providers
-        self._names = names
-        self._reader = reader
-        self._retries = retries
+    live: ProviderTree
+    providers: Providers
+    names: Names
+    reader: TreeReader
+    retries: Retries
 
     def set_inventory(self, step: SetInventory) -> None:
         """Replace an inventory; ratios and classes of others survive."""
@@ -45,11 +39,11 @@ class ProviderWrites:
 
         def attempt() -> None:
             provider = self._fresh(uuid, "inventories")
-            ours = self._names.accepted_inventory(step.after)
+            ours = self.names.accepted_inventory(step.after)
             merged_inventory = merge_inventory(step.before, provider.inventory, ours)
             self._put_inventory(uuid, name, provider, merged_inventory)
 
-        self._retries.while_conflicting(attempt)
+        self.retries.while_conflicting(attempt)
 
     def set_aggregates(self, step: SetAggregates) -> None:
         """Add and remove aggregates; those of others survive."""
@@ -62,10 +56,10 @@ class ProviderWrites:
                 return
             generation = _generation(provider)
             with self._noticing_others(uuid):
-                answer = self._providers.put_aggregates(uuid, name, generation, merged_aggregates)
-            self._live.update_aggregates(uuid, merged_aggregates, answer.generation)
+                answer = self.providers.put_aggregates(uuid, name, generation, merged_aggregates)
+            self.live.update_aggregates(uuid, merged_aggregates, answer.generation)
 
-        self._retries.while_conflicting(attempt)
+        self.retries.while_conflicting(attempt)
 
     def set_traits(self, step: SetTraits) -> None:
         """Add and remove traits; those of others survive."""
@@ -73,22 +67,22 @@ class ProviderWrites:
 
         def attempt() -> None:
             provider = self._fresh(uuid, "traits")
-            ours = self._names.accepted_traits(step.after)
+            ours = self.names.accepted_traits(step.after)
             merged_traits = merge_set(step.before, provider.traits, ours)
             if merged_traits == provider.traits:
                 return
             generation = _generation(provider)
             with self._noticing_others(uuid):
-                answer = self._providers.put_traits(uuid, name, generation, merged_traits)
-            self._live.update_traits(uuid, merged_traits, answer.generation)
+                answer = self.providers.put_traits(uuid, name, generation, merged_traits)
+            self.live.update_traits(uuid, merged_traits, answer.generation)
 
-        self._retries.while_conflicting(attempt)
+        self.retries.while_conflicting(attempt)
 
     def retire(self, uuid: str, name: str) -> None:
         """Reserve all of a provider that cannot be deleted, so that it takes nothing new."""
 
         def attempt() -> None:
-            self._live.mark_stale(uuid, ["inventories"])
+            self.live.mark_stale(uuid, ["inventories"])
             provider = self._fresh(uuid, "inventories")
             reserved = FrozenRecord(
                 {
@@ -98,7 +92,7 @@ class ProviderWrites:
             )
             self._put_inventory(uuid, name, provider, reserved)
 
-        self._retries.while_conflicting(attempt)
+        self.retries.while_conflicting(attempt)
 
     def _put_inventory(
         self, uuid: str, name: str, provider: ProviderData, inventory: Inventory
@@ -107,21 +101,21 @@ class ProviderWrites:
             return
         generation = _generation(provider)
         with self._noticing_others(uuid):
-            answer = self._providers.put_inventories(uuid, name, generation, inventory)
-        self._live.update_inventory(uuid, inventory, answer.generation, operator_keys=())
+            answer = self.providers.put_inventories(uuid, name, generation, inventory)
+        self.live.update_inventory(uuid, inventory, answer.generation, operator_keys=())
 
     def _fresh(self, uuid: str, aspect: str) -> ProviderData:
-        if not self._live.exists(uuid):
+        if not self.live.exists(uuid):
             raise errors.ResourceProviderNotFound(
                 f"provider {uuid} disappeared from placement with its parent"
             )
-        if aspect in self._live.stale_aspects(uuid):
+        if aspect in self.live.stale_aspects(uuid):
             with self._noticing_others(uuid):
-                self._reader.reread(self._live, uuid, [aspect])
-        return self._live.data(uuid)
+                self.reader.reread(self.live, uuid, [aspect])
+        return self.live.data(uuid)
 
     def _noticing_others(self, uuid: str) -> _DoubtMark:
-        return _DoubtMark(self._live, uuid)
+        return _DoubtMark(self.live, uuid)
 
 
 class _DoubtMark:

@@ -200,15 +200,8 @@ def not_reshaped(failure: errors.PlacementUnavailable) -> errors.PlacementUnavai
     No other writer was there, so this is not a conflict: it lasts as long as the outage.
     """
     return errors.PlacementUnavailable(
-        f"the reshape did not happen, the layout is still the old one: {failure}",
-        status=failure.status,
-        code=failure.code,
-        detail=failure.detail,
-        request_id=failure.request_id,
-        method=failure.method,
-        path=failure.path,
-        retry_after=failure.retry_after,
-    )
+        f"the reshape did not happen, the layout is still the old one: {failure}"
+    ).of_answer(failure)
 
 
 def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,25 +106,18 @@ class PlacedInstance:
     candidate: Candidate
 
 
+@dataclass(frozen=True, slots=True)
 class InstancesTogether:
     """Places several instances of one request.
 
-    :param order_hosts: returns hosts in the order in which an instance tries them.
+    :ivar order_hosts: returns hosts in the order in which an instance tries them.
     """
 
-    def __init__(
-        self,
-        placement: PlacementClient,
-        search: HostSearch,
-        order_hosts: Ordered,
-        give_back: GiveBack,
-        observer: Observer,
-    ) -> None:
-        self._placement = placement
-        self._give_back = give_back
-        self._search = search
-        self._order_hosts = order_hosts
-        self._observer = observer
+    placement: PlacementClient
+    search: HostSearch
+    order_hosts: Ordered
+    give_back: GiveBack
+    observer: Observer
 
     def place(
         self, spec: RequestSpec, instances: Sequence[str], found_hosts: SearchResult
@@ -166,7 +159,7 @@ class InstancesTogether:
             unnamed_count += 1
             if unnamed_count == UNNAMED_REFUSALS:
                 break
-            found_hosts = self._search.find(spec)
+            found_hosts = self.search.find(spec)
             hosts = list(found_hosts.hosts)
         causes = found_hosts.causes.with_claims_lost(tuple(lost_claims))
         raise NoValidHost(causes.sentence(), causes)
@@ -184,9 +177,9 @@ class InstancesTogether:
         for instance in instances:
             fitting_hosts = remaining_hosts
             if placed_instances:
-                fitting_hosts, drops = self._search.run_filters_again(remaining_hosts, spec)
+                fitting_hosts, drops = self.search.run_filters_again(remaining_hosts, spec)
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(drops))
-            usable = self._order_hosts(
+            usable = self.order_hosts(
                 spec, [host for host in fitting_hosts if host.candidates], instance
             )
             with_room = found_hosts.members.from_first_with_room(usable)
@@ -220,22 +213,22 @@ class InstancesTogether:
             for instance, place in placed_by_instance.items()
         }
         try:
-            refusal = self._placement.exchange(wanted_holdings)
+            refusal = self.placement.exchange(wanted_holdings)
         except AllocationMoveFailed as error:
-            self._observer.on_claim("consumer", again=again)
+            self.observer.on_claim("consumer", again=again)
             raise AllocationUpdateFailed(
                 f"One of the consumers {', '.join(placed_by_instance)} holds allocations already, "
                 f"or another writer claims for it: nothing was claimed. {error}"
             ) from error
         except BaseException:
-            self._observer.on_claim("failed", again=again)
+            self.observer.on_claim("failed", again=again)
             # it may have been carried out, and the caller does not get it
             self._return(placed_by_instance)
             raise
         if refusal is not None:
             short = bool(refusal.resource_class)
             outcome: Outcome = "shortage" if short else "race"
-            self._observer.on_claim(outcome, again=again)
+            self.observer.on_claim(outcome, again=again)
         return refusal
 
     def _crowded_hosts(
@@ -256,7 +249,7 @@ class InstancesTogether:
         again: bool,
     ) -> list[LostClaim]:
         self._return(placed_by_instance)
-        self._observer.on_claim("group", again=again)
+        self.observer.on_claim("group", again=again)
         lost_claims = [lost_to_the_group(place.host.name, place.others) for place in crowded_places]
         LOG.info(
             "A claim for %d instances was taken back. %s",
@@ -266,11 +259,11 @@ class InstancesTogether:
         return lost_claims
 
     def _return(self, placed_by_instance: dict[str, PlacedInstance]) -> None:
-        self._give_back.all_of({i: place.candidate for i, place in placed_by_instance.items()})
+        self.give_back.all_of({i: place.candidate for i, place in placed_by_instance.items()})
 
     def _record_wins(self, placed_by_instance: dict[str, PlacedInstance], again: bool) -> None:
         for instance, place in placed_by_instance.items():
-            self._observer.on_claim("won", again=again)
+            self.observer.on_claim("won", again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
@@ -34,23 +34,16 @@ INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
 
 
+@dataclass(slots=True, eq=False)
 class Progress:
     """Progress of a move that is being begun: its line in the journal, and whether it wrote."""
 
-    def __init__(
-        self,
-        placement: PlacementClient,
-        journal: Journal,
-        line: str,
-        move: Move,
-        source_holding: Holding,
-    ) -> None:
-        self._placement = placement
-        self._journal = journal
-        self.line = line
-        self.source_holding = source_holding
-        self.move = move
-        self.wrote = False
+    placement: PlacementClient
+    journal: Journal
+    line: str
+    move: Move
+    source_holding: Holding
+    wrote: bool = field(default=False, init=False)
 
     def trying(self, move: Move) -> None:
         """Record in the journal what will be written next, before it is."""
@@ -59,12 +52,12 @@ class Progress:
         generation = self.source_holding.record.get("consumer_generation")
         if generation is not None:
             entry["generation"] = generation
-        self._journal.update(self.line, entry)
+        self.journal.update(self.line, entry)
 
     def write(self, wanted_holdings: Mapping[str, WantedHolding]) -> NoCapacity | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
         try:
-            refusal = self._placement.exchange(wanted_holdings)
+            refusal = self.placement.exchange(wanted_holdings)
         except AllocationMoveFailed:
             raise
         except BaseException:

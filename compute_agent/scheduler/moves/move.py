@@ -54,25 +54,20 @@ class Move:
         """Return plain JSON types, which `move_of` reads."""
         return {
             "kind": str(self.kind),
-            "instance": self.instance,
-            "migration": self.migration,
-            "source_root": self.source_root,
-            "destination_root": self.destination_root,
-            "source": copy_of(self.source),
-            "destination": copy_of(self.destination),
-            "left": copy_of(self.left_amounts),
+            **{name: getattr(self, name) for name in _TEXTS},
+            **{name: copy_of(getattr(self, field)) for name, field in _AMOUNTS.items()},
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
-            "project_id": self.project_id,
-            "user_id": self.user_id,
         }
 
 
+_TEXTS = ("instance", "migration", "source_root", "destination_root", "project_id", "user_id")
+_AMOUNTS = {"source": "source", "destination": "destination", "left": "left_amounts"}
+"""Keys of amounts, and the fields that they are kept in."""
+
 DOCUMENT = {
     "kind": word_of(*MoveKind),
-    **dict.fromkeys(
-        ("instance", "migration", "source_root", "destination_root", "project_id", "user_id"), TEXT
-    ),
-    **dict.fromkeys(("source", "destination", "left"), map_of(AMOUNTS)),
+    **dict.fromkeys(_TEXTS, TEXT),
+    **dict.fromkeys(_AMOUNTS, map_of(AMOUNTS)),
     "mappings": map_of(list_of(TEXT)),
 }
 """Shape of what `Move.as_dict` returns, by key."""
@@ -95,18 +90,12 @@ def move_of(body: Mapping[str, Any]) -> Move:
     :raises InvalidRequest: it is not such a document.
     """
     try:
+        fields: dict[str, Any] = {name: str(body[name]) for name in _TEXTS}
+        fields |= {field: _allocations(body[name]) for name, field in _AMOUNTS.items()}
         return Move(
             kind=MoveKind(body["kind"]),
-            instance=str(body["instance"]),
-            migration=str(body["migration"]),
-            source_root=str(body["source_root"]),
-            source=_allocations(body["source"]),
-            destination=_allocations(body["destination"]),
-            left_amounts=_allocations(body["left"]),
             mappings={str(s): tuple(map(str, uuids)) for s, uuids in body["mappings"].items()},
-            destination_root=str(body["destination_root"]),
-            project_id=str(body["project_id"]),
-            user_id=str(body["user_id"]),
+            **fields,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidRequest(

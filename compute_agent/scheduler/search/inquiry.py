@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from compute_agent.errors import PlacementTooOld
 from compute_agent.fitting.host import Host
@@ -69,26 +69,19 @@ class CandidateQueries:
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Inquiry:
     """What placement is asked for a request; its answers are merged into one.
 
-    :param layouts: which layouts there are; `None` when every request is asked for all of them.
-    :param announced: returns what is announced of the host of a root provider.
+    :ivar layouts: which layouts there are; `None` when every request is asked for all of them.
+    :ivar announced: returns what is announced of the host of a root provider.
     """
 
-    def __init__(
-        self,
-        placement: PlacementClient,
-        pci_aliases: Mapping[str, PciAlias],
-        layouts: Layouts | None,
-        plan_options: PlanOptions = DEFAULT_OPTIONS,
-        announced: Callable[[str], Host | None] = lambda _root: None,
-    ) -> None:
-        self._announced = announced
-        self._plan_options = plan_options
-        self._placement = placement
-        self._pci_aliases = pci_aliases
-        self._layouts = layouts
+    placement: PlacementClient
+    pci_aliases: Mapping[str, PciAlias]
+    layouts: Layouts | None
+    plan_options: PlanOptions = DEFAULT_OPTIONS
+    announced: Callable[[str], Host | None] = lambda _root: None
 
     def ask(
         self, spec: RequestSpec, request: CandidateRequest
@@ -102,7 +95,7 @@ class Inquiry:
         try:
             return self._ask_once(spec, request)
         except PlacementTooOld as error:
-            if self._placement.understands_extensions():
+            if self.placement.understands_extensions():
                 raise
             LOG.info("Placement no longer offers extensions; the plain API is used. %s", error)
             return self._ask_once(spec, request)
@@ -113,7 +106,7 @@ class Inquiry:
         request = self._for_placement(request)
         numa = self.guest_numa(spec, request)
         policy_of = self.policies(spec, request)
-        queries = CandidateQueries(self._placement)
+        queries = CandidateQueries(self.placement)
         shapes = layout_queries.shapes(request, numa, policy_of)
         found_answers = self._ask_layouts(queries, shapes)
         if not any(answer.candidates for answer in found_answers):
@@ -127,7 +120,7 @@ class Inquiry:
         return host_state.merge(found_answers), queries, queries.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
-        if request.gains_by_extensions and self._placement.understands_extensions():
+        if request.gains_by_extensions and self.placement.understands_extensions():
             return request
         return request.plain()
 
@@ -135,7 +128,7 @@ class Inquiry:
         self, queries: CandidateQueries, asked_shapes: Sequence[LayoutQuery]
     ) -> list[AllocationCandidates]:
         """Ask for the layouts that hosts have; for the others only when that finds nothing."""
-        present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
+        present = self.layouts.present() if self.layouts and len(asked_shapes) > 1 else None
         likely = [shape for shape in asked_shapes if present is None or shape.name in present]
         found_answers = [queries.ask(shape) for shape in likely]
         if not any(answer.candidates for answer in found_answers):
@@ -147,7 +140,7 @@ class Inquiry:
         """Return the NUMA nodes of the guest."""
         page_size_traits: Collection[str] = ()
         if spec.page_size == "large":
-            page_size_traits = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
+            page_size_traits = self.placement.traits_beginning(PAGE_SIZE_PREFIX)
         resources = request.group(UNSUFFIXED).resources
         return guest_numa(
             spec,
@@ -180,11 +173,11 @@ class Inquiry:
             numa,
             self.policies(spec, request),
             planned_guest(spec, numa),
-            self._announced,
-            self._plan_options,
+            self.announced,
+            self.plan_options,
         )
 
     def policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
         """Return the policy of each device of the request that has one, by its group's suffix."""
         classes = {suffix: group.resources for suffix, group in request.groups.items()}
-        return policies(spec, self._pci_aliases, classes)
+        return policies(spec, self.pci_aliases, classes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -54,42 +55,31 @@ class ReshapeNeededAgain(errors.ComputeAgentError):
     """A driver asked for a reshape while it was doing one: a defect of the driver."""
 
 
+@dataclass(slots=True, eq=False)
 class NodePass:
     """Makes proposals for nodes and carries them out.
 
-    :param merger: what puts provider config files into the tree.
-    :param faults: the marks on broken devices.
-    :param board: measures the stages of a pass: discover, read, layout and flush.
-    :param setup: names the file that the uuid of a node comes from; None: nobody does.
-    :param read_only: a root that placement lacks is proposed and not created.
+    :ivar merger: what puts provider config files into the tree.
+    :ivar faults: the marks on broken devices.
+    :ivar board: measures the stages of a pass: discover, read, layout and flush.
+    :ivar setup: names the file that the uuid of a node comes from; None: nobody does.
+    :ivar read_only: a root that placement lacks is proposed and not created.
     """
 
-    def __init__(
-        self,
-        driver: ComputeDriver,
-        report: ReportClient,
-        ledger: Ledger,
-        merger: ProviderConfigMerger,
-        faults: DeviceFaults,
-        board: StatusBoard,
-        setup: NodeSetup | None = None,
-        *,
-        read_only: bool = False,
-    ) -> None:
-        self._board = board
-        self._setup = setup
-        self._driver = driver
-        self._report = report
-        self._ledger = ledger
-        self._merger = merger
-        self._faults = faults
-        self._read_only = read_only
-        self.check_alone: Callable[[str], None] = _accept
-        """Raises `InvalidNodeConfiguration` where another agent reports this root too."""
+    driver: ComputeDriver
+    report: ReportClient
+    ledger: Ledger
+    merger: ProviderConfigMerger
+    faults: DeviceFaults
+    board: StatusBoard
+    setup: NodeSetup | None = None
+    _: KW_ONLY
+    read_only: bool = False
+    check_alone: Callable[[str], None] = field(default_factory=lambda: _accept, init=False)
 
     def one_reading(self, node: str) -> AbstractContextManager[None]:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
-        return self._driver.one_reading(node)
+        return self.driver.one_reading(node)
 
     def propose(
         self, target: PassTarget, last: Proposal | None = None, *, reshape: bool = False
@@ -106,13 +96,13 @@ class NodePass:
         self.check_alone(target.uuid)
         facts = self._read_facts(target.name)
         # once, and again after an outage: the placement that answers then may be older
-        with self._board.stage("read"):
-            self._report.connect()
+        with self.board.stage("read"):
+            self.report.connect()
             base = self._base(target, fresh=reshape)
         settled = last if last is not None and last.is_settled and not reshape else None
-        reading = self._driver.reading(target.name)
+        reading = self.driver.reading(target.name)
         if settled is not None and reading is not None:
-            with self._board.stage("layout"):
+            with self.board.stage("layout"):
                 nothing_changed = settled.grounds == self._grounds(target, base, reading)
             if nothing_changed:
                 settled.facts = facts
@@ -122,14 +112,14 @@ class NodePass:
         if not wanted_tree.exists(target.uuid):
             wanted_tree.new_root(target.name, target.uuid)
         self._follow_name(wanted_tree, target)
-        over = self._faults.take_off(wanted_tree, target.uuid)
+        over = self.faults.take_off(wanted_tree, target.uuid)
         before, allocations = None, None
         if reshape:
-            before = self._report.get_allocations_for_provider_tree(target.uuid)
+            before = self.report.get_allocations_for_provider_tree(target.uuid)
             allocations = reshape_check.editable(before)
-        with self._board.stage("layout"):
+        with self.board.stage("layout"):
             self._ask_driver(wanted_tree, target, allocations)
-            caveats = self._driver.caveats(target.name)
+            caveats = self.driver.caveats(target.name)
             # what a driver that does not say goes by shows in what it makes of the tree
             basis = wanted_tree.snapshot() if reading is None else reading
             grounds = self._grounds(target, base, basis)
@@ -137,10 +127,10 @@ class NodePass:
                 settled.facts, settled.caveats = facts, caveats
                 return settled
             self._add_what_is_ours(base, wanted_tree, grounds)
-            merge_result = self._merger.merge(base, wanted_tree, target.uuid)
+            merge_result = self.merger.merge(base, wanted_tree, target.uuid)
             problems = [*merge_result.problems, *self._normalise(wanted_tree, target)]
         class_changes: tuple[ClassChange, ...] = ()
-        declared = self._driver.class_changes(target.name)
+        declared = self.driver.class_changes(target.name)
         if before is not None and allocations is not None:
             class_changes = reshape_check.check(
                 base, wanted_tree, before, allocations, target.uuid, declared
@@ -162,8 +152,8 @@ class NodePass:
         )
 
     def _read_facts(self, node: str) -> Mapping[str, Any]:
-        with self._board.stage("discover"):
-            facts = self._driver.get_available_resource(node)
+        with self.board.stage("discover"):
+            facts = self.driver.get_available_resource(node)
         missing_keys = [key for key in MANDATORY_FACTS if key not in facts]
         if missing_keys:
             raise errors.InvalidInput(
@@ -180,11 +170,11 @@ class NodePass:
         """
         uuids_before = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted_tree.get_provider_uuids())
-        self._ledger.remember_providers(additions=has - uuids_before)
-        self._merger.before_flush(proposal.merge_result)
-        self._faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
-        with self._board.stage("flush"):
-            report = self._report.update_from_provider_tree(
+        self.ledger.remember_providers(additions=has - uuids_before)
+        self.merger.before_flush(proposal.merge_result)
+        self.faults.before_flush(proposal.base, proposal.wanted_tree, proposal.root_uuid)
+        with self.board.stage("flush"):
+            report = self.report.update_from_provider_tree(
                 proposal.base,
                 proposal.wanted_tree,
                 proposal.allocations,
@@ -197,10 +187,10 @@ class NodePass:
                 "%s. A driver that declares it in class_changes() is taken at its word.",
                 "; ".join(map(str, proposal.guesses)),
             )
-        self._merger.after_flush(proposal.merge_result)
-        self._faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
+        self.merger.after_flush(proposal.merge_result)
+        self.faults.remember(proposal.wanted_tree, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in report.kept_providers}
-        self._ledger.remember_providers(additions=(), removals=uuids_before - has - kept_uuids)
+        self.ledger.remember_providers(additions=(), removals=uuids_before - has - kept_uuids)
         proposal.is_settled = not (
             report.steps
             or report.kept_providers
@@ -212,7 +202,7 @@ class NodePass:
 
     def steps(self, proposal: Proposal) -> list[Step]:
         """Return what `flush` would do, doing nothing."""
-        return self._report.plan(
+        return self.report.plan(
             proposal.base,
             proposal.wanted_tree,
             proposal.allocations,
@@ -222,14 +212,14 @@ class NodePass:
 
     def _owner_of(self, base: ProviderTree) -> Callable[[str], bool]:
         """Whether this agent made a provider or took it over: only then may it delete it."""
-        return lambda uuid: self._ledger.owns(uuid) or agent_traits.is_marked(base.data(uuid))
+        return lambda uuid: self.ledger.owns(uuid) or agent_traits.is_marked(base.data(uuid))
 
     def _base(self, target: PassTarget, *, fresh: bool) -> ProviderTree:
-        if self._read_only:
-            return self._report.get_provider_tree(target.uuid, fresh=fresh)
-        self._ledger.remember_providers(additions=[target.uuid])
+        if self.read_only:
+            return self.report.get_provider_tree(target.uuid, fresh=fresh)
+        self.ledger.remember_providers(additions=[target.uuid])
         try:
-            return self._report.get_provider_tree_and_ensure_root(
+            return self.report.get_provider_tree_and_ensure_root(
                 target.uuid, target.name, fresh=fresh
             )
         except errors.ResourceProviderCreationFailed as error:
@@ -244,12 +234,12 @@ class NodePass:
         try:
             identity.check_root(
                 RootFacts(root.uuid, root.name, root.traits, root.parent_uuid),
-                self._setup.identity_file() if self._setup is not None else None,
+                self.setup.identity_file() if self.setup is not None else None,
             )
         except errors.InvalidNodeConfiguration:
             # not a tree of this agent, and not a provider that it may ever delete
-            self._report.drop_cache(target.uuid)
-            self._ledger.remember_providers(additions=(), removals=[target.uuid])
+            self.report.drop_cache(target.uuid)
+            self.ledger.remember_providers(additions=(), removals=[target.uuid])
             raise
 
     def _follow_name(self, wanted_tree: ProviderTree, target: PassTarget) -> None:
@@ -263,7 +253,7 @@ class NodePass:
                 f"{target.uuid} is named {known_as!r}, and [compute_agent]on_hostname_change is "
                 "refuse. Give the host its name back, or set that option to rename."
             )
-        holder = self._report.find_provider_by_name(target.name)
+        holder = self.report.find_provider_by_name(target.name)
         if holder is not None:
             # placement would refuse the root and take its children, whose names are free
             raise self._name_taken(target.name, target.uuid, holder.uuid)
@@ -288,9 +278,9 @@ class NodePass:
         try:
             if allocations is None:
                 # an out-of-tree driver may not know the third argument
-                self._driver.update_provider_tree(wanted_tree, target.name)
+                self.driver.update_provider_tree(wanted_tree, target.name)
             else:
-                self._driver.update_provider_tree(wanted_tree, target.name, allocations=allocations)
+                self.driver.update_provider_tree(wanted_tree, target.name, allocations=allocations)
         except errors.ReshapeNeeded as error:
             if allocations is None:
                 raise
@@ -306,8 +296,8 @@ class NodePass:
 
     def _grounds(self, target: PassTarget, base: ProviderTree, reading: object) -> Grounds:
         # a copy: a driver may return the same mapping each time, and change it
-        capabilities = dict(self._driver.capabilities_as_traits())
-        ledger, config_files = self._ledger.revision, self._merger.refresh()
+        capabilities = dict(self.driver.capabilities_as_traits())
+        ledger, config_files = self.ledger.revision, self.merger.refresh()
         return Grounds(target, base, reading, capabilities, ledger, config_files)
 
     def _add_what_is_ours(
@@ -325,7 +315,7 @@ class NodePass:
             wanted_tree,
             target.uuid,
             capabilities=grounds.capabilities,
-            is_enabled=self._ledger.service_state(default_enabled=True).enabled,
+            is_enabled=self.ledger.service_state(default_enabled=True).enabled,
             owned_uuids=new_uuids | kept_uuids | {target.uuid},
         )
 
@@ -347,9 +337,9 @@ class NodePass:
         self, name: str, uuid: str, holder_uuid: str
     ) -> errors.InvalidNodeConfiguration:
         """Return the error for a root whose name another provider has, and what that one has."""
-        holder = self._report.find_provider(holder_uuid)
-        consumers = self._report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
-        self._report.drop_cache(holder_uuid)  # not a tree of this agent
+        holder = self.report.find_provider(holder_uuid)
+        consumers = self.report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
+        self.report.drop_cache(holder_uuid)  # not a tree of this agent
         classes = len(holder.inventory) if holder else 0
         has = (
             f"{f'inventory of {classes} classes' if classes else 'no inventory'} and "

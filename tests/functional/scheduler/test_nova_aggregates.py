@@ -87,7 +87,7 @@ def test_aggregates_are_read_with_their_zones_and_kept_for_a_minute(nova: Nova, 
     nova.aggregates = [aggregate(AZ, "h1", zone="az1")]
     source = source_of(agent_conf.new_config([f"--config-file={file}"]))
     assert isinstance(source, NovaAggregates)
-    source._aggregates._clock = clock = Clock()
+    source._aggregates.clock = clock = Clock()
     assert source.current().where("availability_zone", "az1") == {AZ}
     assert [zone.uuid for zone in source.current().of_host("h1")] == [AZ]
     assert nova.asked == [("/v2.1/os-aggregates", "compute 2.41")]
@@ -100,7 +100,7 @@ def test_what_was_read_stays_in_force_while_nova_is_away(nova: Nova, file: Path)
     nova.aggregates = [aggregate(AZ, "h1", zone="az1")]
     source = source_of(agent_conf.new_config([f"--config-file={file}"]))
     assert isinstance(source, NovaAggregates)
-    source._aggregates._clock = clock = Clock()
+    source._aggregates.clock = clock = Clock()
     source.current()
     nova.down = True
     clock.now = KEPT_SECONDS

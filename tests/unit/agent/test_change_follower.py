@@ -78,7 +78,7 @@ class FollowerScene:
 
     @property
     def state(self) -> FeedState:
-        return self.board.feed().state
+        return self.board.feed.state
 
 
 def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -> None:
@@ -93,7 +93,7 @@ def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -
     assert second == {**first, "after": ["4"], "wait": ["50"]}
     assert third["after"] == ["7"]
     assert {request.extensions for request in following.placement.requests} == {(1, 1)}
-    assert following.board.feed().last == 9
+    assert following.board.feed.last == 9
     assert following.state is FeedState.FOLLOWING
     served = metrics.registry(following.board)
     assert served.get_sample_value("compute_agent_changes_followed") == 1

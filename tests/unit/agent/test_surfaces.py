@@ -54,9 +54,9 @@ def test_the_status_document_is_plain_json_with_times_as_text(board):
 
 def test_placement_is_down_since_it_went_down(board):
     board.placement_is(up=False)
-    first = board.placement().since
+    first = board.placement.since
     board.placement_is(up=False)
-    assert board.placement().since == first
+    assert board.placement.since == first
     assert "cannot be reached" in board.summary()
 
 

@@ -71,11 +71,11 @@ def test_a_completed_pass_ends_the_start_and_registers_the_node_once():
 def test_a_pass_that_completed_asks_placement_nothing_more():
     bench = Bench(None)
     bench.run()
-    assert bench.board.placement().max_version == "1.39"
+    assert bench.board.placement.max_version == "1.39"
     # forgotten, because a request of the pass had to be repeated
     bench.report.offered_versions = None
     assert bench.run().completed
-    assert bench.board.placement().max_version == "1.39"
+    assert bench.board.placement.max_version == "1.39"
 
 
 def test_a_node_dropped_while_its_pass_was_waiting_gets_none():
@@ -137,9 +137,9 @@ def test_an_outage_leaves_the_start_a_start_and_asks_to_come_back_soon():
     assert not result.completed
     assert 0 <= result.next_in <= 1
     assert bench.tracker.in_startup()
-    assert bench.board.placement().up is False
+    assert bench.board.placement.up is False
     assert bench.run().completed
-    assert bench.board.placement().up is True
+    assert bench.board.placement.up is True
 
 
 def test_after_an_outage_a_node_waits_for_its_turn_once_and_asks_only_whether_it_is_over():
@@ -153,7 +153,7 @@ def test_after_an_outage_a_node_waits_for_its_turn_once_and_asks_only_whether_it
     assert not waiting.completed
     assert 0.0 < waiting.next_in <= 40.0
     assert len(bench.scripted.reshapes) == 1, "it is back, and its turn has not come"
-    assert bench.board.placement().up
+    assert bench.board.placement.up
     assert bench.run().completed
     assert bench.report.reconnected == 2
 
