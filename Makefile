@@ -1,7 +1,7 @@
 # run    install into .venv and start placement-server, agent and scheduler on this machine
 #        (make run ARGS=--once, make run ARGS="--port 9000 --state-dir DIR")
-# check  static checks and unit tests in .venv, for while you edit: a minute, and seconds for a part
-#        (make check ARGS=tests/unit/report)
+# check  static checks (with ruff format --check) and unit tests in .venv, for while you edit: a
+#        minute, and seconds for a part (make check ARGS=tests/unit/report)
 # test   install what the tests need and run them all (make test ARGS="-e unit")
 # deb    build the Debian packages into dist/
 # clean  remove what run and test made in this checkout; the state of `make run` stays
@@ -24,7 +24,8 @@ run: $(INSTALLED)
 # All tests named by ARGS; the static checks look at what changed since they last did.
 check: $(CHECKS_INSTALLED)
 	@$(VENV)/bin/ruff check --quiet .
-	@$(VENV)/bin/ruff format --check --quiet .
+	@$(VENV)/bin/ruff format --check --quiet . || \
+	    { echo "== run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy & mypy=$$!; \
 	    $(VENV)/bin/lint-imports >$(VENV)/imports.out 2>&1 || { cat $(VENV)/imports.out; wait; exit 1; }; \
 	    wait $$mypy

@@ -17,7 +17,9 @@ PAGES = sorted(DOCS.rglob("*.md"))
 OPTION = re.compile(r"\[([a-z_]+|DEFAULT)\](?!\()([a-z][a-z0-9_]*)\b")
 SECTION = re.compile(r"\[([\w-]+|(?:mdev|neutron_physnet)_<[a-z]+>)\]")
 ASSIGNMENT = re.compile(r"#?([a-z][a-z0-9_]*) ?= ?")
-TEST = re.compile(r"\b((?:tests|examples)/[\w/]+\.py)(?:::(?:[A-Z]\w+::)?(test_\w+))?")
+TEST = re.compile(
+    r"\b((?:tests|examples|compute_agent/testing)/[\w/]+\.py)(?:::(?:[A-Z]\w+::)?(test_\w+))?"
+)
 MODULE = re.compile(r"`([a-z_]+/[a-z_/]+)`")
 QUOTE = re.compile(r'"([^"]+)"')
 STRING_GOES_ON = re.compile(r'"\s*\n\s*f?"')
