@@ -3,7 +3,8 @@
 search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
 claims: claims at once; agent: what one agent costs; plans: what a guest gets of a host; scheduling:
 claims through running schedulers, from a call on the bus to the claim; capacity: counts of further
-claims; floors: claims and many hosts beside what the same costs when only the unavoidable is done.
+claims; room: which guests to move so that a request fits; floors: claims and many hosts beside what
+the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
 in one table at the end. With --quick that takes some three minutes: fewer rows, and little
@@ -29,7 +30,7 @@ from benchmarks.agent import events
 from benchmarks.claims import rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, pgbench, starts, table
-from benchmarks.in_process import capacity, planner
+from benchmarks.in_process import capacity, make_room, planner
 from benchmarks.reads import comparison
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import bus_claims
@@ -147,6 +148,7 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
 BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "agent": lambda console, arguments: events.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
+    "room": lambda console, arguments: make_room.run(console, arguments.quick),
     "plans": lambda console, arguments: planner.show(console, arguments.quick),
     "scheduling": lambda console, arguments: bus_claims.show(console, arguments.quick),
 }

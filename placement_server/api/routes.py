@@ -23,6 +23,7 @@ from placement_server.api.extensions import (
     candidate_explanation,
     capacity,
     changes,
+    make_room,
     provider_trees,
     what_if,
 )
@@ -127,6 +128,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
         "/changes": {"GET": changes.list_},
         "/provider_trees/{uuid}": {"GET": provider_trees.show},
         "/what_if": {"POST": what_if.answer},
+        "/make_room": {"POST": make_room.answer},
         "/capacity": {"GET": capacity.show},
         "/fragmentation": {"GET": capacity.show_fragmentation},
     },

@@ -37,8 +37,8 @@ REQUEST_SECONDS: Final = Histogram(
 SEARCHES: Final = Counter(
     "placement_candidate_searches",
     "Searches for allocation candidates, by result: answered, explained, counted (capacity, "
-    "fragmentation), refused (bad query), gave_up (deadline, memory, or too many heavy searches) "
-    "or failed (error of the server or its database).",
+    "fragmentation), planned (make_room), refused (bad query), gave_up (deadline, memory, or too "
+    "many heavy searches) or failed (error of the server or its database).",
     ("result",),
 )
 SEARCH_SECONDS: Final = Histogram(

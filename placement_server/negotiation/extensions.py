@@ -23,7 +23,7 @@ SERVICE_TYPE: Final = "placement-ext"
 
 HISTORY: Final = (
     "isolated groups, aggregates of roots, subtrees to stay out of; the candidate explanation",
-    "whole trees, the feed of changes, and answers to what-if questions",
+    "whole trees, the feed of changes, answers to what-if questions, and plans that make room",
 )
 """What each minor version changed, in order: the position in the list is the minor number."""
 

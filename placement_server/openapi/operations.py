@@ -15,6 +15,7 @@ from placement_server.schemas import (
     aggregate,
     allocation,
     inventory,
+    make_room,
     provider_tree,
     reshaper,
     resource_class,
@@ -188,6 +189,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         (200, 404, 409, 415, 503),
         body=what_if.WHAT_IF,
         result=what_if.ANSWERS,
+        extension=Microversion(1, 1),
+    ),
+    ("POST", "/make_room"): Operation(
+        "Plans of a few moves after which a request fits, trees are empty, or both",
+        34,
+        (200, 404, 415),
+        body=make_room.MAKE_ROOM,
+        result=make_room.ROOM,
         extension=Microversion(1, 1),
     ),
     ("GET", "/capacity"): Operation(

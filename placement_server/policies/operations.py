@@ -49,6 +49,7 @@ FRAGMENTATION_SHOW: Final = "placement:fragmentation:show"
 RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
 WHAT_IF: Final = "placement:what_if"
+MAKE_ROOM: Final = "placement:make_room"
 WEB_FLEET: Final = "placement:web:fleet"
 
 
@@ -159,6 +160,11 @@ RULES: Final = (
         "Ask questions about the fleet as it would be after changes (placement-ext 1.1). "
         "Each question also needs the rule of its own route.",
         "POST /what_if",
+    ),
+    _rule(
+        MAKE_ROOM,
+        "Ask which consumers to move so that a request fits (placement-ext 1.1).",
+        "POST /make_room",
     ),
     _rule(
         WEB_FLEET,

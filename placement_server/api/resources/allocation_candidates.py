@@ -84,10 +84,17 @@ def result_of(
 
     :param result: the label under which a search that succeeds is counted.
     """
-    read = _cached_read if len(query_string) <= _REMEMBERED_LENGTH else _read
     with counted_search(request, result):
-        candidate_query = read(query_string, request.version, bool(request.extensions))
-        return search(candidate_query, request.version)
+        return search(query_of(request, query_string), request.version)
+
+
+def query_of(request: Request, query_string: str) -> query.CandidateQuery:
+    """Return a query in the form of a query string, as the version of the request reads it.
+
+    :raises QueryError: it is malformed or contradicts itself.
+    """
+    read = _cached_read if len(query_string) <= _REMEMBERED_LENGTH else _read
+    return read(query_string, request.version, bool(request.extensions))
 
 
 @contextmanager

@@ -103,6 +103,7 @@ OPERATIONS: Final = (
     Operation("GET", "/provider_trees/{uuid}", "placement:provider_trees:show"),
     Operation("POST", "/what_if", "placement:what_if"),
     Operation("GET", "/agent_reports", "placement:agent_reports:list"),
+    Operation("POST", "/make_room", "placement:make_room"),
     Operation("GET", "/capacity", "placement:capacity:show"),
     Operation("GET", "/fragmentation", "placement:fragmentation:show"),
     # the pages

@@ -201,6 +201,10 @@ def _old(dice: random.Random) -> ValidRequest:
 
 
 def _question(dice: random.Random) -> ValidRequest:
+    if dice.randint(0, 1):
+        empty = dice.sample(ROOTS, dice.randint(0, 1))
+        room = {"request": urlencode(_filters(dice)), "empty": empty, "time_limit": 0.1}
+        return ValidRequest("POST", "/make_room", room)
     changes = [{"remove_tree": dice.choice(ROOTS)}, {"release": dice.choice(CONSUMERS)}]
     body = {
         "changes": dice.sample(changes, dice.randint(0, 2)),

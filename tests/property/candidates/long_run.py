@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.property.candidates import test_capacity, test_closest, test_search
+from tests.property.candidates import test_capacity, test_closest, test_make_room, test_search
 from tests.property.candidates.strategies import (
     Problem,
     SeededChoices,
@@ -55,6 +55,7 @@ def compare(choices: SeededChoices, problem: Problem) -> None:
     CLOSEST(hungry(choices, problem), choices.integer(0, 3) > 0)
     CAPACITY(problem)
     CAPACITY_OF_FLEETS(fleet_problem_of(choices))
+    test_make_room.check(test_make_room.Question(choices))
 
 
 def main() -> None:

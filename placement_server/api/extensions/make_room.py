@@ -1,0 +1,137 @@
+"""Handler of POST /make_room: which few consumers to move so that a request fits.
+
+An extension. Nothing is written: the answer is a plan for whoever can move guests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from placement_server import errors
+from placement_server.api.request import Request
+from placement_server.api.resources import allocation_candidates
+from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.make_room.places import Place
+from placement_server.candidates.make_room.plan import Bounds, Plan
+from placement_server.candidates.make_room.question import DISABLED, Question, Room, UnknownTree
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.policies import operations
+from placement_server.schemas import make_room as schemas
+from placement_server.store.providers import provider_rows
+
+SINCE: Final = 34
+"""The microversion from which on a claim has mappings."""
+
+UNFINISHED_MOVE: Final = "MIGRATION"
+"""The type of consumers that hold the source of a move until it ends."""
+
+_BOUNDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "places": ("count", int),
+    "max_moves": ("most_moves", int),
+    "swap": ("swap", bool),
+    "plans": ("plans", int),
+    "time_limit": ("seconds", float),
+}
+"""By the field of the body: the field of the bounds, and its type, as JSON has 1.0 for 1."""
+
+
+def answer(request: Request) -> Response:
+    """Return plans of a few moves after which a request fits, trees are empty, or both."""
+    request.require_version(SINCE)
+    request.require_json_content()
+    request.require_json_accepted()
+    request.authorise(operations.MAKE_ROOM)
+    body = request.pointed_json(schemas.MAKE_ROOM)
+    if "request" not in body and not body.get("empty"):
+        raise errors.BadRequest(
+            "The body asks for nothing: expected request, empty, or both.", pointer=""
+        )
+    with allocation_candidates.counted_search(request, "planned"):
+        try:
+            room = request.services.candidates.make_room(
+                _question(request, body), request.give_turn_back
+            )
+        except UnknownTree as error:
+            raise errors.NotFound(error.message, pointer=error.pointer) from error
+    return json_response(_body_of(request, room), *cache_headers(request.version))
+
+
+def _question(request: Request, body: Mapping[str, Any]) -> Question:
+    left_alone = body.get("leave_alone", {})
+    query = body.get("request")
+    return Question(
+        query=None if query is None else _query(request, query),
+        bounds=Bounds(
+            **{field: kind(body[name]) for name, (field, kind) in _BOUNDS.items() if name in body}
+        ),
+        emptied=tuple(dict.fromkeys(body.get("empty", ()))),
+        trees=tuple(left_alone.get("trees", ())),
+        traits=frozenset(left_alone.get("traits", (DISABLED,))),
+        aggregates=frozenset(left_alone.get("aggregates", ())),
+        consumers=frozenset(left_alone.get("consumers", ())),
+        projects=frozenset(left_alone.get("projects", ())),
+        types=frozenset(left_alone.get("types", (UNFINISHED_MOVE,))),
+        requests={
+            consumer: _query(request, text) for consumer, text in body.get("requests", {}).items()
+        },
+    )
+
+
+def _query(request: Request, text: str) -> CandidateQuery:
+    # A query string reaches an application as its bytes, one character each.
+    return allocation_candidates.query_of(request, text.encode().decode("latin-1"))
+
+
+def _body_of(request: Request, room: Room) -> dict[str, Any]:
+    holdings = room.holdings
+    index, uuid = holdings.index, holdings.index.columns.uuid
+    moves = [move for plan in room.plans for move in plan.moves]
+    roots = {int(holdings.tree[move.consumer]) for move in moves}
+    roots |= {move.place.root for move in moves}
+    roots |= {place.root for plan in room.plans for place in plan.places}
+    names = request.store.read(provider_rows.names, [uuid[root] for root in roots])
+
+    def tree(root: int) -> dict[str, Any]:
+        return {"root": uuid[root], "name": names.get(uuid[root])}
+
+    def uuids(consumers: Iterable[int]) -> list[str]:
+        return [holdings.uuids[consumer] for consumer in consumers]
+
+    def body(plan: Plan) -> dict[str, Any]:
+        return {
+            "moves": [
+                {
+                    "consumer": holdings.uuids[move.consumer],
+                    "from": tree(int(holdings.tree[move.consumer])),
+                    "to": tree(move.place.root),
+                    **_claim(index, move.place),
+                }
+                for move in plan.moves
+            ],
+            "places": [{"to": tree(p.root), **_claim(index, p)} for p in plan.places],
+            "memory_mb": plan.memory,
+            "whole": plan.is_whole,
+            "stuck": uuids(plan.stuck),
+        }
+
+    return {
+        "plans": list(map(body, room.plans)),
+        "proved": room.is_proved,
+        "stays": uuids(room.stays),
+    }
+
+
+def _claim(index: Index, place: Place) -> dict[str, Any]:
+    """Return what is claimed with a place, in the form of an allocation request."""
+    uuid, allocations = index.columns.uuid, dict[str, dict[str, dict[str, int]]]()
+    for (slot, class_id), amount in place.amounts:
+        resources = allocations.setdefault(uuid[slot], {"resources": {}})["resources"]
+        resources[index.names.class_names[class_id]] = amount
+    return {
+        "allocations": allocations,
+        "mappings": {
+            suffix: [uuid[slot] for slot in slots] for suffix, slots in place.mappings().items()
+        },
+    }

@@ -1,0 +1,63 @@
+"""Covers: consumers that hold what is lacked, and without any one of them do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from placement_server.candidates.make_room.holdings import Holdings, Key
+
+
+@dataclass(slots=True)
+class Covers:
+    """The covers by consumers that may move and have not left.
+
+    :ivar out: the consumers that have left.
+    """
+
+    holdings: Holdings
+    out: set[int] = field(default_factory=set)
+
+    def of(self, short: dict[Key, int], size: int) -> Iterator[tuple[int, ...]]:
+        """Yield the covers of so many consumers; of those that are alike the first."""
+        seen = set[tuple[int, ...]]()
+        for consumers in self._extended((), short, size):
+            cover = tuple(sorted(consumers))
+            if len(cover) == size and cover not in seen:
+                seen.add(cover)
+                if size == 1 or self._is_minimal(cover, short):
+                    yield cover
+
+    def _is_minimal(self, cover: tuple[int, ...], short: dict[Key, int]) -> bool:
+        amounts = [[self.holdings.holders(key).get(c, 0) for c in cover] for key in short]
+        lacks = list(zip(amounts, map(sum, amounts), short.values(), strict=True))
+        return all(
+            any(of[at] and total - of[at] < lack for of, total, lack in lacks)
+            for at in range(len(cover))
+        )
+
+    def _extended(
+        self, chosen: tuple[int, ...], short: dict[Key, int], most: int
+    ) -> Iterator[tuple[int, ...]]:
+        if not short:
+            yield chosen
+            return
+        left = most - len(chosen)
+        if not left:
+            return
+        holders = self.holdings.holders
+        key, lack = next(iter(short.items()))
+        tried = set[tuple[int, int]]()
+        for consumer, amount in holders(key).items():
+            if amount * left < lack:
+                return
+            if consumer in chosen or consumer in self.out:
+                continue
+            identity = self.holdings.identity(consumer)
+            if identity in tried:
+                continue
+            tried.add(identity)
+            rest = {
+                k: n for k, lack in short.items() if (n := lack - holders(k).get(consumer, 0)) > 0
+            }
+            yield from self._extended((*chosen, consumer), rest, most)

@@ -1,0 +1,239 @@
+"""Holdings of consumers in arrays, and the shape that each of them keeps when it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
+from placement_server.store.providers.tree import SHARING_TRAIT
+
+MEMORY: Final = "MEMORY_MB"
+
+Key = tuple[int, int]
+"""A provider's slot and a class id."""
+Amounts = tuple[tuple[Key, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAmounts:
+    """Allocations as the store has them, one entry of each array for each.
+
+    :ivar consumers: the uuids.
+    :ivar consumer: the position of its consumer among them.
+    """
+
+    consumers: Sequence[str]
+    consumer: IntArray
+    provider_id: IntArray
+    class_id: IntArray
+    amount: IntArray
+
+
+class _Part(NamedTuple):
+    """What a consumer holds of one provider.
+
+    :ivar above: the number of the part of the next provider above; -1 where there is none.
+    :ivar amounts: by class id.
+    """
+
+    trait_set: int
+    above: int
+    amounts: tuple[tuple[int, int], ...]
+
+
+class Holdings:
+    """The consumers that may move, by number, in one state of the index.
+
+    Left out is who holds something of several trees, as during a move, or of a provider that is
+    not here, or more than is in use: the allocations may have been read a moment later.
+
+    :param is_left_alone: over all slots, the roots of trees whose consumers stay.
+    :param left_alone: the uuids of consumers that stay.
+    :param ignored_traits: traits that no other place needs to have.
+    :param requests: by consumer, what to ask for instead of what it holds.
+    :ivar tree: by consumer, the slot of the root of its tree; -1 for those that stay.
+    :ivar memory: by consumer, the memory that it holds.
+    :ivar is_pool: over all slots, whether other trees may use a provider.
+    :ivar is_whole: whether nothing had to be left out.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        held: HeldAmounts,
+        is_left_alone: BoolArray,
+        left_alone: Collection[str],
+        ignored_traits: Collection[str],
+        requests: Mapping[str, CandidateQuery],
+    ) -> None:
+        self.index = index
+        self.uuids = held.consumers
+        self._requests = requests
+        self._ignored_traits = frozenset(ignored_traits)
+        slot = _slots_of(index, held.provider_id)
+        order = np.lexsort((held.class_id, slot, held.consumer))
+        self.consumer = held.consumer[order]
+        self.slot, self.class_id, self.amount = (
+            slot[order],
+            held.class_id[order],
+            held.amount[order],
+        )
+        count = len(held.consumers)
+        self._starts = np.searchsorted(self.consumer, np.arange(count + 1))
+        sharing = index.names.trait_ids.get(SHARING_TRAIT)
+        sets = index.passing_trait_sets([] if sharing is None else [[sharing]], [])
+        self.is_pool: BoolArray = (
+            np.zeros(index.size, bool) if sharing is None else sets[index.trait_set]
+        )
+        root = index.root[self.slot].astype(np.int64)
+        is_private = ~self.is_pool[self.slot]
+        has_private = np.zeros(count, bool)
+        has_private[self.consumer[is_private]] = True
+        deciding = is_private | ~has_private[self.consumer]
+        lowest, highest = np.full(count, index.size), np.full(count, -1)
+        np.minimum.at(lowest, self.consumer[deciding], root[deciding])
+        np.maximum.at(highest, self.consumer[deciding], root[deciding])
+        stays = lowest != highest
+        wrong = (self.slot < 0) | (self.amount > self._used())
+        stays[self.consumer[wrong]] = True
+        self.is_whole = not stays.any()
+        stays |= is_left_alone[np.minimum(lowest, index.size - 1)]
+        stays |= np.fromiter(map(left_alone.__contains__, held.consumers), bool, count)
+        self.tree: IntArray = np.where(stays, -1, highest)
+        self.memory = np.zeros(count, np.int64)
+        of_memory = self.class_id == index.names.class_ids.get(MEMORY, -1)
+        np.add.at(self.memory, self.consumer[of_memory], self.amount[of_memory])
+        self.shapes: list[CandidateQuery] = []
+        self._shape_numbers: dict[object, int] = {}
+        self._known_shapes: dict[int, int] = {}
+        self._holders: dict[Key, dict[int, int]] = {}
+        position = np.where(self.is_pool[self.slot], -1 - self.slot, self.slot - root)
+        self._kinds = self._mixed(
+            position, index.trait_set[self.slot], index.shape[self.slot], self.class_id, self.amount
+        )
+        self._identities = self._mixed(self.slot, self.class_id, self.amount)
+
+    def _mixed(self, *columns: IntArray) -> IntArray:
+        """Return a number for each consumer that is equal where all that it holds is equal.
+
+        Others differ, as good as surely: by 64 bits.
+        """
+        mixed = np.zeros(len(self.consumer), np.uint64)
+        for column in columns:
+            mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        sums = np.zeros(len(self.uuids), np.uint64)
+        np.add.at(sums, self.consumer, mixed * np.uint64(0xBF58476D1CE4E5B9))
+        return sums.astype(np.int64)
+
+    def _used(self) -> IntArray:
+        """Return what is in use of the inventory of each allocation."""
+        used = np.zeros(len(self.slot), np.int64)
+        for class_id in np.unique(self.class_id).tolist():
+            view = self.index.classes.get(class_id)
+            if view is not None:
+                by_slot = np.zeros(self.index.size, np.int64)
+                by_slot[view.slot] = view.used
+                of_class = np.flatnonzero(self.class_id == class_id)
+                used[of_class] = by_slot[self.slot[of_class]]
+        return used
+
+    def held(self, consumer: int) -> Amounts:
+        """Return what a consumer holds."""
+        rows = slice(*self._starts[consumer : consumer + 2].tolist())
+        keys = zip(self.slot[rows].tolist(), self.class_id[rows].tolist(), strict=True)
+        return tuple(zip(keys, self.amount[rows].tolist(), strict=True))
+
+    @cached_property
+    def by_slot(self) -> IntArray:
+        """The allocations of the consumers that may move, by slot."""
+        movable = np.flatnonzero(self.tree[self.consumer] >= 0)
+        by_slot: IntArray = movable[np.argsort(self.slot[movable], kind="stable")]
+        return by_slot
+
+    @cached_property
+    def _slots_in_order(self) -> IntArray:
+        slots: IntArray = self.slot[self.by_slot]
+        return slots
+
+    def holders(self, key: Key) -> dict[int, int]:
+        """Return who holds some of an inventory, with the amounts, the largest first."""
+        holders = self._holders.get(key)
+        if holders is None:
+            first, stop = np.searchsorted(self._slots_in_order, (key[0], key[0] + 1)).tolist()
+            rows = self.by_slot[first:stop]
+            rows = rows[self.class_id[rows] == key[1]]
+            rows = rows[np.argsort(-self.amount[rows], kind="stable")]
+            pairs = zip(self.consumer[rows].tolist(), self.amount[rows].tolist(), strict=True)
+            holders = self._holders[key] = dict(pairs)
+        return holders
+
+    def on_trees(self, roots: Collection[int]) -> tuple[list[int], list[int]]:
+        """Return the consumers of some trees that may move, and who stays there."""
+        of_trees = np.isin(self.index.root[self.slot], list(roots)) & (self.slot >= 0)
+        consumers = np.unique(self.consumer[of_trees])
+        moves = np.isin(self.tree[consumers], list(roots))
+        return consumers[moves].tolist(), consumers[~moves].tolist()
+
+    def shape(self, consumer: int) -> int:
+        """Return the number of the shape of a consumer; equal numbers ask for the same."""
+        request = self._requests.get(self.uuids[consumer]) if self._requests else None
+        kind = int(self._kinds[consumer]) if request is None else hash(request)
+        number = self._known_shapes.get(kind)
+        if number is None:
+            key = request or self._parts(consumer)
+            number = self._shape_numbers.get(key)
+            if number is None:
+                number = self._shape_numbers[key] = len(self.shapes)
+                self.shapes.append(request or self._query(self._parts(consumer)))
+            self._known_shapes[kind] = number
+        return number
+
+    def _parts(self, consumer: int) -> tuple[_Part, ...]:
+        """Return what a consumer holds, by provider."""
+        by_slot: dict[int, list[tuple[int, int]]] = {}
+        for (slot, class_id), amount in self.held(consumer):
+            by_slot.setdefault(slot, []).append((class_id, amount))
+        slots = list(by_slot)
+        ends = self.index.end[slots].tolist()
+        above = [
+            max((o for o in range(at) if slots[o] < slot < ends[o]), default=-1)
+            for at, slot in enumerate(slots)
+        ]
+        sets = self.index.trait_set[slots].tolist()
+        return tuple(map(_Part, sets, above, map(tuple, by_slot.values())))
+
+    def _query(self, parts: Sequence[_Part]) -> CandidateQuery:
+        names, groups, subtrees = self.index.names, [], []
+        sets = self.index.columns.trait_sets.members
+        for number, part in enumerate(parts, 1):
+            traits = {names.trait_names[trait] for trait in sets[part.trait_set]}
+            resources = [(names.class_names[class_id], n) for class_id, n in part.amounts]
+            required = [frozenset({name}) for name in sorted(traits - self._ignored_traits)]
+            groups.append(RequestGroup(f"_{number}", tuple(resources), tuple(required)))
+            if part.above >= 0:
+                subtrees.append(SameSubtree(frozenset({f"_{part.above + 1}", f"_{number}"})))
+        return CandidateQuery(tuple(groups), "isolate", same_subtree=tuple(subtrees))
+
+    def identity(self, consumer: int) -> tuple[int, int]:
+        """Return what is equal for consumers either of which may move for the other."""
+        return self.shape(consumer), int(self._identities[consumer])
+
+
+def _slots_of(index: Index, provider_ids: IntArray) -> IntArray:
+    """Return the living slots of providers, -1 for those that are not here."""
+    slots = np.flatnonzero(index.columns.living_mask(index.roots))
+    ids = index.columns.provider_id.view()[slots]
+    order = np.argsort(ids)
+    if not len(ids):
+        return np.full(len(provider_ids), -1, np.int64)
+    at = np.minimum(np.searchsorted(ids[order], provider_ids), len(ids) - 1)
+    places = order[at]
+    return np.where(ids[places] == provider_ids, slots[places], -1)

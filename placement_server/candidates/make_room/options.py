@@ -1,0 +1,176 @@
+"""Options of whoever waits for a place: those that lack nothing, and evictions for the others.
+
+They are found for each shape when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from heapq import merge
+from operator import attrgetter, itemgetter
+from typing import Final, NamedTuple
+
+from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.make_room.covers import Covers
+from placement_server.candidates.make_room.evictions import Eviction, Evictions
+from placement_server.candidates.make_room.holdings import Holdings
+from placement_server.candidates.make_room.places import Place, Places
+from placement_server.candidates.make_room.state import State
+from placement_server.candidates.search.problem import Positions
+
+REQUEST: Final = -1
+"""Stands for the request among the consumers that wait for a place, and for its shape."""
+
+
+class Option(NamedTuple):
+    """A place, and who has to leave for it.
+
+    :ivar memory: what they hold of it.
+    :ivar consumers: () stands for options of no less memory that are not known.
+    """
+
+    memory: int
+    place: Place
+    consumers: tuple[int, ...]
+
+
+_memory: Callable[[Option], int] = itemgetter(0)
+
+
+class Options:
+    """The options of consumers, by their shapes, and of the request.
+
+    :param find_places: of a shape.
+    :param look: called now and then; may raise.
+    :ivar covers: know who has left.
+    :ivar after: root and placement before which no place is open to the request, as others of its
+        places come before.
+    :ivar is_guessed: whether to take only options that promise to need few moves: where one has to
+        leave for another, as many as at the beginning.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        state: State,
+        find_places: Callable[[int], Places],
+        look: Callable[[], None],
+        account: Account,
+    ) -> None:
+        self._holdings, self._state, self._account = holdings, state, account
+        self._find_places, self._look = find_places, look
+        self._places: dict[int, Places] = {}
+        self._evictions: dict[int, Evictions] = {}
+        self._known_least: dict[tuple[int, int], int] = {}
+        self.covers = Covers(holdings)
+        self.after: tuple[int, Positions] | None = None
+        self.is_guessed = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all placements were considered."""
+        return all(places.is_whole for places in self._places.values())
+
+    def shape(self, consumer: int) -> int:
+        """Return the number of the shape of a consumer."""
+        return REQUEST if consumer == REQUEST else self._holdings.shape(consumer)
+
+    def tree(self, consumer: int) -> int:
+        """Return the root of the tree that a consumer leaves, -1 of the request."""
+        return -1 if consumer == REQUEST else int(self._holdings.tree[consumer])
+
+    def _places_of(self, shape: int) -> Places:
+        places = self._places.get(shape)
+        if places is None:
+            self._look()
+            places = self._places[shape] = self._find_places(shape)
+            self._evictions[shape] = Evictions(
+                places, self.covers, self._state, self._look, self._account
+            )
+        return places
+
+    def _of(self, consumer: int) -> Callable[[Place], bool]:
+        """Return which places are open to a consumer, or to the request."""
+        if consumer != REQUEST:
+            tree = self.tree(consumer)
+            return lambda place: place.root != tree
+        after = self.after
+        return lambda place: after is None or (place.root, place.placement) >= after
+
+    def fitting(self, consumer: int, count: int) -> tuple[list[Place], bool]:
+        """Return the places that lack nothing, and whether there are enough.
+
+        :param count: so many trees that nobody else uses are enough; then no more are listed.
+        """
+        places = self._places_of(self.shape(consumer))
+        fitting_places, roots = list[Place](), set[int]()
+        for place in filter(self._of(consumer), places.fitting()):
+            fitting_places.append(place)
+            if not places.is_scarce and place.root not in self._state.touched:
+                roots.add(place.root)
+                if len(roots) >= count:
+                    return fitting_places, True
+        return fitting_places, False
+
+    def lacking(self, consumer: int, most: int) -> Iterator[Iterator[Option]]:
+        """Yield places that lack something, by how many leave, each time the least memory first.
+
+        :param most: how many may move.
+        """
+        sizes = range(1, most + 1)
+        for size in sizes[:1] if self.is_guessed and consumer != REQUEST else sizes:
+            yield self._lacking(consumer, size, most - size)
+
+    def _lacking(self, consumer: int, size: int, more: int) -> Iterator[Option]:
+        """Yield places for which so many leave.
+
+        :param more: how many others may move then.
+        """
+        is_open, shape = self._of(consumer), self.shape(consumer)
+        places, evictions = self._places_of(shape), self._evictions[shape]
+        lists: Iterable[list[Eviction]] = evictions.of(size).values()
+        touched: Collection[int] = ()
+        if not places.is_scarce:
+            touched = tuple(self._state.touched)
+            needs: dict[int, int] = {}
+            if self.is_guessed:
+                needs = {s: self._least(s, more) for s in evictions.shapes(size)}
+            elif not more:
+                # Each of them has to find a place that lacks nothing.
+                needs = {s: not self._can_place(s) for s in evictions.shapes(size)}
+            lists = [
+                some
+                for shapes, some in evictions.of(size).items()
+                if sum(needs.get(s, 0) for s in shapes) <= more
+            ]
+        now = [Option(*option) for root in touched for option in evictions.in_tree(root, size)]
+        at_first = (
+            Option(eviction.memory, place, eviction.consumers)
+            for eviction in merge(*lists, key=attrgetter("memory"))
+            if (place := places.place(eviction.spot)).root not in touched
+        )
+        for option in merge(at_first, sorted(now, key=_memory), key=_memory):
+            if not option.consumers or is_open(option.place):
+                yield option
+
+    def _least(self, shape: int, most: int) -> int:
+        """Return how many have to leave one after the other, more than some if none will do.
+
+        As at the beginning: once something is touched it is a guess.
+        """
+        least = self._known_least.get((shape, most))
+        if least is None:
+            least = 0
+            places = self._places_of(shape)
+            if not places.is_scarce and not places.fitting_at_first:
+                least = most + 1
+                shapes = self._evictions[shape].shapes(1) if most else ()
+                for other in shapes:
+                    least = min(least, 1 + self._least(other, most - 1))
+            self._known_least[shape, most] = least
+        return least
+
+    def _can_place(self, shape: int) -> bool:
+        """Check whether a shape has a place that lacks nothing, or may have one later."""
+        places = self._places_of(shape)
+        return places.is_scarce or next(places.fitting(), None) is not None

@@ -1,0 +1,200 @@
+"""Places of one query: all that it could have if nothing were used, and what each of them lacks.
+
+Which providers may serve a query does not depend on what is used, so it is searched for once, on a
+copy of the index in which nothing is used. What is free then decides by arithmetic alone, over all
+trees at once where they are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from placement_server.candidates.index.arrays import BoolArray, IntArray
+from placement_server.candidates.make_room.holdings import Amounts
+from placement_server.candidates.make_room.state import Free, State, shortage, summed
+from placement_server.candidates.search.placements import ClassPlacements
+from placement_server.candidates.search.problem import Positions
+from placement_server.candidates.search.search import Search
+from placement_server.candidates.search.tree_classes import TreeView
+
+# Placements of one tree that are considered.
+_MOST_PLACEMENTS: Final = 256
+
+
+class Place(NamedTuple):
+    """Providers of one tree, and of those that share with it, that may serve a query.
+
+    :ivar amounts: what it takes.
+    :ivar of: the places among which it is.
+    """
+
+    root: int
+    amounts: Amounts
+    view: TreeView
+    placement: Positions
+    of: Places
+
+    def mappings(self) -> dict[str, list[int]]:
+        """Return the slots that serve each group, by its suffix."""
+        slots: dict[str, list[int]] = {}
+        for item, position in zip(self.of.plan.items, self.placement, strict=True):
+            by_group = slots.setdefault(self.of.query.groups[item.group].suffix, [])
+            if self.view.slot(position) not in by_group:
+                by_group.append(self.view.slot(position))
+        return slots
+
+
+class Spot(NamedTuple):
+    """A place by numbers: its trees, the tree among them, and the placement."""
+
+    group: int
+    tree: int
+    placement: int
+
+
+@dataclass(frozen=True, slots=True)
+class _AlikeTrees:
+    """Trees with the same placements and sharing providers.
+
+    :ivar needs: by placement, what it takes: class id, position and amount.
+    """
+
+    roots: IntArray
+    size: int
+    shares: tuple[int, ...]
+    placements: list[Positions]
+    needs: list[list[tuple[int, int, int]]]
+
+    def slots(self, position: int) -> IntArray:
+        """Return the slots at a position, by tree."""
+        if position < self.size:
+            return self.roots + position
+        return np.full(len(self.roots), self.shares[position - self.size])
+
+    def shortages(self, placement: int, free: Free) -> Iterator[tuple[int, int, IntArray]]:
+        """Yield class, position, and by tree what is lacked; negative where there is more."""
+        for class_id, position, amount in self.needs[placement]:
+            yield class_id, position, amount - free[class_id][self.slots(position)]
+
+
+class Places:
+    """The places of one query in some trees.
+
+    :param search: on an index in which nothing is used.
+    :param is_allowed: over all slots, the roots of the trees.
+    :param is_pool: over all slots, whether several trees may use a provider.
+    :param rounds: how many claims of a plan may use one provider, at most.
+    :param largest: by class, the largest amount of one claim.
+    :ivar is_scarce: whether a sharing provider might run out while a plan is made: then no tree can
+        be looked at by itself.
+    :ivar is_whole: whether all placements are considered.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        is_allowed: BoolArray,
+        is_pool: BoolArray,
+        state: State,
+        rounds: int,
+        largest: dict[int, int],
+    ) -> None:
+        self.query, self.plan = search.query, search.plan
+        self._state = state
+        self.is_scarce, self.is_whole = False, True
+        alike: dict[tuple[ClassPlacements, tuple[int, ...]], list[TreeView]] = {}
+        roots = search.eligible.roots
+        if len(roots):
+            for view, placements in search.classes_of(roots[is_allowed[roots]]):
+                alike.setdefault((placements, view.shares), []).append(view)
+        self.groups: list[_AlikeTrees] = []
+        self._in_tree: dict[int, list[Place]] = {}
+        for (placements, shares), views in alike.items():
+            search.tick()
+            listed_placements = placements.distinct.some(0, _MOST_PLACEMENTS)
+            if not listed_placements:
+                continue
+            self.is_whole &= len(listed_placements) < _MOST_PLACEMENTS
+            needs = list(map(self._needs, listed_placements))
+            roots = np.array([view.root for view in views])
+            search.account.take(16 * len(views) * len(needs))
+            group = _AlikeTrees(roots, views[0].size, shares, listed_placements, needs)
+            self.groups.append(group)
+            for class_id, position, amount in {need for needed in needs for need in needed}:
+                slots = group.slots(position)
+                pools = slots[is_pool[slots]]
+                most = rounds * max(amount, largest.get(class_id, 0))
+                self.is_scarce |= bool((state.base[class_id][pools] < most).any())
+
+    def _needs(self, placement: Positions) -> list[tuple[int, int, int]]:
+        amounts = summed(
+            ((position, class_id), amount)
+            for item, position in zip(self.plan.items, placement, strict=True)
+            for class_id, amount in item.amounts
+        )
+        return [(class_id, position, amount) for (position, class_id), amount in amounts]
+
+    def place(self, spot: Spot) -> Place:
+        """Return a place."""
+        group = self.groups[spot.group]
+        view = TreeView(int(group.roots[spot.tree]), group.size, group.shares)
+        amounts = tuple(
+            ((view.slot(position), class_id), amount)
+            for class_id, position, amount in group.needs[spot.placement]
+        )
+        return Place(view.root, amounts, view, group.placements[spot.placement], self)
+
+    def in_tree(self, root: int) -> list[Place]:
+        """Return the places of one tree."""
+        places = self._in_tree.get(root)
+        if places is None:
+            places = self._in_tree[root] = [
+                self.place(Spot(number, tree, placement))
+                for number, group in enumerate(self.groups)
+                for tree in np.flatnonzero(group.roots == root).tolist()
+                for placement in range(len(group.placements))
+            ]
+        return places
+
+    def fitting(self) -> Iterator[Place]:
+        """Yield the places that lack nothing now, first those in trees as they were."""
+        state = self._state
+        if self.is_scarce:
+            yield from map(self.place, self._spots(state.free, fitting=True))
+            return
+        for spot in self.fitting_at_first:
+            if int(self.groups[spot.group].roots[spot.tree]) not in state.touched:
+                yield self.place(spot)
+        for root in list(state.touched):
+            for place in self.in_tree(root):
+                if not shortage(place.amounts, state.free):
+                    yield place
+
+    @cached_property
+    def fitting_at_first(self) -> list[Spot]:
+        """The places that lacked nothing at the beginning, tree by tree."""
+        return self._spots(self._state.base, fitting=True)
+
+    def lacking(self, free: Free) -> list[Spot]:
+        """Return the places that lack something, tree by tree."""
+        return self._spots(free, fitting=False)
+
+    def _spots(self, free: Free, *, fitting: bool) -> list[Spot]:
+        spots: list[tuple[int, Spot]] = []
+        for number, group in enumerate(self.groups):
+            for placement in range(len(group.placements)):
+                fits = np.ones(len(group.roots), bool)
+                for _class_id, _position, short in group.shortages(placement, free):
+                    fits &= short <= 0
+                trees = np.flatnonzero(fits == fitting)
+                roots = group.roots[trees].tolist()
+                spots += [
+                    (root, Spot(number, tree, placement))
+                    for root, tree in zip(roots, trees.tolist(), strict=True)
+                ]
+        return [spot for _root, spot in sorted(spots)]

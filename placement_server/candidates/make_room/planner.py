@@ -1,0 +1,270 @@
+"""The search for plans: branch and bound over places and evictions.
+
+It goes backwards: first the request gets its place, where something may be lacking; consumers that
+hold it are evicted and wait for a place of their own, where again others may be in the way. With
+each number of moves all of this is tried before the next number is. Of the waiting the one with the
+fewest places that lack nothing comes next. A plan is done when nobody waits, and there is an order
+in which every move fits while its consumer holds both places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from placement_server.candidates.errors import OutOfTime
+from placement_server.candidates.index.arrays import BoolArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.limits.heavy import SearchEffort
+from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.make_room.holdings import Holdings, Key
+from placement_server.candidates.make_room.options import REQUEST, Options
+from placement_server.candidates.make_room.places import Place, Places
+from placement_server.candidates.make_room.plan import Answer, Bounds, Move, Plan, find_order
+from placement_server.candidates.make_room.state import State, emptied, summed
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.search import Search, SearchLimits
+
+# Of more places of the request than these, not every combination is tried.
+_FEW: Final = 4
+
+
+class _LevelOver(Exception):
+    """The time for plans of this many moves is over."""
+
+
+class Planner:
+    """One search for plans.
+
+    :param query: the request; None where trees are only to be emptied.
+    :param emptied_roots: the roots of the trees to be emptied.
+    :param takes_request: over all slots, the roots of the trees that the request may use.
+    :param takes_moves: the same of consumers that move.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        holdings: Holdings,
+        query: CandidateQuery | None,
+        emptied_roots: Sequence[int],
+        takes_request: BoolArray,
+        takes_moves: BoolArray,
+        bounds: Bounds,
+        account: Account,
+        effort: SearchEffort,
+        clock: Callable[[], float],
+    ) -> None:
+        self._holdings, self._bounds = holdings, bounds
+        self._account, self._effort, self._clock = account, effort, clock
+        self._ends_at = self._level_ends_at = clock() + bounds.seconds
+        account.take(index.size * 8 * 3 * len(index.classes))
+        self._state, self._empty = State(index), emptied(index)
+        self._query, self._takes_request, self._takes_moves = query, takes_request, takes_moves
+        self._forced = set(holdings.on_trees(emptied_roots)[0])
+        self._rounds = bounds.count * (query is not None) + bounds.most_moves + len(self._forced)
+        self._largest = {
+            class_id: int(holdings.amount[holdings.class_id == class_id].max(initial=0))
+            for class_id in index.classes
+        }
+        self._options = Options(holdings, self._state, self._find_places, self._look, account)
+        self._moves: dict[int, Move] = {}
+        self._requested_places: list[Place] = []
+        self._stuck: list[int] | None = None
+        self._is_every_way_tried = True
+        self._answer = Answer()
+
+    def run(self) -> Answer:
+        """Search.
+
+        :raises SearchGaveUp: out of memory, or no place for one more heavy search.
+        """
+        waiting = tuple(sorted(self._forced))
+        if self._query is not None:
+            waiting = (REQUEST,) * self._bounds.count + waiting
+        memory = 0
+        for consumer in self._forced:
+            self._state.add(self._holdings.held(consumer), 1)
+            self._options.covers.out.add(consumer)
+            memory += int(self._holdings.memory[consumer])
+        self._answer.is_proved = self._holdings.is_whole
+        for most in range(self._bounds.most_moves + 1):
+            if most:
+                self._options.is_guessed = True
+                self._search(waiting, most, memory, 4)
+                self._options.is_guessed = False
+            self._search(waiting, most, memory, 1 if most == self._bounds.most_moves else 2)
+            if self._answer.plans or self._clock() >= self._ends_at:
+                break
+        if not self._answer.plans and self._forced:
+            # At least some of those who have to leave.
+            self._stuck = []
+            self._search(tuple(sorted(self._forced)), 0, memory, 1)
+        self._answer.is_proved &= self._is_every_way_tried and self._options.is_whole
+        if self._answer.plans and self._answer.plans[0].is_whole:
+            self._answer.is_proved |= len(self._answer.plans[0].moves) == 0
+        return self._answer
+
+    def _search(self, waiting: tuple[int, ...], most: int, memory: int, share: int) -> None:
+        """Look for plans with so many more moves.
+
+        :param share: which part of the time that is left may be used: the half, the third ...
+        """
+        now = self._clock()
+        self._level_ends_at = now + max(0.0, self._ends_at - now) / share
+        try:
+            self._place(waiting, most, memory)
+        except (_LevelOver, OutOfTime):
+            self._answer.is_proved &= self._options.is_guessed
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now > self._level_ends_at:
+            raise _LevelOver
+        self._effort.look(self._ends_at - now)
+        self._account.heavy = self._effort.heavy
+
+    def _is_worse(self, memory: int) -> bool:
+        plans = self._answer.plans
+        return len(plans) >= self._bounds.plans and memory >= plans[-1].memory
+
+    def _find_places(self, shape: int) -> Places:
+        query = self._query if shape == REQUEST else self._holdings.shapes[shape]
+        assert query is not None
+        search = Search(
+            query,
+            self._empty,
+            SearchLimits(seconds=self._level_ends_at - self._clock()),
+            account=self._account,
+            effort=self._effort,
+        )
+        takes = self._takes_request if shape == REQUEST else self._takes_moves
+        return Places(
+            search, takes, self._holdings.is_pool, self._state, self._rounds, self._largest
+        )
+
+    def _place(self, waiting: tuple[int, ...], most: int, memory: int) -> None:
+        """Find places for all that wait, with so many more moves at most."""
+        self._look()
+        if self._is_worse(memory):
+            return
+        if not waiting:
+            self._finish(most, memory)
+            return
+        consumer, places, is_sure = self._hardest(waiting)
+        at = waiting.index(consumer)
+        rest = waiting[:at] + waiting[at + 1 :]
+        if consumer == REQUEST and self._bounds.count > _FEW and places:
+            # Which of them is taken is not tried: there would be too many ways.
+            self._is_every_way_tried = False
+            places, is_sure = places[:1], True
+        for place in places[:1] if is_sure else places:
+            with self._taken(consumer, place):
+                self._place(rest, most, memory)
+            if self._is_worse(memory):
+                return
+        if is_sure:
+            return
+        for options in self._options.lacking(consumer, most):
+            for more, place, consumers in options:
+                if self._is_worse(memory + more):
+                    break
+                if not consumers:
+                    self._is_every_way_tried &= self._options.is_guessed
+                    continue
+                with self._evicted(consumers), self._taken(consumer, place):
+                    self._place((*rest, *consumers), most - len(consumers), memory + more)
+        if self._stuck is not None and not places:
+            self._stay(consumer, rest, memory)
+
+    def _stay(self, consumer: int, rest: tuple[int, ...], memory: int) -> None:
+        """Go on with a consumer that stays where it is."""
+        assert self._stuck is not None
+        with self._state.claimed(self._holdings.held(consumer)):
+            self._stuck.append(consumer)
+            self._place(rest, 0, memory - int(self._holdings.memory[consumer]))
+            self._stuck.pop()
+
+    def _hardest(self, waiting: tuple[int, ...]) -> tuple[int, list[Place], bool]:
+        """Return who has the fewest places that lack nothing, these, and whether any will do.
+
+        Where there are as many trees as wait, and nobody else uses them, each finds one.
+        """
+        fewest: tuple[int, list[Place], bool] | None = None
+        counted = set[tuple[int, int]]()
+        for consumer in waiting:
+            key = self._options.shape(consumer), self._options.tree(consumer)
+            if key in counted:
+                continue
+            counted.add(key)
+            places, is_sure = self._options.fitting(consumer, len(waiting))
+            if fewest is None or (is_sure, len(places)) < (fewest[2], len(fewest[1])):
+                fewest = consumer, places, is_sure
+            if not places:
+                break
+        assert fewest is not None
+        return fewest
+
+    def _finish(self, most: int, memory: int) -> None:
+        """Keep the plan if there is an order of its moves, else let others move first."""
+        moves = list(self._moves.values())
+        if not self._bounds.swap:
+            steps = find_order(moves, self._state.base)
+            self._answer.is_proved &= steps.is_whole
+            if steps.order is None:
+                self._unblock(steps.blocked, most, memory)
+                return
+            moves = steps.order
+        plan = Plan(
+            tuple(moves),
+            tuple(self._requested_places),
+            memory,
+            tuple(self._stuck or ()),
+            self._stuck is None,
+        )
+        plans = self._answer.plans
+        if all(self._moves.keys() != {move.consumer for move in other.moves} for other in plans):
+            plans.append(plan)
+            plans.sort(key=lambda plan: plan.cost)
+            del plans[self._bounds.plans :]
+
+    def _unblock(self, blocked: Sequence[Mapping[Key, int]], most: int, memory: int) -> None:
+        """Let others move out of the way of moves that block each other."""
+        for short in {frozenset(short.items()) for short in blocked}:
+            for size in range(1, most + 1):
+                for consumers in self._options.covers.of(dict(short), size):
+                    more = sum(int(self._holdings.memory[consumer]) for consumer in consumers)
+                    with self._evicted(consumers):
+                        self._place(consumers, most - size, memory + more)
+
+    @contextmanager
+    def _taken(self, consumer: int, place: Place) -> Iterator[None]:
+        """Give a place to a consumer, or to the request, within a block."""
+        with self._state.claimed(place.amounts):
+            if consumer != REQUEST:
+                self._moves[consumer] = Move(consumer, self._holdings.held(consumer), place)
+                try:
+                    yield
+                finally:
+                    del self._moves[consumer]
+                return
+            after = self._options.after
+            if self._bounds.count <= _FEW:
+                self._options.after = place.root, place.placement
+            self._requested_places.append(place)
+            try:
+                yield
+            finally:
+                self._requested_places.pop()
+                self._options.after = after
+
+    @contextmanager
+    def _evicted(self, consumers: Sequence[int]) -> Iterator[None]:
+        """Let consumers leave within a block."""
+        with self._state.released(summed(e for c in consumers for e in self._holdings.held(c))):
+            self._options.covers.out.update(consumers)
+            try:
+                yield
+            finally:
+                self._options.covers.out.difference_update(consumers)

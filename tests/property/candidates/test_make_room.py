@@ -1,0 +1,115 @@
+"""Plans of moves against all plans, on small fleets."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_server.candidates.limits.heavy import SearchEffort
+from placement_server.candidates.limits.memory import Account
+from placement_server.candidates.make_room.holdings import Holdings
+from placement_server.candidates.make_room.places import Place
+from placement_server.candidates.make_room.plan import Answer, Bounds
+from placement_server.candidates.make_room.planner import Planner
+from placement_server.candidates.query.query import CandidateQuery
+from tests.property.candidates.moving import Assignment, Plans, Resources, fleet_of
+from tests.property.candidates.strategies import Choices, DrawnChoices, rarely
+from tests.unit.candidates.forest import writer_of
+
+
+class Question:
+    """A fleet, what is asked of it, and the plan for it."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.fleet, request = fleet_of(choices)
+        roots = [p.name for p in self.fleet.providers if p.parent is None and p.name != "names"]
+        self.emptied = frozenset(roots[:1] if rarely(choices) and len(roots) > 1 else [])
+        self.request: CandidateQuery | None = request
+        if self.emptied and choices.integer(0, 1):
+            self.request = None
+        self.bounds = Bounds(
+            count=2 if rarely(choices) else 1,
+            most_moves=choices.integer(1, 3),
+            swap=rarely(choices) and len(self.fleet.consumers) < 5,
+            seconds=60,
+        )
+        self.holdings, self.answer = self._answer()
+
+    def _answer(self) -> tuple[Holdings, Answer]:
+        index = writer_of(self.fleet.world()).index
+        slots = {index.columns.uuid[slot]: slot for slot in range(index.size)}
+        takes = np.ones(index.size, bool)
+        emptied_roots = [slots[name] for name in self.emptied]
+        takes[emptied_roots] = False
+        none = np.zeros(index.size, bool)
+        holdings = Holdings(index, self.fleet.held(), none, frozenset(), frozenset(), {})
+        planner = Planner(
+            index,
+            holdings,
+            self.request,
+            emptied_roots,
+            takes,
+            takes,
+            self.bounds,
+            Account(),
+            SearchEffort(),
+            time.monotonic,
+        )
+        return holdings, planner.run()
+
+    def plans(self) -> Plans:
+        queries = {
+            name: self.holdings.shapes[self.holdings.shape(number)]
+            for number, name in enumerate(self.fleet.consumers)
+            if self.holdings.tree[number] >= 0
+        }
+        return Plans(self.fleet, self.request, queries, self.emptied, self.bounds.count)
+
+    def resources(self, place: Place) -> Resources:
+        index = self.holdings.index
+        return frozenset(
+            (index.columns.uuid[slot], index.names.class_names[class_id], amount)
+            for (slot, class_id), amount in place.amounts
+        )
+
+
+def check(question: Question) -> str:
+    """Compare the plan with all plans; return what it was."""
+    plans, holdings = question.plans(), question.holdings
+    swap, most = question.bounds.swap, question.bounds.most_moves
+    best = plans.best_at_once(most) if swap else plans.best(most)
+    whole_plans = [plan for plan in question.answer.plans if plan.is_whole]
+    if best is None:
+        assert not whole_plans
+        return "none"
+    [plan] = whole_plans
+    assert question.answer.is_proved or not holdings.is_whole
+    assert plan.cost == best
+    moved: Assignment = frozenset()
+    for consumer, _held, place in plan.moves:
+        name = holdings.uuids[consumer]
+        target = holdings.index.columns.uuid[place.root], question.resources(place)
+        assert target in set(plans.choices(name))
+        assert swap or plans.targets.fits(target[1], plans.used(moved))
+        moved |= {(name, target)}
+    assert plans.holds(moved)
+    used = plans.used(moved)
+    for place in plan.places:
+        resources = question.resources(place)
+        assert plans.targets.fits(resources, used)
+        used.update({(provider, rc): n for provider, rc, n in resources})
+    assert len(plan.places) == question.bounds.count * (question.request is not None)
+    return f"{len(plan.moves)} moves{' to empty a tree' * bool(question.emptied)}"
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    return Question(DrawnChoices(draw))
+
+
+@given(questions())
+def test_the_plan_is_the_best_of_all(question: Question) -> None:
+    check(question)
