@@ -2,7 +2,7 @@
 
 placement-manage [--config-file F] [--config-dir D] db sync|version|stamp|downgrade
 placement-manage [...] db online_data_migrations [--max-count N]
-placement-manage [...] audit [--repair]
+placement-manage [...] audit [--repair | --watch SECONDS]
 placement-manage [...] prune [--dry-run] [--vacuum]
 """
 
@@ -23,9 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from compute_agent.programs import configuration_files, whole_numbers
 from compute_agent.programs.exit_status import Exit
 from placement_server import conf as configuration
-from placement_server.cmd import prune
+from placement_server.cmd import audit, prune
 from placement_server.cmd.tables import text_table
-from placement_server.store import audit, data_migrations
+from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.configuration import connection, store_options
 from placement_server.store.connection.failures import reason_of
@@ -116,8 +116,21 @@ def _add_commands(subparsers: Any) -> None:
             "that need a decision."
         ),
     )
-    check.add_argument(
+    how = check.add_mutually_exclusive_group()
+    how.add_argument(
         "--repair", action="store_true", help="repair derived data by computing it again"
+    )
+    how.add_argument(
+        "--watch",
+        type=whole_numbers.whole(1),
+        metavar="SECONDS",
+        help="check every so many seconds, print what is new, and serve metrics, until ended",
+    )
+    check.add_argument(
+        "--metrics-bind",
+        default=audit.DEFAULT_BIND,
+        metavar="ADDRESS:PORT",
+        help="where --watch serves metrics; default: %(default)s",
     )
     check.set_defaults(run=_audit)
 
@@ -267,22 +280,8 @@ def _prune(conf: cfg.ConfigOpts) -> int:
 
 
 def _audit(conf: cfg.ConfigOpts) -> int:
+    command = conf.command
     with _store(conf) as store:
-        problems = store.read(audit.audit)
-        for problem in problems:
-            print(problem)
-        for line in store.read(audit.over_capacity):
-            print(f"note: over capacity: {line} (legal: an inventory may shrink below its use)")
-        if conf.command.repair and any(problem.mendable for problem in problems):
-            store.write(audit.repair)
-            before, problems = problems, store.read(audit.audit)
-            print(f"Repaired {len(before) - len(problems)} of {len(before)} problem(s).")
-    if not problems:
-        print("Nothing is wrong.")
-        return Exit.FINE
-    if all(problem.mendable for problem in problems):
-        print(f"{len(problems)} problem(s); run again with --repair to repair them.")
-        return Exit.WOULD_CHANGE
-    people = sum(not problem.mendable for problem in problems)
-    print(f"{len(problems)} problems, {people} of which need a decision.")
-    return Exit.UNFINISHED
+        if command.watch is not None:
+            return audit.watch(store, command.watch, command.metrics_bind)
+        return audit.check(store, repair=command.repair)

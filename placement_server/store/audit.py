@@ -251,6 +251,9 @@ _CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Violation]], ...]] = (
     _unknown_classes,
 )
 
+KINDS: Final = ("use", "capacity", "allocation", "consumer", "tree", "stray", "class")
+"""The values of `Violation.check`."""
+
 
 def over_capacity(tx: ReadTransaction) -> list[str]:
     """Return inventories used beyond their capacity: legal, as one may shrink below its use."""

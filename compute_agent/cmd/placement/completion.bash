@@ -116,7 +116,7 @@ _compute_agent_completion() {
         placement-manage/db/downgrade) words='-h --help' ;;
         placement-manage/db/online_data_migrations) words='-h --help --max-count' ;;
         placement-manage/db) words='-h --help sync version stamp downgrade online_data_migrations' ;;
-        placement-manage/audit) words='-h --help --repair' ;;
+        placement-manage/audit) words='-h --help --repair --watch --metrics-bind' ;;
         placement-manage/prune) words='-h --help --dry-run --vacuum' ;;
         placement-manage) words='-h --help --config-dir --config-file --debug -d --log-config-append --log-config --log_config --log-date-format --log-dir --logdir --log-file --logfile --nodebug --nouse-journal --nouse-json --nouse-syslog --shell_completion --syslog-log-facility --use-journal --use-json --use-syslog --version db audit prune' ;;
         placement-status/upgrade) words='-h --help --json check' ;;

@@ -15,6 +15,7 @@ from compute_agent.daemon.bus_state import BusState
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector
 from compute_agent.tracker.status import FeedState, StatusBoard
+from placement_server.cmd import audit
 from placement_server.conf import InvalidConfiguration, new_config
 from tests.fixtures.promtool import needs_promtool, promtool
 
@@ -199,6 +200,7 @@ def test_rules_and_dashboard_name_metrics_that_there_are(api: Client, tmp_path: 
     calls = CollectorRegistry()
     CountedCalls(calls)
     calls.register(JournalCollector(Journal(tmp_path / "journal")))
+    audit.gauges(calls)
     others = generate_latest(agent_metrics.registry(board)) + generate_latest(calls)
     known = set(re.findall(r"^# TYPE (\w+) ", scrape(api) + others.decode(), re.MULTILINE))
     expressions = re.findall(r"expr: (.*?)\n +(?:for|labels):", ALERTS.read_text(), re.DOTALL)

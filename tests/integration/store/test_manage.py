@@ -11,10 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 import sqlalchemy as sa
 
 from compute_agent.programs.exit_status import Exit
-from placement_server.cmd import manage, status
+from placement_server.cmd import audit, manage, status
+from placement_server.conf import InvalidConfiguration
+from placement_server.store import audit as checks
 from placement_server.store.errors import StoreError
 from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
@@ -212,6 +215,37 @@ def test_audit_tells_by_its_exit_status_what_is_wrong(run: Run, database_url: st
         )
     engine.dispose()
     assert run("audit", "--repair")[0] == Exit.UNFINISHED
+
+
+def test_a_watching_audit_shows_what_is_wrong_as_metrics_and_prints_it_once(
+    migrated_database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.open(migrated_database_url, options=OPTIONS)
+    new_provider(store, {"VCPU": 1})
+    bind = f"127.0.0.1:{free_port()}"
+    engine = sa.create_engine(migrated_database_url)
+    shown: list[str] = []
+
+    def after_a_check(seconds: float) -> bool:
+        assert seconds == 60
+        text = requests.get(f"http://{bind}/metrics", timeout=10).text
+        counts = re.findall(r'^placement_audit_violations{kind="(\w+)"} (.+)$', text, re.MULTILINE)
+        assert {kind for kind, _ in counts} == set(checks.KINDS)
+        shown.append(dict(counts)["use"])
+        if len(shown) == 1:
+            with engine.begin() as connection:
+                connection.execute(sa.text("UPDATE inventories SET used = 7"))
+        if len(shown) == 3:
+            store.write(checks.repair)
+        return len(shown) == 4
+
+    assert audit.watch(store, 60, bind, after_a_check) == Exit.FINE
+    assert shown == ["0.0", "1.0", "1.0", "0.0"]
+    assert capsys.readouterr().out.count("7 in use by the inventory") == 1
+    with pytest.raises(InvalidConfiguration, match="--metrics-bind"):
+        audit.watch(store, 60, bind, after_a_check)
+    engine.dispose()
+    store.close()
 
 
 def test_usage_errors_have_the_exit_status_that_scripts_know(

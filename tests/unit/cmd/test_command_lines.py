@@ -19,7 +19,19 @@ from tools import completions
 from tools.man_pages import TARGET, arguments, commands, pages, parsers
 
 METAVARS = {
-    *("ADDRESS", "COLUMN", "DIR", "FILE", "ID", "N", "NAME", "NAME=VALUE", "NODE", "PORT"),
+    *(
+        "ADDRESS",
+        "ADDRESS:PORT",
+        "COLUMN",
+        "DIR",
+        "FILE",
+        "ID",
+        "N",
+        "NAME",
+        "NAME=VALUE",
+        "NODE",
+        "PORT",
+    ),
     *("REVISION", "SECONDS", "TEXT", "TOKEN", "TYPE", "URL", "UUID"),
     # things of placement: HOST and PROVIDER are a name or a uuid
     *("CLASS", "HOST", "HOST[=N]", "PROVIDER", "ROOT", "CONSUMER", "TRAIT"),
