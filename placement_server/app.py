@@ -106,7 +106,8 @@ def _stack(
     application = RequestId(application)
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
-        application = Pages(application, web_path, [fleet.NAME], auth_strategy)
+        cloud_name = conf.placement_server.cloud_name
+        application = Pages(application, web_path, [fleet.NAME], auth_strategy, cloud_name)
         if auth_strategy == "keystone":
             application = Login(application, web_path, conf)
     application = monitoring.wrap(application, conf, store, services.candidates.follower)

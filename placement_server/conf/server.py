@@ -74,6 +74,14 @@ API does not use.
 """,
     ),
     cfg.StrOpt(
+        "cloud_name",
+        default="",
+        help="""
+Name of the cloud, which the pages show in their header and in the titles of
+the browser, so that several clouds are not confused. Empty: none.
+""",
+    ),
+    cfg.StrOpt(
         "saved_index_path",
         default="",
         help="""

@@ -61,18 +61,28 @@ class Pages:
 
     :param path: where the pages are, without a slash at the end.
     :param reads: names below the path that the application answers.
-    :param auth_strategy: `[api]auth_strategy`; the pages ask for a token unless it is noauth2.
+    :param auth_strategy: `[api]auth_strategy`; the pages ask for a login unless it is noauth2.
+    :param cloud_name: shown beside the titles; empty: none.
     """
 
     def __init__(
-        self, application: WSGIApplication, path: str, reads: Iterable[str], auth_strategy: str
+        self,
+        application: WSGIApplication,
+        path: str,
+        reads: Iterable[str],
+        auth_strategy: str,
+        cloud_name: str = "",
     ) -> None:
         self._application = application
         self._path = path
         self._api_paths = {f"{path}/{name}" for name in reads}
         self._files = {name: _File.of(name, body) for name, body in _package_files()}
         page = self._files[_INDEX].body.decode()
-        values = {"@API@": "../" * path.count("/"), "@AUTH@": auth_strategy}
+        values = {
+            "@API@": "../" * path.count("/"),
+            "@AUTH@": auth_strategy,
+            "@CLOUD@": cloud_name,
+        }
         for placeholder, value in values.items():
             page = page.replace(placeholder, escape(value))
         # All modules are asked for at once, and not each when the one that imports it has come.

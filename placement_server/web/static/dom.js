@@ -15,6 +15,12 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Give the page of the browser a title, with the name of the cloud where it has one. */
+export function entitle(text) {
+  const { cloud } = document.body.dataset;
+  document.title = cloud ? `${text} · ${cloud}` : text;
+}
+
 /** Return a labelled form field. */
 export function field(label, control) {
   return element("label", { class: "field" }, element("span", {}, label), control);
@@ -28,6 +34,12 @@ export function pageLink(page, text, ...path) {
 export function pageAddress(page, path = [], query = {}) {
   const parameters = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
   return `#/${[page, ...path].map(encodeURIComponent).join("/")}${parameters ? `?${parameters}` : ""}`;
+}
+
+/** Give each cell the title of its column, which stands before it where a row is shown as a card. */
+export function titleCells(titles, rows) {
+  for (const row of rows) titles.forEach((title, column) => { row.cells[column].dataset.title = title; });
+  return rows;
 }
 
 /** Replace what is within an element. The focus stays on what has the same name as before: the fleet changes all the time. */

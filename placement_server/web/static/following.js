@@ -76,9 +76,23 @@ export async function follow({ onStart, onChanges, parameters = [], gather = GAT
   }
 }
 
+/** When the server last answered, in milliseconds; null before that, and when it does not any more. */
+let answeredAt = null;
+
+/** Report what keeps the page from being current, or nothing. */
 function report(text) {
   document.getElementById("connection").textContent = text;
+  if (!text) answeredAt = Date.now();
+  showAge();
 }
+
+/** Show how long ago the page was equal to the server. */
+function showAge() {
+  const seconds = answeredAt === null ? null : Math.floor((Date.now() - answeredAt) / 1000);
+  document.getElementById("updated").textContent = seconds === null ? "" : `Updated ${seconds} s ago`;
+}
+
+setInterval(showAge, 1000);
 
 function pause(milliseconds, signal) {
   return new Promise((resolve) => {

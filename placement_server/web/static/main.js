@@ -1,7 +1,7 @@
 // The frame of the pages: which one is shown, and the token that they use.
 
 import { ApiError, hasToken, login, setToken } from "./api.js";
-import { element, field } from "./dom.js";
+import { element, entitle, field } from "./dom.js";
 import { hideTip } from "./tip.js";
 import * as changes from "./changes/page.js";
 import * as consumer from "./consumer/page.js";
@@ -74,7 +74,7 @@ function explained(error) {
 }
 
 function askForToken(reason) {
-  document.title = "Log in";
+  entitle("Log in");
   const user = element("input", { autocomplete: "username", required: true });
   const password = element("input", { type: "password", autocomplete: "current-password", required: true });
   const domain = element("input", { autocomplete: "off", value: "Default", required: true });
@@ -105,6 +105,9 @@ function askForToken(reason) {
   user.focus();
 }
 
+const cloud = document.getElementById("cloud");
+cloud.textContent = document.body.dataset.cloud;
+cloud.hidden = !cloud.textContent;
 forget.addEventListener("click", () => {
   setToken(null);
   show();

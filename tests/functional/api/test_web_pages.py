@@ -54,11 +54,12 @@ def test_what_is_not_a_file_of_the_pages_is_not_found(api: Client) -> None:
 
 
 def test_the_page_knows_where_the_api_is_and_how_callers_are_known(make_api: MakeApi) -> None:
-    api = make_api(placement_server__web_path="/ui")
+    api = make_api(placement_server__web_path="/ui", placement_server__cloud_name="A<b>")
     moved = api.get("/ui", token=None, environ={"SCRIPT_NAME": "/placement"})
     assert (moved.status, moved.headers["location"]) == (308, "/placement/ui/")
     page = api.get("/ui/", token=None).body.decode()
-    assert '<body data-api="../" data-auth="noauth2">' in page
+    assert 'data-cloud="A&lt;b&gt;"' in page
+    assert '<body data-api="../" data-auth="noauth2"' in page
     other = make_api(placement_server__web_path="/a/b").get("/a/b/", token=None).body.decode()
     assert 'data-api="../../"' in other
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from tests.fixtures.sample_fleet import uuid_of
 
-from .conftest import OpenPage
+from .conftest import VIEWPORT, OpenPage
 from .site import Site
 
 
@@ -71,3 +72,42 @@ def test_a_page_that_was_shown_before_an_outage_reads_no_more_than_what_changed(
     notice.wait_for(state="detached")
     site("DELETE", f"/allocations/{consumer}")
     assert not [url for url in reads if url.endswith("/fleet")]
+
+
+def test_the_cloud_is_named_in_title_and_header_and_the_page_says_how_old_it_is(
+    open_page: OpenPage, site: Site
+) -> None:
+    def prepare(page: Any) -> None:
+        def document(route: Any) -> None:
+            answer = route.fetch()
+            body = answer.text().replace('data-cloud=""', 'data-cloud="Paris &lt;1&gt;"')
+            route.fulfill(response=answer, body=body)
+
+        page.route(site.pages, document)
+
+    page = open_page("#/fleet", prepare=prepare)
+    page.locator(".summary", has_text="in use").wait_for()
+    assert page.title() == "Fleet · Paris <1>"
+    assert page.locator("#cloud").inner_text() == "Paris <1>"
+    page.get_by_text(re.compile(r"^Updated \d+ s ago$")).wait_for()
+
+
+def test_on_a_telephone_rows_are_cards_and_nothing_is_beside_the_page(open_page: OpenPage) -> None:
+    page = open_page("#/fleet?text=gpu-0")
+    page.locator("tbody tr").first.wait_for()
+    try:
+        page.set_viewport_size({"width": 390, "height": 844})
+        table = page.get_by_role("group", name="Table of hosts")
+        assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+        used = table.locator("tbody tr").first.locator("td[data-title=Used]")
+        assert used.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Used"'
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    finally:
+        page.set_viewport_size(VIEWPORT)
+
+
+def test_a_few_hosts_have_cells_with_their_names(open_page: OpenPage) -> None:
+    page = open_page("#/fleet?text=gpu-0")
+    page.locator("tbody tr").first.wait_for()
+    page.locator("canvas").hover(position={"x": 190, "y": 40})
+    assert page.locator("#tip").inner_text().startswith("gpu-01")

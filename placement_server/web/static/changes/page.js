@@ -1,7 +1,7 @@
 // The page of what changed: the newest changes of the fleet, as they happen.
 
 import { readOwn } from "../api.js";
-import { element, pageLink, renew } from "../dom.js";
+import { element, entitle, pageLink, renew } from "../dom.js";
 import { follow, newest } from "../following.js";
 import { scrolling } from "../host/page.js";
 
@@ -14,7 +14,7 @@ const MEANINGS = {
 };
 
 export async function show(page, { signal }) {
-  document.title = "What changed";
+  entitle("What changed");
   const kind = element("select", { change: () => list.filter(kind.value) },
     element("option", { value: "" }, "all"),
     Object.entries(MEANINGS).map(([value, text]) => element("option", { value }, text)));

@@ -1,13 +1,13 @@
 // The page of a consumer: where it sits, drawn in its hosts, and what it holds.
 
 import { read } from "../api.js";
-import { count, element, number, pageLink, renew } from "../dom.js";
+import { count, element, entitle, number, pageLink, renew } from "../dom.js";
 import { follow } from "../following.js";
 import { drawing, legend, preorder, treeOf } from "../host/drawing.js";
 import { scrolling, tree } from "../host/page.js";
 
 export async function show(page, { path: [consumer], signal }) {
-  document.title = `Consumer ${consumer}`;
+  entitle(`Consumer ${consumer}`);
   const content = element("div", { class: "content" }, element("p", {}, "Reading the consumer …"));
   page.append(element("h1", {}, `Consumer ${consumer}`), content);
   let held = new Set();

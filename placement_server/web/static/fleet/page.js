@@ -1,6 +1,6 @@
 // The page of the fleet: every host as a cell, and beside it as a row.
 
-import { announcer, count, element, field, number, pageAddress, percent, usedOf } from "../dom.js";
+import { announcer, count, element, entitle, field, number, pageAddress, percent, usedOf } from "../dom.js";
 import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { Fleet, selected, share } from "./hosts.js";
@@ -11,7 +11,7 @@ const STATES = [["", "any"], ["enabled", "enabled"], ["disabled", "disabled"], [
 const ORDERS = [["name", "Name"], ["use", "Most in use"], ["free", "Most free"], ["capacity", "Largest"]];
 
 export async function show(page, { query, signal }) {
-  document.title = "Fleet";
+  entitle("Fleet");
   const filters = new Filters(query, () => {
     table.rewind();
     draw();

@@ -1,6 +1,6 @@
 // The hosts as a table, a part at a time: the map for those who do not see it or use no pointer.
 
-import { element, number, pageLink, percent, renew } from "../dom.js";
+import { element, number, pageLink, percent, renew, titleCells } from "../dom.js";
 import { share } from "./hosts.js";
 import { level } from "./map.js";
 
@@ -45,10 +45,11 @@ export class HostTable {
     this.back.disabled = this.start === 0;
     this.on.disabled = end === this.hosts.length;
     const name = this.resourceClass;
-    this.head.replaceChildren(element("tr", {},
-      ["Host", `${name || "Class"} in use`, "Used", "Free", "Capacity", "Providers", "State"].map((title, column) => (
-        element("th", { scope: "col", class: column > 1 && title !== "State" ? "amount" : null }, title)))));
-    renew(this.body, () => this.body.replaceChildren(...this.hosts.slice(this.start, end).map((host) => row(host, name, this.fleet.stateOf(host)))));
+    const titles = ["Host", `${name || "Class"} in use`, "Used", "Free", "Capacity", "Providers", "State"];
+    this.head.replaceChildren(element("tr", {}, titles.map((title, column) => (
+      element("th", { scope: "col", class: column > 1 && title !== "State" ? "amount" : null }, title)))));
+    const rows = this.hosts.slice(this.start, end).map((host) => row(host, name, this.fleet.stateOf(host)));
+    renew(this.body, () => this.body.replaceChildren(...titleCells(titles, rows)));
   }
 }
 

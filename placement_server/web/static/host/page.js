@@ -1,7 +1,7 @@
 // The page of a host: its drawing, who holds something of it, and its providers.
 
 import { read } from "../api.js";
-import { count, element, number, pageLink, renew, usedOf } from "../dom.js";
+import { count, element, entitle, number, pageLink, renew, titleCells, usedOf } from "../dom.js";
 import { moment, notableReports, statesOf } from "../fleet/hosts.js";
 import { follow, nowAndThen } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
@@ -9,7 +9,7 @@ import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 const MOST_CONSUMERS = 500;
 
 export async function show(page, { path: [uuid], signal }) {
-  document.title = "Host";
+  entitle("Host");
   const title = element("h1", {}, "Host");
   const content = element("div", { class: "content" }, element("p", {}, "Reading the host …"));
   page.append(title, content);
@@ -32,7 +32,8 @@ export async function show(page, { path: [uuid], signal }) {
     ofHost[1] = body.root_provider_uuid;
     const [first] = body.providers;
     const report = (await notableReports([["root", first.uuid]], signal)).get(first.uuid);
-    document.title = title.textContent = first.name;
+    title.textContent = first.name;
+    entitle(first.name);
     const isOpen = content.querySelector("details")?.open ?? false;
     renew(content, () => content.replaceChildren(...parts(body, report, isOpen)));
   }
@@ -116,6 +117,7 @@ function providerTable(all) {
 }
 
 export function scrolling(label, titles, rows) {
+  titleCells(titles, rows);
   return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
     element("table", {},
       element("thead", {}, element("tr", {}, titles.map((text) => element("th", { scope: "col" }, text)))),

@@ -1,7 +1,7 @@
 // The page that finds a place: a request, and the hosts that it fits on, or what would make it fit.
 
 import { ApiError, read } from "../api.js";
-import { announcer, element, pageAddress, renew } from "../dom.js";
+import { announcer, element, entitle, pageAddress, renew } from "../dom.js";
 import { Fleet, selected } from "../fleet/hosts.js";
 import { HostMap, legend } from "../fleet/map.js";
 import { preorder, treeOf } from "../host/tree.js";
@@ -17,7 +17,7 @@ const FIRST = 5;
 const GATHER_MILLISECONDS = 1000;
 
 export async function show(page, { query, signal }) {
-  document.title = "Find a place";
+  entitle("Find a place");
   const fleet = new Fleet();
   const said = announcer();
   const first = element("div");
