@@ -28,6 +28,7 @@ class Node(NamedTuple):
     :param emulator_cpus: dedicated CPUs for the threads of the emulator, beside the pinned ones.
     :param page_sizes: sizes in KiB of pages of which its memory must be in one; `ORDINARY` is one.
     :param cell: the cell that it must be on; None = any.
+    :param names_pages: the size of its pages was asked for, which then are not overcommitted.
     """
 
     vcpus: int = 0
@@ -36,6 +37,7 @@ class Node(NamedTuple):
     page_sizes: frozenset[int] = ORDINARY_PAGES
     emulator_cpus: int = 0
     cell: int | None = None
+    names_pages: bool = False
 
 
 class Wish(NamedTuple):

@@ -36,7 +36,8 @@ class Cell:
     :ivar floating: most of them for one node: the CPUs that there are; None: `vcpus`.
     :ivar memory_mib: memory that is in no huge pages.
     :ivar own_memory_mib: most of it for one node: no guest overcommits against itself.
-    :ivar pinned_memory_mib: of it for a node with pinned CPUs, which is not overcommitted.
+    :ivar pinned_memory_mib: of it for a node with pinned CPUs, or that names the size of its pages,
+        which is not overcommitted.
     :ivar pages_mib: memory in huge pages, by their size in KiB.
     :ivar package: the socket; None = unknown.
     """

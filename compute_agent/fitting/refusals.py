@@ -170,10 +170,7 @@ class _Reasons:
             ),
             MEMORY: (
                 whole.memory_mib,
-                sum(
-                    max(self._rooms.memory(i, is_pinned=bool(whole.pinned)), 0)
-                    for i in range(len(cells))
-                ),
+                sum(max(self._rooms.memory(i, whole), 0) for i in range(len(cells))),
             ),
         }
         for rule, (wanted, there) in totals.items():
@@ -225,7 +222,7 @@ class _Reasons:
             return node.pinned + node.emulator_cpus - cell.pinnable
         if rule == MEMORY:
             position = self._host.cells.index(cell)
-            return node.memory_mib - self._rooms.memory(position, is_pinned=bool(node.pinned))
+            return node.memory_mib - self._rooms.memory(position, node)
         if rule == PAGES:
             return node.memory_mib - max(
                 (cell.pages_mib.get(size, 0) for size in node.page_sizes), default=0
@@ -265,7 +262,7 @@ class _Reasons:
         sizes = sorted(node.page_sizes - {ORDINARY})
         if ORDINARY in node.page_sizes:
             position = self._host.cells.index(cell)
-            memory = self._rooms.memory(position, is_pinned=bool(node.pinned))
+            memory = self._rooms.memory(position, node)
             parts.append(f"{max(memory, 0)} MiB")
         parts += [f"{cell.pages_mib.get(size, 0)} MiB in pages of {size} KiB" for size in sizes]
         return ", ".join(parts)

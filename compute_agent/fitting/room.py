@@ -141,17 +141,17 @@ class Rooms:
 
     def _holds(self, position: int, node: Node, size: int) -> bool:
         if size == ORDINARY:
-            return node.memory_mib <= self.memory(position, is_pinned=bool(node.pinned))
+            return node.memory_mib <= self.memory(position, node)
         whole = node.memory_mib * 1024 % size == 0
         return whole and node.memory_mib <= self.cells[position].pages_mib.get(size, 0)
 
-    def memory(self, position: int, *, is_pinned: bool) -> int:
-        """Return the ordinary memory that one node can have of a cell."""
+    def memory(self, position: int, node: Node) -> int:
+        """Return the ordinary memory that a node can have of a cell."""
         cell = self.cells[position]
         most = cell.memory_mib
         if cell.own_memory_mib is not None:
             most = min(most, cell.own_memory_mib)
-        if is_pinned and cell.pinned_memory_mib is not None:
+        if (node.pinned or node.names_pages) and cell.pinned_memory_mib is not None:
             most = min(most, cell.pinned_memory_mib)
         return most
 

@@ -21,8 +21,10 @@ def planned_guest(
     sizes = frozenset(int(name.removeprefix(PAGE_SIZE_PREFIX)) for name in numa.page_traits)
     if spec.page_size == "any":
         sizes = frozenset((ORDINARY, *any_sizes))
+    sizes, names_pages = sizes or ORDINARY_PAGES, spec.page_size is not None
     nodes = [
-        Node(node.vcpu, node.pcpu, node.memory_mb, sizes or ORDINARY_PAGES) for node in numa.nodes
+        Node(node.vcpu, node.pcpu, node.memory_mb, sizes, names_pages=names_pages)
+        for node in numa.nodes
     ]
     first = nodes[0]
     if first.pinned and spec.flavor_setting("hw:emulator_threads_policy") == "isolate":

@@ -71,7 +71,7 @@ class _Spreading:
 
     def _room_of(self, position: int) -> Amounts:
         cell = self._host.cells[position]
-        memory = self._rooms.memory(position, is_pinned=bool(self._whole.pinned))
+        memory = self._rooms.memory(position, self._whole)
         return cell.shareable, max(self._rooms.pinnable(position), 0), max(memory, 0)
 
     def best(self, budget: int) -> Spread | None:

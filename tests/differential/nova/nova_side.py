@@ -276,12 +276,11 @@ class Devices:
             CONF.clear_override("report_in_placement", "pci")
 
 
-def fits(host: dict[str, Any], guest: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+def fits(host: dict[str, Any], flavor: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """Return the cells of a host that a guest gets, or nothing where it does not fit."""
     try:
-        placed = hardware.numa_fit_instance_to_host(
-            built(host), built(guest), None, limits=built(limits)
-        )
+        guest = hardware.numa_get_constraints(built(flavor), objects.ImageMeta.from_dict({}))
+        placed = hardware.numa_fit_instance_to_host(built(host), guest, None, limits=built(limits))
     except Exception as error:  # noqa: BLE001 - the test looks at any
         return {"refused": f"{type(error).__name__}: {error}"}
     return {"cells": [cell.id for cell in placed.cells]} if placed else {}

@@ -73,6 +73,7 @@ def a_node(rng: random.Random, numbers: list[int]) -> Node:
         ),
         emulator_cpus=rng.random() < 0.1,
         cell=rng.choice(numbers) if numbers and rng.random() < 0.1 else None,
+        names_pages=rng.random() < 0.2,
     )
 
 

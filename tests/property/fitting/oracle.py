@@ -57,7 +57,7 @@ def holds(cell: Cell, node: Node, size: int) -> bool:
     most = [cell.memory_mib]
     if cell.own_memory_mib is not None:
         most.append(cell.own_memory_mib)
-    if node.pinned and cell.pinned_memory_mib is not None:
+    if (node.pinned or node.names_pages) and cell.pinned_memory_mib is not None:
         most.append(cell.pinned_memory_mib)
     return node.memory_mib <= min(most)
 
@@ -153,7 +153,7 @@ def can_share(cells: Sequence[Cell], whole: Node, policy: str) -> bool:
             any(part)
             and has_room(cell, Node(*part), policy)
             # the memory of a guest with pinned CPUs is overcommitted on none of its cells
-            and (not part[2] or holds(cell, Node(pinned=whole.pinned, memory_mib=part[2]), 0))
+            and (not part[2] or holds(cell, whole._replace(memory_mib=part[2]), 0))
             for cell, part in zip(cells, zip(vcpus, pinned, memory, strict=True), strict=True)
         )
         for vcpus in compositions(whole.vcpus, len(cells))

@@ -137,11 +137,12 @@ def test_memory_is_in_the_largest_pages_that_hold_all_of_it_in_whole_pages():
     assert answer(cells, any_page).parts[0].page_size_kib is None
 
 
-def test_no_guest_overcommits_memory_against_itself_and_none_with_pinned_cpus_at_all():
+def test_no_guest_overcommits_memory_against_itself_nor_with_pinned_cpus_or_named_pages_at_all():
     cells = [cell(0, "01", memory_mib=3000, own_memory_mib=2048, pinned_memory_mib=1536)]
     assert cells_of(answer(cells, one(Node(1, memory_mib=2048)))) == [0]
     assert isinstance(answer(cells, one(Node(1, memory_mib=2049))), Refusal)
     assert isinstance(answer(cells, one(pinned(1, memory_mib=2048))), Refusal)
+    assert isinstance(answer(cells, one(Node(1, memory_mib=2048, names_pages=True))), Refusal)
 
 
 # -- devices ------------------------------------------------------------------------------------
