@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from compute_agent.state.shapes import (
     AMOUNTS,
     BOOLEAN,
+    LARGEST,
     NUMBER,
     TEXT,
     WHOLE,
@@ -103,15 +106,41 @@ HELD_TREE: Final = Shape(
     "a tree with what consumers hold of it", object_of({"allocations": map_of(object_of({}))})
 )
 CONSUMER: Final = Shape("the allocations of a consumer", _consumer)
-CANDIDATES: Final = Shape(
-    "a list of candidates",
-    object_of(
-        {
-            "allocation_requests": list_of(object_of({"allocations": map_of(object_of(_HELD))})),
-            "provider_summaries": map_of(object_of({})),
-        }
-    ),
+_COUNTS = object_of({"capacity": WHOLE, "used": WHOLE})
+_CANDIDATES = object_of(
+    {
+        "allocation_requests": list_of(object_of({"allocations": map_of(object_of(_HELD))})),
+        "provider_summaries": map_of(object_of({"resources": map_of(_COUNTS)})),
+    }
 )
+
+
+def _candidates(value: Any) -> str | None:
+    """Check candidates all at once; one by one only where something does not fit."""
+    try:
+        requests, summaries = value["allocation_requests"], value["provider_summaries"]
+        allocations = [request["allocations"] for request in requests]
+        amounts = [held["resources"] for held in chain.from_iterable(map(dict.values, allocations))]
+        resources = [summary["resources"] for summary in dict.values(summaries)]
+        counts = list(chain.from_iterable(map(dict.values, resources)))
+        numbers = [
+            *map(itemgetter("capacity"), counts),
+            *map(itemgetter("used"), counts),
+            *chain.from_iterable(map(dict.values, amounts)),
+        ]
+        texts = chain(summaries, *map(chain.from_iterable, (allocations, amounts, resources)))
+    except (KeyError, TypeError):
+        return _CANDIDATES(value)
+    fits = (
+        type(requests) is list
+        and "".join(texts).isascii()
+        and set(map(type, numbers)) <= {int}
+        and -LARGEST <= min(numbers, default=0) <= max(numbers, default=0) <= LARGEST
+    )
+    return None if fits else _CANDIDATES(value)
+
+
+CANDIDATES: Final = Shape("a list of candidates", _candidates)
 _CHANGED = object_of({"changes": list_of(object_of({})), "trees": WHOLE, "example": TEXT})
 _SHORT = object_of(
     {
