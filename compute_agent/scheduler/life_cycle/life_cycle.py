@@ -102,12 +102,18 @@ class LifeCycle:
         :raises AllocationUpdateFailed: the instance holds something else already.
         :raises AllocationMoveFailed: a claim of the first time was given back just now: repeat it.
         """
-        holding = self._placement.holding(instance)
-        if holding.allocations:
-            return self._claimed_before(spec, instance, holding)
         scheduler = self._parts.scheduler
         is_held_back = scheduler.may_leave_claims_to_agents()
-        [selections] = scheduler.select_destinations(spec, [instance], alternates=alternates)
+        if is_held_back and (holding := self._placement.holding(instance)).allocations:
+            return self._claimed_before(spec, instance, holding)
+        try:
+            [selections] = scheduler.select_destinations(spec, [instance], alternates=alternates)
+        except (AllocationUpdateFailed, NoValidHost):
+            # nearly every claim is the first: what the instance holds is read only where it is not
+            holding = self._placement.holding(instance)
+            if not holding.allocations:
+                raise
+            return self._claimed_before(spec, instance, holding)
         claim = claim_of(instance, selections)
         if is_held_back or scheduler.may_leave_claims_to_agents():
             # the last old agent may have gone meanwhile
