@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -104,7 +105,7 @@ class Explainer:
             result = self._search.find(spec)
         except NoValidHost as error:
             return ExplainedRequest(error.causes)
-        hosts = tuple(result.members.from_first_with_room(result.hosts))
+        hosts = tuple(dropwhile(result.members.crowding, result.hosts))
         causes = result.causes.with_filter(result.members.cause(result.hosts))
         if not hosts:
             with self._lock:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
@@ -18,8 +19,7 @@ NO_CELL = "00000000-0000-0000-0000-000000000000"
 """The cell of a host of which none is known: a deployment of one cell need not name it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
+class HostState(NamedTuple):
     """One host: a tree of providers, and the candidates on it.
 
     :param uuid: of the root provider.
@@ -64,7 +64,8 @@ class HostState:
     @property
     def tree(self) -> tuple[ProviderSummary, ...]:
         """The providers of the host's own tree."""
-        return tuple(provider for provider in self.providers.values() if provider.root == self.uuid)
+        root = self.uuid
+        return tuple([provider for provider in self.providers.values() if provider.root == root])
 
     def free(self, resource_class: str) -> int:
         """Return what is left of a class in the whole tree."""
@@ -72,7 +73,7 @@ class HostState:
 
     def capacity(self, resource_class: str) -> int:
         """Return how much of a class the whole tree has."""
-        return sum(provider.capacity.get(resource_class, 0) for provider in self.tree)
+        return sum(provider.capacity(resource_class) for provider in self.tree)
 
     @property
     def traits(self) -> frozenset[str]:
@@ -92,9 +93,8 @@ class HostState:
         providers = dict(self.providers)
         for uuid, resources in candidate.allocations.items():
             if uuid in providers:
-                providers[uuid] = _with_use(providers[uuid], resources)
-        return replace(
-            self,
+                providers[uuid] = providers[uuid].using(resources)
+        return self._replace(
             providers=providers,
             candidates=tuple(
                 candidate for candidate in self.candidates if fits(candidate, providers)
@@ -145,10 +145,3 @@ def _identity(candidate: Candidate) -> tuple[object, ...]:
         )
     )
     return allocations, tuple(sorted(candidate.mappings.items()))
-
-
-def _with_use(provider: ProviderSummary, resources: Mapping[str, int]) -> ProviderSummary:
-    used = dict(provider.used)
-    for name, amount in resources.items():
-        used[name] = used.get(name, 0) + amount
-    return replace(provider, used=used)

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from compute_agent.errors import AllocationUpdateFailed
@@ -200,7 +200,7 @@ class Scheduler:
             chosen_hosts, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
         else:
             chosen_hosts, remaining_hosts = self._place_each(
-                spec, instance_uuids, found_hosts, claims
+                spec, instance_uuids, found_hosts, claims, alternates
             )
         for place in chosen_hosts:
             spec = with_group_host(spec, place.host.name)
@@ -237,15 +237,18 @@ class Scheduler:
         instances: Sequence[str],
         found_hosts: SearchResult,
         claims: Claims,
+        alternates: bool,
     ) -> tuple[list[PlacedInstance], list[HostState]]:
         chosen_hosts: list[PlacedInstance] = []
         remaining_hosts, held_claims = list(found_hosts.hosts), dict[str, Candidate]()
         try:
             for instance in instances:
-                place, remaining_hosts = self._place(
+                place = self._place(
                     spec, instance, remaining_hosts, found_hosts, held_claims, claims
                 )
                 chosen_hosts.append(place)
+                if alternates or len(chosen_hosts) < len(instances):
+                    remaining_hosts = _with_claim(remaining_hosts, place)
                 spec = with_group_host(spec, place.host.name)
         except BaseException:
             claims.give_back(held_claims)
@@ -265,8 +268,8 @@ class Scheduler:
         found_hosts: SearchResult,
         held_claims: dict[str, Candidate],
         claims: Claims,
-    ) -> tuple[PlacedInstance, list[HostState]]:
-        """Claim a host for one instance; return it, and all hosts as they are afterwards.
+    ) -> PlacedInstance:
+        """Claim a host for one instance and return it.
 
         `held_claims` gets what the instance holds, or may hold if the answer to its claim was lost.
         """
@@ -294,8 +297,7 @@ class Scheduler:
                 if not others:
                     self._observer.on_claim("won", again=bool(lost_claims))
                     LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
-                    place = PlacedInstance(host, candidate)
-                    return place, _with_claim(hosts, place)
+                    return PlacedInstance(host, candidate)
                 del held_claims[instance]
                 self._lost_to_the_group(host, others, lost_claims)
                 break
@@ -365,14 +367,14 @@ class Scheduler:
         hosts: Sequence[HostState],
         instance: str,
         members: GroupMembers,
-    ) -> list[HostState]:
-        def in_order(hosts: Sequence[HostState]) -> list[HostState]:
+    ) -> Iterator[HostState]:
+        def in_order(hosts: Sequence[HostState]) -> Iterator[HostState]:
             weighers, weighing = self._options.weighers, self._options.weighing
             return order.in_order(hosts, spec, weighers, weighing, self._chance, request=instance)
 
         ordered_hosts = in_order(hosts)
         looked_at = members.looked_at(ordered_hosts)
-        return in_order(looked_at) + ordered_hosts[len(looked_at) :]
+        return chain(in_order(looked_at), ordered_hosts)
 
     def _alternates(
         self,
@@ -385,7 +387,7 @@ class Scheduler:
         taken_hosts = {place.host.uuid for place in chosen_hosts}
         fitting_hosts, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in fitting_hosts if host.uuid not in taken_hosts and host.candidates]
-        return self._order(spec, spare, instance, members)
+        return list(self._order(spec, spare, instance, members))
 
     def _of_cell(
         self, cell: str, spare: Sequence[HostState], members: GroupMembers

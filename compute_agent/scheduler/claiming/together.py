@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Final
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
@@ -95,7 +96,7 @@ UNNAMED_REFUSALS = 4
 ROUNDS = 100
 """Plans that are tried, at most: each costs a request and takes the filters again."""
 
-Ordered = Callable[[RequestSpec, Sequence[HostState], str], list[HostState]]
+Ordered = Callable[[RequestSpec, Sequence[HostState], str], Iterable[HostState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +180,14 @@ class InstancesTogether:
             if placed_instances:
                 fitting_hosts, drops = self.search.run_filters_again(remaining_hosts, spec)
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(drops))
-            usable = self.order_hosts(
-                spec, [host for host in fitting_hosts if host.candidates], instance
-            )
-            with_room = found_hosts.members.from_first_with_room(usable)
-            if not with_room:
+            usable = [host for host in fitting_hosts if host.candidates]
+            ordered_hosts = self.order_hosts(spec, usable, instance)
+            with_room = next(dropwhile(found_hosts.members.crowding, ordered_hosts), None)
+            if with_room is None:
                 causes = causes.with_filter(found_hosts.members.cause(usable))
                 causes = causes.with_claims_lost(tuple(lost_claims))
                 raise NoValidHost(causes.sentence(), causes)
-            host = found_hosts.best_first(with_room[0])
+            host = found_hosts.best_first(with_room)
             candidate = host.candidates[0]
             placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)
@@ -288,9 +288,8 @@ def _without_shortage(
 
 def _with_less(host: HostState, uuid: str, name: str, free: int) -> HostState:
     provider = host.providers[uuid]
-    used = {**provider.used, name: provider.capacity.get(name, 0) - max(free, 0)}
-    providers = {**host.providers, uuid: replace(provider, used=used)}
+    providers = {**host.providers, uuid: provider.using({name: provider.free(name) - max(free, 0)})}
     fitting_candidates = tuple(
         candidate for candidate in host.candidates if fits(candidate, providers)
     )
-    return replace(host, providers=providers, candidates=fitting_candidates)
+    return host._replace(providers=providers, candidates=fitting_candidates)

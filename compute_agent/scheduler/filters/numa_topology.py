@@ -47,7 +47,7 @@ class NUMATopologyFilter(HostFilter):
                 candidate for candidate in host.candidates if _is_apart(candidate, host)
             )
             if fitting_candidates:
-                yield replace(host, candidates=fitting_candidates)
+                yield host._replace(candidates=fitting_candidates)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return why the guest does not fit on a host, in the words of its agent."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.guest_numa import has_nodes, policies
@@ -38,7 +37,7 @@ def _with_near_devices(
             candidate for candidate in host.candidates if _is_near(candidate, host, spec, aliases)
         )
         if near_candidates or not host.candidates:
-            yield replace(host, candidates=near_candidates)
+            yield host._replace(candidates=near_candidates)
 
 
 def _is_near(

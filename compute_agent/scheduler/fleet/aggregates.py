@@ -38,10 +38,19 @@ class Aggregates:
     """All aggregates."""
 
     all: tuple[Aggregate, ...] = ()
+    _by_host: dict[str, tuple[Aggregate, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def of_host(self, name: str) -> tuple[Aggregate, ...]:
         """Return the aggregates that a host is in."""
-        return tuple(aggregate for aggregate in self.all if name in aggregate.hosts)
+        if self.all and not self._by_host:
+            by_host: dict[str, tuple[Aggregate, ...]] = {}
+            for aggregate in self.all:
+                for host in aggregate.hosts:
+                    by_host[host] = (*by_host.get(host, ()), aggregate)
+            self._by_host.update(by_host)
+        return self._by_host.get(name, ())
 
     def where(self, key: str, value: str) -> frozenset[str]:
         """Return the uuids of the aggregates whose metadata `key` is `value`."""

@@ -93,8 +93,12 @@ class Announcements:
 
     def of(self, root: str) -> Announcement | None:
         """Return the last announcement about a host, None if there was none."""
+        return self.of_hosts((root,))[0]
+
+    def of_hosts(self, roots: Iterable[str]) -> list[Announcement | None]:
+        """Return the last announcement about each of some hosts, None where there was none."""
         with self._lock:
-            return self._by_root.get(root)
+            return list(map(self._by_root.get, roots))
 
     def all(self) -> dict[str, Announcement]:
         """Return the last announcement about every host that was ever heard of, by root."""
@@ -107,6 +111,10 @@ class Announcements:
             return tuple(
                 r for r, announcement in self._by_root.items() if announcement.host == service
             )
+
+    def time(self) -> float:
+        """Return the time on the clock of `Announcement.seen_at`."""
+        return self._clock()
 
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""
@@ -134,10 +142,10 @@ class AskedAnnouncements(Announcements):
             self.restore(self._ask())
             self._answers.keep(None, True)
 
-    def of(self, root: str) -> Announcement | None:
+    def of_hosts(self, roots: Iterable[str]) -> list[Announcement | None]:
         """See `Announcements`."""
         self.refresh()
-        return super().of(root)
+        return super().of_hosts(roots)
 
     def all(self) -> dict[str, Announcement]:
         """See `Announcements`."""

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from compute_agent.placement.allocations.amounts import Amounts, as_request
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.scheduler.errors import AnswerMalformed
+from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 ANYWHERE = ("preferred", "socket")
 """Policies of devices that need not be on a cell of the guest."""
+_LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSummary:
-    """One provider as placement sums it up: what it has, what is used, where it hangs."""
+class ProviderSummary(NamedTuple):
+    """One provider as placement sums it up: what it has, what is used, where it hangs.
+
+    :ivar counts: `capacity` and `used` by resource class, as placement writes them.
+    """
 
     uuid: str
     root: str
     parent: str | None = None
-    capacity: Mapping[str, int] = field(default_factory=dict)
-    used: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     traits: frozenset[str] = frozenset()
 
     @property
@@ -31,14 +36,31 @@ class ProviderSummary:
         """Whether other trees may use this provider."""
         return MISC_SHARES_VIA_AGGREGATE in self.traits
 
+    def capacity(self, resource_class: str) -> int:
+        """Return how much of `resource_class` it has, 0 where it has no inventory."""
+        count = self.counts.get(resource_class)
+        return count["capacity"] if count else 0
+
+    def used(self, resource_class: str) -> int:
+        """Return how much of `resource_class` is used."""
+        count = self.counts.get(resource_class)
+        return count["used"] if count else 0
+
     def free(self, resource_class: str) -> int:
         """Return what is left of `resource_class`, 0 where there is none or it is overcommitted."""
-        free_amount = self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
-        return max(free_amount, 0)
+        count = self.counts.get(resource_class)
+        return max(count["capacity"] - count["used"], 0) if count else 0
+
+    def using(self, amounts: Mapping[str, int]) -> ProviderSummary:
+        """Return the provider with further amounts used."""
+        used_counts = {
+            name: {"capacity": count["capacity"], "used": count["used"] + amounts.get(name, 0)}
+            for name, count in self.counts.items()
+        }
+        return self._replace(counts=used_counts)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One way to serve a request.
 
     :param root: root provider of the host that it is on.
@@ -70,20 +92,24 @@ class AllocationCandidates:
     candidates: tuple[Candidate, ...] = ()
     providers: Mapping[str, ProviderSummary] = field(default_factory=dict)
     returned_count: int = 0
-    _trees: dict[str, list[ProviderSummary]] = field(
+    _trees: dict[str, dict[str, ProviderSummary]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
-    def ancestry(self, provider: str) -> tuple[str, ...]:
-        """Return a provider and those above it, up to the root, as far as they are known."""
-        return ancestry(provider, self.providers)
-
-    def tree(self, root: str) -> tuple[ProviderSummary, ...]:
-        """Return the providers of one tree."""
+    @property
+    def trees(self) -> Mapping[str, Mapping[str, ProviderSummary]]:
+        """The providers of each tree by uuid, by root."""
         if not self._trees:
-            for provider in self.providers.values():
-                self._trees.setdefault(provider.root, []).append(provider)
-        return tuple(self._trees.get(root, ()))
+            for uuid, provider in self.providers.items():
+                self._trees.setdefault(provider.root, {})[uuid] = provider
+        return self._trees
+
+    @property
+    def nested_roots(self) -> frozenset[str]:
+        """The roots of the trees that have NUMA cells."""
+        return frozenset(
+            provider.root for provider in self.providers.values() if HW_NUMA_ROOT in provider.traits
+        )
 
 
 def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[str, ...]:
@@ -106,56 +132,66 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> AllocationCandidates:
     :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
     """
     try:
-        providers = {
-            uuid: _summary(uuid, summary) for uuid, summary in body["provider_summaries"].items()
-        }
+        providers = _summaries(body["provider_summaries"])
         allocation_requests = body["allocation_requests"]
-        candidates = [_candidate(request, providers, shape) for request in allocation_requests]
+        candidates = tuple(_candidates(allocation_requests, providers, shape))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise AnswerMalformed(
             f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
             " It needs microversion 1.36; check what answers at the configured endpoint."
         ) from error
     return AllocationCandidates(
-        tuple(candidate for candidate in candidates if candidate is not None),
+        candidates,
         providers,
         returned_count=len(allocation_requests),
     )
 
 
-def _summary(uuid: str, body: Mapping[str, Any]) -> ProviderSummary:
-    resources = body["resources"]
-    return ProviderSummary(
-        uuid=uuid,
-        root=body["root_provider_uuid"],
-        parent=body["parent_provider_uuid"],
-        capacity={name: int(count["capacity"]) for name, count in resources.items()},
-        used={name: int(count["used"]) for name, count in resources.items()},
-        traits=frozenset(body["traits"]),
-    )
-
-
-def _candidate(
-    body: Mapping[str, Any], providers: Mapping[str, ProviderSummary], shape: str
-) -> Candidate | None:
-    allocations = {
-        uuid: {name: int(amount) for name, amount in allocation["resources"].items()}
-        for uuid, allocation in body["allocations"].items()
+def _summaries(bodies: Mapping[str, Any]) -> dict[str, ProviderSummary]:
+    return {
+        uuid: ProviderSummary(
+            uuid,
+            body["root_provider_uuid"],
+            body["parent_provider_uuid"],
+            body["resources"],
+            _traits(tuple(body["traits"])),
+        )
+        for uuid, body in bodies.items()
     }
-    unknown_uuids = [uuid for uuid in allocations if uuid not in providers]
-    if unknown_uuids:
-        raise AnswerMalformed(
-            f"Placement offers provider {min(unknown_uuids)} without a summary of it."
-        )
-    roots = {providers[uuid].root for uuid in allocations if not providers[uuid].sharing}
-    if len(roots) > 1:
-        raise AnswerMalformed(
-            f"Placement offers one candidate on two hosts: {', '.join(sorted(roots))}."
-        )
-    if not roots:
-        return None
-    mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
-    return Candidate(roots.pop(), allocations, mappings, shape)
+
+
+@lru_cache(maxsize=4096)
+def _traits(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the one set of these traits, which all hosts of a kind share, in all answers."""
+    return frozenset(names)
+
+
+@lru_cache(maxsize=4096)
+def links_of(traits: frozenset[str]) -> tuple[str, ...]:
+    """Return the traits that name groups of linked devices, in order."""
+    return tuple(sorted(trait for trait in traits if trait.startswith(_LINKS)))
+
+
+def _candidates(
+    bodies: Sequence[Mapping[str, Any]], providers: Mapping[str, ProviderSummary], shape: str
+) -> Iterator[Candidate]:
+    for body in bodies:
+        allocations, root = {}, None
+        for uuid, allocation in body["allocations"].items():
+            allocations[uuid] = allocation["resources"]
+            provider = providers.get(uuid)
+            if provider is None:
+                raise AnswerMalformed(f"Placement offers provider {uuid} without a summary of it.")
+            if provider.root != root and MISC_SHARES_VIA_AGGREGATE not in provider.traits:
+                if root is not None:
+                    raise AnswerMalformed(
+                        "Placement offers one candidate on two hosts: "
+                        f"{', '.join(sorted((root, provider.root)))}."
+                    )
+                root = provider.root
+        if root is not None:
+            mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
+            yield Candidate(root, allocations, mappings, shape)
 
 
 def is_near(

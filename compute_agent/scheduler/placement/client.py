@@ -55,7 +55,7 @@ class ProviderNames:
 
         :raises PlacementError: placement cannot be read.
         """
-        names = {uuid: name for uuid in uuids if (name := self._names.get(uuid)) is not None}
+        names = self._names.get_all(uuids)
         unknown_uuids = [uuid for uuid in uuids if uuid not in names]
         if len(unknown_uuids) > _ASKED_ONE_BY_ONE:
             hosts = self._providers.find(f"required={COMPUTE_NODE}", "Reading the names of hosts")

@@ -29,12 +29,15 @@ from compute_agent.request.candidate_request import (
     RequestGroup,
 )
 from compute_agent.request.guest_numa import is_device
-from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.placement.candidates import (
+    Candidate,
+    ProviderSummary,
+    ancestry,
+    links_of,
+)
 from compute_agent.scheduler.search.layout_queries import CELL_CLASSES, CELL_GROUP, TRAIT_GROUP
-from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
 
 _NUMBERED_CELLS = 64
-_LINKS = (NVLINK_PREFIX, XGMI_PREFIX)
 
 
 class CandidateTree:
@@ -222,7 +225,7 @@ class CandidateTree:
                 continue
             line = ancestry(provider.uuid, self._providers)
             cell = next((self._cell_of[uuid] for uuid in line if uuid in self._cell_of), None)
-            links = sorted(trait for trait in provider.traits if trait.startswith(_LINKS))
+            links = links_of(provider.traits)
             unknown = Device(
                 provider.uuid,
                 "",
@@ -230,7 +233,7 @@ class CandidateTree:
                 pcie_root=provider.parent or "" if len(line) > 3 else "",
                 link_group=links[0] if links else "",
             )
-            for resource_class in sorted(filter(is_device, provider.capacity)):
+            for resource_class in sorted(filter(is_device, provider.counts)):
                 free = self._free(provider, resource_class)
                 if is_isolated:
                     free = min(free, most.get(resource_class, 0))
@@ -242,7 +245,7 @@ class CandidateTree:
                         free=max(
                             min(free, most.get(resource_class, 0)) if is_isolated else free, 0
                         ),
-                        used=provider.used.get(resource_class, 0) > 0,
+                        used=provider.used(resource_class) > 0,
                         cell=cell if self._cell_of else device.cell,
                         traits=provider.traits,
                     )
@@ -275,8 +278,8 @@ class CandidateTree:
             {mappings[suffix][0]: dict(self._request.group(suffix).resources)}
             for suffix in self.moved_groups
         )
-        return replace(
-            self._base, allocations=without_zeros(add(self._others, *moved)), mappings=mappings
+        return self._base._replace(
+            allocations=without_zeros(add(self._others, *moved)), mappings=mappings
         )
 
     def lay_over(self, spread: Plan) -> Candidate:

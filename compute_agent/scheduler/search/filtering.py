@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from compute_agent.request.spec import Destination, RequestSpec
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import NO_CELL, HostState
 from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
@@ -48,13 +48,20 @@ def run_exclusions(
 ) -> tuple[list[HostState], list[FilterCause]]:
     """Return the hosts that the request itself does not exclude, and what excluded the others."""
     ignored_names = spec.ignore_hosts | spec.retried_hosts
-    exclusions: tuple[tuple[str, Callable[[HostState], bool]], ...] = (
-        ("the named host", target.admits),
-        ("ignore_hosts", lambda host: ignored_names.isdisjoint(host.known_as)),
-        ("the cell of the destination", lambda host: _in_cell(host, spec.destination)),
+    destination = spec.destination
+    exclusions: tuple[tuple[str, object, Callable[[HostState], bool]], ...] = (
+        ("the named host", target.names, target.admits),
+        ("ignore_hosts", ignored_names, lambda host: ignored_names.isdisjoint(host.known_as)),
+        (
+            "the cell of the destination",
+            destination.cell and not destination.allow_cross_cell_move,
+            lambda host: host.cell in (destination.cell, NO_CELL),
+        ),
     )
     remaining_hosts, causes = list(hosts), []
-    for name, admits in exclusions:
+    for name, is_asked, admits in exclusions:
+        if not is_asked:
+            continue
         admitted_hosts = [host for host in remaining_hosts if admits(host)]
         if len(admitted_hosts) < len(remaining_hosts):
             names = tuple(host.name for host in admitted_hosts[:SHOWN_HOSTS])
@@ -70,14 +77,6 @@ def run_exclusions(
             )
         remaining_hosts = admitted_hosts
     return remaining_hosts, causes
-
-
-def _in_cell(host: HostState, destination: Destination) -> bool:
-    return (
-        not destination.cell
-        or destination.allow_cross_cell_move
-        or host.cell in (destination.cell, NO_CELL)
-    )
 
 
 def _rejected_hosts(

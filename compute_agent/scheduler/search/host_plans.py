@@ -85,9 +85,9 @@ class HostPlans:
         """
         answer = self._answer(host)
         if answer is not None and self._is_refused_for_announced(host, answer[2]):
-            return replace(host, candidates=())
+            return host._replace(candidates=())
         near = [c for c in host.candidates if is_near(c, host.providers, self.required)]
-        return self.best_first(replace(host, candidates=tuple(near)), base=host)
+        return self.best_first(host._replace(candidates=tuple(near)), base=host)
 
     def _is_refused_for_announced(self, host: HostState, answer: Plan | Refusal) -> bool:
         """Whether a nested host has no plan for what its agent announces, and else would."""
@@ -115,7 +115,7 @@ class HostPlans:
         if best is None:
             return host
         others = [candidate for candidate in host.candidates if not _equal(candidate, best)]
-        return replace(host, candidates=(best, *others))
+        return host._replace(candidates=(best, *others))
 
     def _best(self, host: HostState) -> Candidate | None:
         answer = self._answer(host)
@@ -167,7 +167,7 @@ class HostPlans:
         for candidate in answer.candidates:
             if candidate.root in composed:
                 continue
-            providers = {provider.uuid: provider for provider in answer.tree(candidate.root)}
+            providers = answer.trees[candidate.root]
             announced = self.announced(candidate.root)
             tree = CandidateTree(providers, candidate, probe, self.policy_of, announced)
             guest = replace(self.guest, wishes=tuple(tree.wishes), floats=False)

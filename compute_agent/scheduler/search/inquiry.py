@@ -54,10 +54,7 @@ class CandidateQueries:
             return AllocationCandidates()
         answer = answers.read(body, shape.name)
         self._note(shape, query, returned_count=answer.returned_count)
-        kept_candidates = tuple(
-            candidate for candidate in answer.candidates if shape.keep(candidate, answer)
-        )
-        return replace(answer, candidates=kept_candidates)
+        return replace(answer, candidates=shape.kept(answer))
 
     def _note(self, shape: LayoutQuery, query: str, *, returned_count: int) -> None:
         limit = shape.request.limit

@@ -11,7 +11,7 @@ CPUs from one cell and the memory from another, or from huge pages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -31,7 +31,7 @@ from compute_agent.request.candidate_request import (
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
-from compute_agent.scheduler.placement.candidates import AllocationCandidates, Candidate
+from compute_agent.scheduler.placement.candidates import AllocationCandidates, Candidate, ancestry
 
 NO_POLICIES: Mapping[str, str] = MappingProxyType({})
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
@@ -52,20 +52,28 @@ class LayoutQuery:
     request: CandidateRequest
     guest_cells: int = 0
 
-    def keep(self, candidate: Candidate, answer: AllocationCandidates) -> bool:
-        """Whether a candidate of the answer to this question may be used."""
-        if not all(_is_apart(candidate, answer, pair) for pair in self.request.apart):
-            return False
-        tree = answer.tree(candidate.root)
+    def kept(self, answer: AllocationCandidates) -> tuple[Candidate, ...]:
+        """Return the candidates of the answer to this question that may be used."""
+        candidates: Iterable[Candidate] = answer.candidates
+        for pair in self.request.apart:
+            candidates = [c for c in candidates if _is_apart(c, answer, pair)]
         if self.name == "flat":
-            return not any(HW_NUMA_ROOT in provider.traits for provider in tree)
-        cells = [
-            uuid
-            for suffix, uuids in candidate.mappings.items()
-            if GUEST_CELL_SUFFIX.fullmatch(suffix)
-            for uuid in uuids
-        ]
-        return len(cells) == len(set(cells))
+            nested_roots = answer.nested_roots
+            if nested_roots:
+                candidates = [c for c in candidates if c.root not in nested_roots]
+        else:
+            candidates = [c for c in candidates if _is_on_cells_of_its_own(c)]
+        return tuple(candidates)
+
+
+def _is_on_cells_of_its_own(candidate: Candidate) -> bool:
+    cells = [
+        uuid
+        for suffix, uuids in candidate.mappings.items()
+        if GUEST_CELL_SUFFIX.fullmatch(suffix)
+        for uuid in uuids
+    ]
+    return len(cells) == len(set(cells))
 
 
 def shapes(
@@ -279,9 +287,11 @@ def _without_guest_nodes(request: CandidateRequest, *, strict: bool) -> Candidat
 def _is_apart(candidate: Candidate, answer: AllocationCandidates, pair: Apart) -> bool:
     """Whether the providers of some groups are outside of the subtree of those of others."""
     together, others = ([_provider(candidate, suffix) for suffix in sorted(part)] for part in pair)
-    line = set.intersection(*(set(answer.ancestry(provider)) for provider in together))
+    line = set.intersection(*(set(ancestry(provider, answer.providers)) for provider in together))
     top = next((provider for provider in together if provider in line), None)
-    return top is not None and not any(top in answer.ancestry(provider) for provider in others)
+    return top is not None and not any(
+        top in ancestry(provider, answer.providers) for provider in others
+    )
 
 
 def _provider(candidate: Candidate, suffix: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.fitting.announced import host_of
@@ -181,7 +181,7 @@ class HostSearch:
         root = target.root
         if root is None or not self._placement.is_disabled(root):
             return causes
-        announcement, _ = self._announcement(root)
+        [(announcement, _)] = self._announcements_of([root])
         reason = str(announcement.attributes.get("disabled_reason") or "") if announcement else ""
         name = self._placement.provider_names([root]).get(root, root)
         sentence = f"Host {name} is disabled{reason and f' ({reason})'}"
@@ -243,7 +243,7 @@ class HostSearch:
             raise NoValidHost(reason, Causes(notes=(reason,)))
         tree = {uuid: ProviderSummary(uuid, root, traits=has) for uuid, has in traits.items()}
         name = self._placement.provider_names([root]).get(root, root)
-        announcement, alive = self._announcement(root)
+        [(announcement, alive)] = self._announcements_of([root])
         aggregates = self._options.aggregates.current().of_host(name)
         host = HostState(
             *(root, name, tree, (), aggregates, frozenset(), announcement, alive),
@@ -293,45 +293,52 @@ class HostSearch:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         roots_by_instance = roots_of_named(self._placement, spec)
+        instances, aggregates = frozenset[str](), request.aggregates
+        has_pools = not answer.trees.keys() <= by_root.keys()
         states = []
-        for root, candidates in by_root.items():
-            providers = {provider.uuid: provider for provider in answer.tree(root)}
-            for candidate in candidates:
-                for uuid in candidate.allocations:
-                    providers.setdefault(uuid, answer.providers[uuid])
-            announcement, alive = self._announcement(root)
+        for (root, candidates), (announcement, alive) in zip(
+            by_root.items(), self._announcements_of(by_root), strict=True
+        ):
+            providers = answer.trees[root]
+            if has_pools:
+                used_uuids = {uuid for candidate in candidates for uuid in candidate.allocations}
+                providers = {uuid: answer.providers[uuid] for uuid in (*providers, *used_uuids)}
+            if roots_by_instance:
+                instances = frozenset(i for i, roots in roots_by_instance.items() if root in roots)
             name = names.get(root, root)
             states.append(
                 HostState(
-                    uuid=root,
-                    name=name,
-                    providers=providers,
-                    candidates=candidates_in_order(candidates, providers),
-                    aggregates=request.aggregates.of_host(name),
-                    instances=frozenset(
-                        i for i, roots in roots_by_instance.items() if root in roots
-                    ),
-                    announcement=announcement,
-                    alive=alive,
+                    root,
+                    name,
+                    providers,
+                    candidates_in_order(candidates, providers),
+                    aggregates.of_host(name) if aggregates.all else (),
+                    instances,
+                    announcement,
+                    alive,
                     usual_cell=self._options.usual_cell,
                 )
             )
         return states
 
-    def _announcement(self, root: str) -> tuple[Announcement | None, bool]:
+    def _announcements_of(
+        self, roots: Collection[str]
+    ) -> Iterable[tuple[Announcement | None, bool]]:
+        """Return the announcement of each host, and whether its agent is not silent.
+
+        A host that was not heard of yet, for instance right after this scheduler started, counts as
+        alive: placement's own mark of a disabled host still holds.
+        """
         if self._announcements is None:
-            return None, True
-        announcement = self._announcements.of(root)
-        if announcement is None:
-            # not heard of yet, for instance right after this scheduler started: placement's own
-            # mark of a disabled host still holds
-            return None, True
+            return [(None, True)] * len(roots)
+        announcements = self._announcements.of_hosts(roots)
         if not self._options.track_instances:
-            announcement = replace(announcement, instances=None)
-        return announcement, self._announcements.age(announcement) < self._options.service_down_time
+            announcements = [a and replace(a, instances=None) for a in announcements]
+        earliest = self._announcements.time() - self._options.service_down_time
+        return [(a, a is None or a.seen_at > earliest) for a in announcements]
 
     def _announced_host(self, root: str) -> Host | None:
-        announcement, _alive = self._announcement(root)
+        [(announcement, _)] = self._announcements_of([root])
         return None if announcement is None else host_of(announcement.attributes)
 
     def warnings(self, spec: RequestSpec, hosts: Sequence[HostState]) -> Iterator[str]:

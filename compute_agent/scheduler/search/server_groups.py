@@ -7,8 +7,9 @@ once its turn to be claimed comes; and to gather a group one member is enough.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from compute_agent.request.spec import RequestSpec
@@ -74,7 +75,7 @@ class GroupMembers:
         others = self._members.difference(instances)
         if not others:
             return frozenset()
-        giving = [provider.uuid for provider in host.tree if provider.capacity]
+        giving = [provider.uuid for provider in host.tree if provider.counts]
         there = self._placement.consumers_on(host.uuid, giving, others)
         return there if len(there) + len(instances) > self._most else frozenset()
 
@@ -85,13 +86,6 @@ class GroupMembers:
     def leave_to(self, host: HostState, others: frozenset[str]) -> None:
         """Count these members on a host from now on."""
         self._there[host.uuid] = self._there.get(host.uuid, frozenset()) | others
-
-    def from_first_with_room(self, hosts: Sequence[HostState]) -> Sequence[HostState]:
-        """Return the hosts from the first on that has room for a member."""
-        for index, host in enumerate(hosts):
-            if not self.crowding(host):
-                return hosts[index:]
-        return ()
 
     def cause(self, hosts: Sequence[HostState]) -> FilterCause | None:
         """Return what was rejected of these hosts, in the name of the filter; None for nothing."""
@@ -109,13 +103,13 @@ class GroupMembers:
             tuple(rejected_hosts[:SHOWN_HOSTS]),
         )
 
-    def looked_at(self, ordered_hosts: Sequence[HostState]) -> list[HostState]:
-        """Return the best hosts with the members they have; none where that does not matter."""
+    def looked_at(self, ordered_hosts: Iterator[HostState]) -> list[HostState]:
+        """Take the best hosts and return them with the members they have, where that matters."""
         if not self._soft:
             return []
         return [
-            replace(host, instances=host.instances | self._on(host, self._soft))
-            for host in ordered_hosts[:LOOKED_AT]
+            host._replace(instances=host.instances | self._on(host, self._soft))
+            for host in islice(ordered_hosts, LOOKED_AT)
         ]
 
     def _is_asked(self, host: HostState) -> bool:
@@ -124,7 +118,7 @@ class GroupMembers:
     def _on(self, host: HostState, members: Collection[str]) -> frozenset[str]:
         if host.uuid not in self._there:
             used_providers = [
-                provider.uuid for provider in host.tree if any(provider.used.values())
+                provider.uuid for provider in host.tree if any(map(provider.used, provider.counts))
             ]
             self._there[host.uuid] = (
                 self._placement.consumers_on(host.uuid, used_providers, members)

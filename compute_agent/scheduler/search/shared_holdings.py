@@ -72,7 +72,9 @@ class SharedHoldings:
             pool: ProviderSummary(
                 pool,
                 pool,
-                capacity={name: wanted_amounts.get(name, 0) for name in amounts},
+                counts={
+                    name: {"capacity": wanted_amounts.get(name, 0), "used": 0} for name in amounts
+                },
                 traits=frozenset({MISC_SHARES_VIA_AGGREGATE}),
             )
             for pool, amounts in self.amounts.items()
@@ -98,4 +100,4 @@ class SharedHoldings:
                 allocations.setdefault(pool, {})[name] = wanted_amounts[name]
                 serving_providers += [pool] if pool not in serving_providers else []
         mappings = {**candidate.mappings, UNSUFFIXED: tuple(serving_providers)}
-        return replace(candidate, allocations=allocations, mappings=mappings)
+        return candidate._replace(allocations=allocations, mappings=mappings)

@@ -31,8 +31,8 @@ class Target:
     root: str | None = None
 
     def admits(self, host: HostState) -> bool:
-        """Whether a host is one of those named."""
-        return not self.names or not self.names.isdisjoint(host.known_as)
+        """Whether a host is one of those that are named, where any are."""
+        return not self.names.isdisjoint(host.known_as)
 
 
 def target_of(

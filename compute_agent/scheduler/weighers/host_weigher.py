@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import chain, islice
+from typing import Final, TypeAlias
 
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.guest_numa import is_device, is_special
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement.candidates import Candidate
-from compute_agent.virt.layout.devices.gpus import NVLINK_PREFIX, XGMI_PREFIX
+from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary, links_of
 
-_LINKS: Final = (NVLINK_PREFIX, XGMI_PREFIX)
+Amounts: TypeAlias = Mapping[str, int]
+Counts: TypeAlias = Mapping[str, Mapping[str, int]]
 _COMPARED: Final = 8
 """Candidates of a host of which the one that breaks the least counts."""
+
+
+class WeighedHosts(tuple[HostState, ...]):
+    """The hosts of one request, with what several weighers look at; each is found out once."""
+
+    @cached_property
+    def giving(self) -> list[list[tuple[Amounts, Counts]]]:
+        """What the first candidate of each host takes of each provider, and what there is."""
+        return [
+            [
+                (amounts, host.providers[uuid].counts)
+                for uuid, amounts in host.candidates[0].allocations.items()
+            ]
+            if host.candidates
+            else []
+            for host in self
+        ]
+
+    @cached_property
+    def has_special_classes(self) -> bool:
+        """Whether any provider has devices or the like."""
+        classes = set[str]().union(*[provider.counts for provider in self._providers])
+        return any(map(is_special, classes))
+
+    @cached_property
+    def has_parts(self) -> bool:
+        """Whether any provider is a cell, or of a group of linked devices."""
+        return any(map(_has_parts, {provider.traits for provider in self._providers}))
+
+    @property
+    def _providers(self) -> Iterator[ProviderSummary]:
+        return chain.from_iterable(host.providers.values() for host in self)
 
 
 class HostWeigher:
@@ -38,6 +72,10 @@ class HostWeigher:
             f"{spec.project_id}"
         )
 
+    def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
+        """Return the raw weight of each host."""
+        return [self.weigh(host, spec) for host in hosts]
+
 
 class _FreeResource(HostWeigher):
     """What is free of some classes on the providers that the claim takes them from.
@@ -46,42 +84,44 @@ class _FreeResource(HostWeigher):
     guest could use. Where the claim takes none, the whole tree counts.
     """
 
-    classes: tuple[str, ...] = ()
+    classes: frozenset[str] = frozenset()
     lowest = 0.0
 
-    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
-        """Return what is free."""
-        if not host.candidates:
-            return 0.0
-        free_amount, takes_any = 0, False
-        for uuid, amounts in host.candidates[0].allocations.items():
-            if not amounts.keys().isdisjoint(self.classes):
-                takes_any = True
-                provider = host.providers[uuid]
-                for name in self.classes:
-                    free_amount += provider.free(name)
-        return float(free_amount if takes_any else sum(host.free(name) for name in self.classes))
+    def weigh_all(self, hosts: WeighedHosts, _spec: RequestSpec) -> list[float]:
+        """Return what is free on each host."""
+        classes, free_amounts = self.classes, []
+        for host, giving in zip(hosts, hosts.giving, strict=True):
+            free_amount, takes_any = 0, not host.candidates
+            for amounts, counts in giving:
+                if not classes.isdisjoint(amounts):
+                    takes_any = True
+                    for name in classes:
+                        if name in counts:
+                            count = counts[name]
+                            free_amount += max(count["capacity"] - count["used"], 0)
+            free_amounts.append(free_amount if takes_any else sum(map(host.free, classes)))
+        return list(map(float, free_amounts))
 
 
 class RAMWeigher(_FreeResource):
     """Free memory."""
 
     option = "ram"
-    classes = ("MEMORY_MB",)
+    classes = frozenset(("MEMORY_MB",))
 
 
 class CPUWeigher(_FreeResource):
     """Free CPUs, shared and pinned."""
 
     option = "cpu"
-    classes = ("VCPU", "PCPU")
+    classes = frozenset(("VCPU", "PCPU"))
 
 
 class DiskWeigher(_FreeResource):
     """Free disk."""
 
     option = "disk"
-    classes = ("DISK_GB",)
+    classes = frozenset(("DISK_GB",))
 
 
 class IoOpsWeigher(HostWeigher):
@@ -101,22 +141,23 @@ class PCIWeigher(HostWeigher):
 
     option = "pci"
 
+    def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
+        """Weigh hosts only where there are devices."""
+        return super().weigh_all(hosts, spec) if hosts.has_special_classes else [0.0] * len(hosts)
+
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the devices that stay free, negative for a request that needs none."""
         if not host.candidates:
             return 0.0
-        wanted_classes = {
-            name for amounts in host.candidates[0].allocations.values() for name in amounts
-        }
+        wanted_classes = set[str]().union(*host.candidates[0].allocations.values())
         wanted_devices = set(filter(is_special, wanted_classes))
         if wanted_devices:
-            return float(sum(host.free(name) for name in wanted_devices))
+            return float(sum(map(host.free, wanted_devices)))
         return -float(
             sum(
                 provider.free(name)
                 for provider in host.tree
-                for name in provider.capacity
-                if is_special(name)
+                for name in filter(is_special, provider.counts)
             )
         )
 
@@ -206,10 +247,13 @@ class LeavesWholeWeigher(HostWeigher):
     option = "leaves_whole"
     default_multiplier = 0.25
 
+    def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
+        """Weigh hosts only where there is anything to break."""
+        return super().weigh_all(hosts, spec) if hosts.has_parts else [0.0] * len(hosts)
+
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the negative number of what is broken."""
-        kinds = _kinds_of_cells(host)
-        groups = _whole_groups(host)
+        kinds, groups = _kinds_of_cells(host), _whole_groups(host)
         if not (kinds or groups):
             return 0.0
         return -float(
@@ -231,13 +275,16 @@ def _members(host: HostState, spec: RequestSpec) -> int:
     return max(member_count, int(spec.names_group_host(host.name)))
 
 
+def _has_parts(traits: frozenset[str]) -> bool:
+    """Whether a provider with these traits is a cell, or of a group of linked devices."""
+    return HW_NUMA_ROOT in traits or bool(links_of(traits))
+
+
 def _kinds_of_cells(host: HostState) -> dict[str, set[str]]:
     """Return the classes of free devices below each cell."""
-    if not any(HW_NUMA_ROOT in provider.traits for provider in host.tree):
-        return {}
     kinds: dict[str, set[str]] = {}
     for provider in host.tree:
-        free = {name for name in provider.capacity if is_device(name) and provider.free(name)}
+        free = {name for name in provider.counts if is_device(name) and provider.free(name)}
         if free:
             for uuid in host.ancestry(provider.uuid):
                 if HW_NUMA_ROOT in host.providers[uuid].traits:
@@ -250,11 +297,10 @@ def _whole_groups(host: HostState) -> list[frozenset[str]]:
     members: dict[str, list[str]] = {}
     broken: set[str] = set()
     for provider in host.tree:
-        for trait in provider.traits:
-            if trait.startswith(_LINKS):
-                members.setdefault(trait, []).append(provider.uuid)
-                if any(provider.used.get(name) for name in filter(is_device, provider.capacity)):
-                    broken.add(trait)
+        for trait in links_of(provider.traits):
+            members.setdefault(trait, []).append(provider.uuid)
+            if any(provider.used(name) for name in filter(is_device, provider.counts)):
+                broken.add(trait)
     return [
         frozenset(uuids)
         for trait, uuids in members.items()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice, repeat
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.guest_numa import is_special
@@ -18,7 +20,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.weighers import host_weigher
-from compute_agent.scheduler.weighers.host_weigher import HostWeigher
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher, WeighedHosts
 
 
 def candidates_in_order(
@@ -33,7 +35,6 @@ def candidates_in_order(
     """
     if len(candidates) < 2:
         return tuple(candidates)
-
     return tuple(sorted(candidates, key=lambda candidate: _cost(candidate, providers)))
 
 
@@ -47,10 +48,10 @@ def _cost(
         for name, amount in resources.items():
             remainder = provider.free(name) - amount
             if is_special(name):
-                untouched_count += provider.used.get(name, 0) == 0
+                untouched_count += provider.used(name) == 0
                 left_over += remainder
             else:
-                emptiest = min(emptiest, remainder / max(provider.capacity.get(name, 0), 1))
+                emptiest = min(emptiest, remainder / max(provider.capacity(name), 1))
     return untouched_count, left_over, len(candidate.allocations), -emptiest
 
 
@@ -122,16 +123,24 @@ def weights(
 ) -> list[float]:
     """Return the weight of each host, in the order of `hosts`."""
     total = [0.0] * len(hosts)
+    weighed_hosts = WeighedHosts(hosts)
+    has_aggregates = any(host.aggregates for host in hosts)
     for weigher in weighers:
-        if not weigher.concerns(spec):
+        default = options.multipliers.get(weigher.option, weigher.default_multiplier)
+        if not (weigher.concerns(spec) and (default or has_aggregates)):
             continue
-        scaled_weights = normalise([weigher.weigh(host, spec) for host in hosts], weigher.lowest)
+        scaled_weights = normalise(weigher.weigh_all(weighed_hosts, spec), weigher.lowest)
         if not any(scaled_weights):
             continue
-        default = options.multipliers.get(weigher.option, weigher.default_multiplier)
-        for index, host in enumerate(hosts):
-            multiplier = _multiplier(weigher, host, default) if host.aggregates else default
-            total[index] += multiplier * scaled_weights[index]
+        multipliers: Iterable[float] = repeat(default)
+        if has_aggregates:
+            multipliers = [_multiplier(weigher, host, default) for host in hosts]
+        total = [
+            weight + multiplier * scaled_weight
+            for weight, multiplier, scaled_weight in zip(
+                total, multipliers, scaled_weights, strict=False
+            )
+        ]
     return total
 
 
@@ -153,8 +162,8 @@ def in_order(
     options: WeighingOptions,
     chance: random.Random,
     request: str = "",
-) -> list[HostState]:
-    """Return the hosts with the best first.
+) -> Iterator[HostState]:
+    """Yield the hosts with the best first.
 
     Equals are in the order of `request`, which schedulers that work on different requests do not
     share; or in placement's, where they are not to be spread.
@@ -162,28 +171,39 @@ def in_order(
     :param request: what distinguishes this request from others, the same each time it is made.
     """
     host_weights = weights(hosts, spec, weighers, options)
-    is_spread = options.spread_equals and bool(request)
-    places = [_place(request, host.uuid) if is_spread else b"" for host in hosts]
-    indexes = sorted(range(len(hosts)), key=lambda index: (-host_weights[index], places[index]))
-    if not indexes:
-        return []
-    if options.shuffle_best:
-        best_indexes = [
-            index for index in indexes if host_weights[index] == host_weights[indexes[0]]
-        ]
-        chance.shuffle(best_indexes)
-        indexes[: len(best_indexes)] = best_indexes
-    first = chance.randrange(min(options.subset_size, len(indexes)))
-    indexes.insert(0, indexes.pop(first))
-    return [hosts[index] for index in indexes]
+    by_weight: dict[float, list[HostState]] = {}
+    for weight, host in zip(host_weights, hosts, strict=True):
+        by_weight.setdefault(weight, []).append(host)
+    ordered_hosts = _equals_in_order(by_weight, options, chance, request)
+    subset = list(islice(ordered_hosts, options.subset_size))
+    if subset:
+        yield subset.pop(chance.randrange(len(subset)))
+    yield from chain(subset, ordered_hosts)
 
 
-def _place(request: str, host: str) -> bytes:
+def _equals_in_order(
+    by_weight: dict[float, list[HostState]],
+    options: WeighingOptions,
+    chance: random.Random,
+    request: str,
+) -> Iterator[HostState]:
+    is_shuffled = options.shuffle_best
+    for weight in sorted(by_weight, reverse=True):
+        equals = by_weight[weight]
+        if options.spread_equals and request:
+            equals.sort(key=partial(_place, request))
+        if is_shuffled:
+            chance.shuffle(equals)
+            is_shuffled = False
+        yield from equals
+
+
+def _place(request: str, host: HostState) -> bytes:
     """Return the place of a host among equals, by rendezvous hashing.
 
     It depends on nothing but these two, so a host that comes or goes does not reorder the others.
     """
-    return hashlib.blake2b(f"{request}/{host}".encode(), digest_size=8).digest()
+    return hashlib.blake2b(f"{request}/{host.uuid}".encode(), digest_size=8).digest()
 
 
 def _multiplier(weigher: HostWeigher, host: HostState, default: float) -> float:

@@ -189,7 +189,8 @@ def ours(host: Host, number: int = 0) -> HostState:
         "MEMORY_MB": host["ram_used"],
         "DISK_GB": host["disk_used"],
     }
-    provider = ProviderSummary(root, root, capacity=total, used=used, traits=frozenset())
+    counts = {name: {"capacity": total[name], "used": used.get(name, 0)} for name in total}
+    provider = ProviderSummary(root, root, counts=counts)
     allocations = {root: dict.fromkeys(total, 1)}
     return HostState(
         root,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ NESTED = {
 }
 
 
-WITHOUT_CELLS = {uuid: replace(summary, traits=frozenset()) for uuid, summary in NESTED.items()}
+WITHOUT_CELLS = {uuid: summary._replace(traits=frozenset()) for uuid, summary in NESTED.items()}
 
 
 def nested(*mappings: dict[str, str], announced: dict[str, Any] | None = None) -> HostState:

@@ -19,6 +19,7 @@ from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement.candidates import ProviderSummary
 from compute_agent.scheduler.search.filtering import run_filters
 from tests.unit.scheduler.specs import spec
+from tests.unit.scheduler.trees import counts
 
 
 def host(
@@ -28,7 +29,7 @@ def host(
     **fields: Any,
 ) -> HostState:
     provider = ProviderSummary(
-        "u", "u", capacity={"VCPU": 8, "MEMORY_MB": 4096}, traits=frozenset(traits)
+        "u", "u", counts=counts({"VCPU": 8, "MEMORY_MB": 4096}), traits=frozenset(traits)
     )
     announcement = None
     if announced is not None:

@@ -153,7 +153,7 @@ def test_linked_devices_are_given_together_and_singles_from_broken_groups(layout
     tree = {
         uuid: summary(
             "host",
-            {n: (c, p.used.get(n, 0)) for n, c in p.capacity.items()},
+            {n: (p.capacity(n), p.used(n)) for n in p.counts},
             *p.traits,
             parent=p.parent,
         )

@@ -16,6 +16,7 @@ from compute_agent.scheduler.placement.candidates import Candidate, ProviderSumm
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.order import WeighingOptions
 from tests.unit.scheduler.specs import spec
+from tests.unit.scheduler.trees import counts
 
 WEIGHERS = order.make([order.ALL_WEIGHERS])
 
@@ -28,7 +29,7 @@ def host(
 ) -> HostState:
     """A host whose providers have so much left, and one candidate."""
     providers = {
-        f"{name}{uuid}": ProviderSummary(f"{name}{uuid}", name, capacity=amounts)
+        f"{name}{uuid}": ProviderSummary(f"{name}{uuid}", name, counts=counts(amounts))
         for uuid, amounts in free.items()
     }
     taken = {f"{name}{uuid}": amounts for uuid, amounts in (takes or {}).items()}
@@ -157,7 +158,7 @@ def test_one_weigher_of_the_reference_is_found_by_its_name() -> None:
 
 
 def summary(uuid: str, capacity: dict[str, int], used: dict[str, int]) -> ProviderSummary:
-    return ProviderSummary(uuid, "host", capacity=capacity, used=used)
+    return ProviderSummary(uuid, "host", counts=counts(capacity, used))
 
 
 def test_a_card_that_is_broken_into_already_is_used_up_first() -> None:
@@ -279,7 +280,7 @@ def tree(name: str, *cards: str, used: str = "", takes: str) -> HostState:
     root = ProviderSummary(name, name)
     cells = [
         ProviderSummary(
-            f"{name}{cell}", name, name, {"VCPU": 8}, traits=frozenset(("HW_NUMA_ROOT",))
+            f"{name}{cell}", name, name, counts({"VCPU": 8}), frozenset(("HW_NUMA_ROOT",))
         )
         for cell in "01"
     ]
@@ -288,8 +289,7 @@ def tree(name: str, *cards: str, used: str = "", takes: str) -> HostState:
             f"{name}{card}",
             name,
             f"{name}0",
-            {"VGPU": 1},
-            {"VGPU": int(card in used)},
+            counts({"VGPU": 1}, {"VGPU": int(card in used)}),
             frozenset((f"CUSTOM_NVLINK_GROUP_{card[0]}",)),
         )
         for card in cards
@@ -317,7 +317,8 @@ def test_equals_are_spread_by_request_and_the_same_request_has_the_same_order() 
 
     def first(request: str, **options: Any) -> str:
         weighing = WeighingOptions(**options)
-        return order.in_order(hosts, spec(), WEIGHERS, weighing, random.Random(1), request)[0].name
+        found = order.in_order(hosts, spec(), WEIGHERS, weighing, random.Random(1), request)
+        return next(found).name
 
     requests = [f"request{number}" for number in range(200)]
     firsts = [first(request) for request in requests]
@@ -332,4 +333,4 @@ def test_a_better_host_is_first_for_every_request() -> None:
         ordered_hosts = order.in_order(
             hosts, spec(), WEIGHERS, WeighingOptions(), random.Random(1), f"request{number}"
         )
-        assert ordered_hosts[0].name == "best"
+        assert next(ordered_hosts).name == "best"

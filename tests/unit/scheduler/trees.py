@@ -9,6 +9,16 @@ from compute_agent.scheduler.placement import candidates as answer
 from compute_agent.scheduler.placement.candidates import AllocationCandidates
 
 
+def counts(
+    capacity: Mapping[str, int], used: Mapping[str, int] | None = None
+) -> dict[str, dict[str, int]]:
+    """What a provider has of each class, and what is used, as placement writes it."""
+    return {
+        name: {"capacity": amount, "used": (used or {}).get(name, 0)}
+        for name, amount in capacity.items()
+    }
+
+
 def summary(
     root: str,
     resources: Mapping[str, tuple[int, int]] | None = None,
