@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from compute_agent import errors
 from compute_agent.drift.orphans import MIGRATION
-from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts
-from compute_agent.placement.connection import Connection
-from compute_agent.placement.provider_trees import SINCE, Part, WholeTree
-from compute_agent.placement.transports.transport import Request
+from compute_agent.placement.provider_trees import Part, WholeTree
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
     MISC_SHARES_VIA_AGGREGATE,
@@ -23,15 +19,19 @@ from compute_agent.provider_tree.trait_names import (
 
 if TYPE_CHECKING:
     from compute_agent.placement.api import PlacementApi
+    from compute_agent.placement.candidates import Candidates
 
 Parameters = Iterable[tuple[str, str]]
 
+_Queries = Mapping[str, Sequence[tuple[str, str]]]
+"""What each consumer needs elsewhere."""
+_Place = tuple[str | None, str]
+"""The name of a host, else None and why there is none."""
+
 _ROOT_REQUIRED_SINCE: Final = (1, 35)
 _ASKED_AT_ONCE: Final = 1000
-_ANSWERS: Final = {
-    "candidates": response_schemas.CANDIDATES,
-    "explanation": response_schemas.EXPLANATION,
-}
+_ASKED_TOGETHER: Final = 100
+_PLANNING_SECONDS: Final = 20
 _MOVE_UNDER_WAY: Final = "the source of a move, which holds it until the move is ended"
 
 
@@ -91,84 +91,6 @@ class ConsumerMove:
             "to": self.to,
             "reason": self.reason,
         }
-
-
-class SupposedHosts:
-    """The hosts that are left, as placement-server supposes them: each takes what it is given.
-
-    :param gone_roots: roots of hosts that take nothing.
-    """
-
-    def __init__(self, connection: Connection, gone_roots: Iterable[str]) -> None:
-        self._ask = partial(what_if, connection)
-        self._changes: list[Mapping[str, Any]] = [{"remove_tree": root} for root in gone_roots]
-
-    def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
-        """Return the root that takes what is asked for, and give it that; else None and why."""
-        text = urlencode(query)
-        answer = self._ask(self._changes, {"candidates": f"{text}&limit=1"})
-        if not answer["allocation_requests"]:
-            explanation = self._ask(self._changes, {"explanation": text})
-            return None, str(explanation["sentences"][0])
-        [request] = answer["allocation_requests"]
-        self._changes.append({"claim": request})
-        return _host_of(answer["provider_summaries"], request), ""
-
-
-class PlacementHosts:
-    """The hosts that are left, where placement answers only what fits now.
-
-    Each consumer is asked about as if it were the only one.
-    """
-
-    def __init__(self, placement: PlacementApi, gone_roots: Collection[str]) -> None:
-        self._placement = placement
-        self._gone_roots = frozenset(gone_roots)
-
-    def place(self, query: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
-        """Return a root with room for what is asked for, else None and why."""
-        version = self._placement.connection.newest()
-        parameters = [
-            parameter
-            for parameter in query
-            if version >= _ROOT_REQUIRED_SINCE or parameter[0] != "root_required"
-        ]
-        answer = self._placement.candidates.get_allocation_candidates(
-            [*parameters, ("limit", str(_ASKED_AT_ONCE))]
-        )
-        for request in answer.allocation_requests:
-            root = _host_of(answer.provider_summaries, request)
-            if root not in self._gone_roots:
-                return root, ""
-        return None, "no other host has room for it"
-
-
-def what_if(
-    connection: Connection, changes: Sequence[Mapping[str, Any]], question: Mapping[str, str]
-) -> Any:
-    """Return placement's answer to one question about the fleet with changes supposed to be made.
-
-    :raises errors.PlacementError: it cannot be asked, or refuses the question.
-    """
-    request = Request(
-        "POST",
-        "/what_if",
-        connection.newest(),
-        {"changes": list(changes), "questions": [question]},
-        extensions=SINCE,
-        doing="Asking what would be",
-        shape=response_schemas.WHAT_IF,
-        # nothing is written
-        repeat=True,
-    )
-    response = connection.call(request)
-    answers = response.json["answers"]
-    [kind_of_question] = question
-    if len(answers) == 1 and answers[0].get("errors"):
-        raise errors.InvalidInput(f"A question was refused: {answers[0]['errors'][0]['detail']}")
-    if len(answers) != 1 or _ANSWERS[kind_of_question].misfit(answers[0]) is not None:
-        raise responses.malformed(request, response, _ANSWERS[kind_of_question].words)
-    return answers[0]
 
 
 def holders_of(placement: PlacementApi, roots: Iterable[str]) -> list[Holder]:
@@ -247,34 +169,84 @@ def moves(
     left_out: Iterable[str] = (),
     progress: Callable[[str, int, int], None],
 ) -> Iterator[ConsumerMove]:
-    """Iterate over the moves of some consumers, the largest first, each placed before the next.
+    """Iterate over the moves of some consumers, the largest first.
 
     :param roots: of the hosts that are drained.
     :param added_parameters: parameters of every query.
     :param left_out: roots of other hosts that take nothing.
     """
-    unusable_hosts = [*roots, *left_out]
-    fleet = (
-        SupposedHosts(placement.connection, unusable_hosts)
-        if placement.trees.is_offered
-        else PlacementHosts(placement, unusable_hosts)
-    )
-    names: dict[str, str] = {}
+    queries = {
+        holder.consumer: _enabled_only([*query_for(holder.held_amounts, roots), *added_parameters])
+        for holder in holders
+        if holder.moves
+    }
+    if placement.trees.is_offered:
+        places = _placed_together(placement.candidates, [*roots], [*left_out], queries)
+    else:
+        places = _placed_alone(placement, [*roots, *left_out], queries)
     largest_first = sorted(
         holders, key=lambda holder: (_size(holder.held_amounts), holder.consumer), reverse=True
     )
     for count, holder in enumerate(largest_first, 1):
-        root, reason = (
-            fleet.place(_enabled_only([*query_for(holder.held_amounts, roots), *added_parameters]))
-            if holder.moves
-            else (None, _MOVE_UNDER_WAY)
-        )
-        if root is not None and root not in names:
-            provider = placement.providers.get(root)
-            names[root] = root if provider is None else str(provider["name"])
-        to = None if root is None else names[root]
+        to, reason = places.get(holder.consumer, (None, _MOVE_UNDER_WAY))
         progress("placing consumers", count, len(largest_first))
         yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held_amounts), to, reason)
+
+
+def _placed_together(
+    placement: Candidates, roots: Sequence[str], left_out: Sequence[str], queries: _Queries
+) -> dict[str, _Place]:
+    """Return where each consumer goes by a plan of placement-server for all of them."""
+    if not queries:
+        return {}
+    question = {
+        "empty": roots,
+        "max_moves": 0,
+        "requests": {consumer: urlencode(query) for consumer, query in queries.items()},
+        "leave_alone": {"trees": left_out},
+        "time_limit": _PLANNING_SECONDS,
+    }
+    plans = placement.make_room(question)["plans"]
+    planned_moves = plans[0]["moves"] if plans else []
+    places: dict[str, _Place] = {
+        move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
+    }
+    stuck = [consumer for consumer in queries if consumer not in places]
+    changes = [
+        *({"release": move["consumer"]} for move in planned_moves),
+        *({"remove_tree": root} for root in (*roots, *left_out)),
+        *({"claim": {"allocations": move["allocations"]}} for move in planned_moves),
+    ]
+    for first in range(0, len(stuck), _ASKED_TOGETHER):
+        consumers = stuck[first : first + _ASKED_TOGETHER]
+        explanations = placement.what_if(changes, *(urlencode(queries[c]) for c in consumers))
+        for consumer, explanation in zip(consumers, explanations, strict=True):
+            places[consumer] = None, str(explanation["sentences"][0])
+    return places
+
+
+def _placed_alone(
+    placement: PlacementApi, gone_roots: Collection[str], queries: _Queries
+) -> dict[str, _Place]:
+    """Return where each consumer would go if it were the only one, by the plain API.
+
+    :param gone_roots: roots of hosts that take nothing.
+    """
+    has_root_required = placement.connection.newest() >= _ROOT_REQUIRED_SINCE
+    places: dict[str, _Place] = {}
+    for consumer, query in queries.items():
+        parameters = [part for part in query if has_root_required or part[0] != "root_required"]
+        answer = placement.candidates.get_allocation_candidates(
+            [*parameters, ("limit", str(_ASKED_AT_ONCE))]
+        )
+        found_roots = (
+            _host_of(answer.provider_summaries, request) for request in answer.allocation_requests
+        )
+        root = next((root for root in found_roots if root not in gone_roots), None)
+        provider = None if root is None else placement.providers.get(root)
+        name = root if provider is None else str(provider["name"])
+        places[consumer] = name, "" if root else "no other host has room for it"
+    return places
 
 
 def query_for(holding: Amounts, roots: Collection[str]) -> list[tuple[str, str]]:

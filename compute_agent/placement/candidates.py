@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas
+from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import Microversion, Request
+from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
 
@@ -116,6 +118,48 @@ class Candidates:
             return None
         # a newer placement may say more
         return Explanation(**{name: body[name] for name in Explanation._fields if name in body})
+
+    def what_if(self, changes: Sequence[Mapping[str, Any]], *queries: str) -> list[dict[str, Any]]:
+        """Return why queries have few candidates or none, with changes supposed to be made.
+
+        :raises errors.AllocationCandidateRetrievalFailed: placement refused a question.
+        """
+        questions = [{"explanation": query} for query in queries]
+        request = self._supposed(
+            "/what_if",
+            {"changes": list(changes), "questions": questions},
+            response_schemas.SUPPOSED_EXPLANATIONS,
+        )
+        explanations: list[dict[str, Any]] = self._connection.call(request).json["answers"]
+        return explanations
+
+    def make_room(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return placement's plans of moves after which something fits, or trees are empty.
+
+        :param question: the body of the request.
+        :raises errors.InvalidInput: the question, or a query in it, is wrong in itself.
+        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
+        """
+        request = self._supposed("/make_room", question, response_schemas.ROOM)
+        response = self._connection.call(replace(request, good=(200, 400)))
+        if response.status == 400:
+            raise errors.InvalidInput(f"A question was refused: {responses.explanation(response)}")
+        room: dict[str, Any] = response.json
+        return room
+
+    def _supposed(self, path: str, body: object, shape: Shape) -> Request:
+        """Return a request that changes nothing, though it is a POST."""
+        return Request(
+            "POST",
+            path,
+            self._connection.newest(NEWEST),
+            body,
+            extensions=CLOSEST,
+            doing="Asking what would be",
+            shape=shape,
+            error=errors.AllocationCandidateRetrievalFailed,
+            repeat=True,
+        )
 
     def get_usages(
         self, project: str, user: str | None = None

@@ -167,8 +167,29 @@ EXPLANATION: Final = Shape(
         {"closest": list_of(_CHANGED), "short": list_of(_SHORT), "complete": BOOLEAN},
     ),
 )
-WHAT_IF: Final = Shape(
-    "answers about a supposed fleet", object_of({"answers": list_of(object_of({}))})
+SUPPOSED_EXPLANATIONS: Final = Shape(
+    "explanations for a supposed fleet", object_of({"answers": list_of(EXPLANATION.check)})
+)
+_TREE = object_of({"root": TEXT, "name": text_or_null})
+_PLACE = {"to": _TREE, "allocations": map_of(object_of(_HELD)), "mappings": map_of(list_of(TEXT))}
+ROOM: Final = Shape(
+    "plans that make room",
+    object_of(
+        {
+            "plans": list_of(
+                object_of(
+                    {
+                        "moves": list_of(object_of({"consumer": TEXT, "from": _TREE, **_PLACE})),
+                        "places": list_of(object_of(_PLACE)),
+                        "memory_mb": WHOLE,
+                        "whole": BOOLEAN,
+                        "stuck": list_of(TEXT),
+                    }
+                )
+            ),
+            "proved": BOOLEAN,
+        }
+    ),
 )
 CHANGES: Final = Shape(
     "a list of changes",

@@ -151,6 +151,10 @@ class Holdings:
         keys = zip(self.slot[rows].tolist(), self.class_id[rows].tolist(), strict=True)
         return tuple(zip(keys, self.amount[rows].tolist(), strict=True))
 
+    def size(self, consumer: int) -> tuple[int, int]:
+        """Return what the larger of two consumers has more of: memory, or all in sum."""
+        return int(self.memory[consumer]), sum(amount for _key, amount in self.held(consumer))
+
     @cached_property
     def by_slot(self) -> IntArray:
         """The allocations of the consumers that may move, by slot."""

@@ -80,7 +80,8 @@ class Planner:
 
         :raises SearchGaveUp: out of memory, or no place for one more heavy search.
         """
-        waiting = tuple(sorted(self._forced))
+        # Where it makes no other difference, the largest is placed first.
+        waiting = forced = tuple(sorted(self._forced, key=self._holdings.size, reverse=True))
         if self._query is not None:
             waiting = (REQUEST,) * self._bounds.count + waiting
         memory = 0
@@ -100,7 +101,7 @@ class Planner:
         if not self._answer.plans and self._forced:
             # At least some of those who have to leave.
             self._stuck = []
-            self._search(tuple(sorted(self._forced)), 0, memory, 1)
+            self._search(forced, 0, memory, 1)
         self._answer.is_proved &= self._is_every_way_tried and self._options.is_whole
         if self._answer.plans and self._answer.plans[0].is_whole:
             self._answer.is_proved |= len(self._answer.plans[0].moves) == 0

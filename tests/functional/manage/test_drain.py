@@ -279,8 +279,9 @@ def test_a_watch_of_a_host_that_is_enabled_meanwhile_ends_with_that(
 
 
 def test_a_watch_ends_with_its_time_and_a_host_that_is_gone_is_empty(
-    watched: Callable[..., WatchedDrain],
+    watched: Callable[..., WatchedDrain], server: PlacementProcess
 ) -> None:
+    new_host(server, "spare")
     fleet = watched("--timeout", "1")
     assert fleet.process.wait(60) in (7, 8)
     fleet = watched()
