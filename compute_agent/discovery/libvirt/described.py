@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from compute_agent.discovery.facts import (
@@ -29,8 +30,6 @@ from compute_agent.discovery.sysfs.nics import cards
 from compute_agent.discovery.sysfs.pci import ETHERNET, INFINIBAND, NETWORK, network_kind, order
 
 MAC_LENGTH: Final = len("00:00:00:00:00:00")
-UNCLASSIFIED: Final = "000000"
-"""PCI's class of a function that names none."""
 
 
 def describe(reading: HypervisorReading) -> HostTopology:
@@ -42,7 +41,12 @@ def describe(reading: HypervisorReading) -> HostTopology:
     functions = _functions(reading.devices)
     vdpa = {device.parent: device.vdpa for device in reading.devices.vdpa}
     pci_devices = tuple(
-        _device(device, functions, vdpa.get(device.name)) for device in functions.values()
+        replace(
+            device.function,
+            vfs=tuple(vf for vf in device.function.vfs if vf in functions),
+            vdpa=vdpa.get(device.name),
+        )
+        for device in functions.values()
     )
     interfaces = _interfaces(reading.devices)
     ports = tuple(_ports(pci_devices, functions, interfaces))
@@ -71,26 +75,8 @@ _Functions = Mapping[PciAddress, PciNodeDevice]
 
 
 def _functions(devices: NodeDevices) -> dict[PciAddress, PciNodeDevice]:
-    return {device.address: device for device in sorted(devices.pci, key=_order)}
-
-
-def _order(device: PciNodeDevice) -> tuple[int, ...]:
-    return order(device.address)
-
-
-def _device(device: PciNodeDevice, functions: _Functions, vdpa: str | None) -> PciDevice:
-    return PciDevice(
-        address=device.address,
-        vendor_id=device.vendor_id,
-        product_id=device.product_id,
-        class_code=device.class_code or UNCLASSIFIED,
-        numa_node=device.numa_node,
-        bridges=device.bridges,
-        physfn=device.physfn,
-        total_vfs=device.max_vfs,
-        vfs=tuple(vf for vf in device.vfs if vf in functions),
-        vdpa=vdpa,
-    )
+    by_address = {device.function.address: device for device in devices.pci}
+    return {address: by_address[address] for address in sorted(by_address, key=order)}
 
 
 def _interfaces(devices: NodeDevices) -> dict[str, list[NetNodeDevice]]:
@@ -186,7 +172,7 @@ def _gpus(
                 GpuVf(
                     address=vf,
                     index=index,
-                    numa_node=functions[vf].numa_node,
+                    numa_node=functions[vf].function.numa_node,
                     mdev_types=functions[vf].mdev_types,
                     mdevs=mdevs.get(vf, ()),
                 )

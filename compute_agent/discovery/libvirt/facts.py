@@ -21,6 +21,7 @@ from compute_agent.discovery.facts import (
     MdevType,
     NumaCell,
     PciAddress,
+    PciDevice,
 )
 
 
@@ -84,21 +85,13 @@ class DomainCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class PciNodeDevice:
-    """A PCI function. Ids are lower-case hex without 0x."""
+    """A PCI function, and what libvirt tells of it besides."""
 
     name: str
     """libvirt's: pci_0000_81_00_0."""
-    address: PciAddress
-    vendor_id: str
-    product_id: str
-    class_code: str | None
-    numa_node: CellId | None = None
+    function: PciDevice
+    """It may have VFs that are not listed, and it never has a vDPA device."""
     driver: str | None = None
-    bridges: tuple[PciAddress, ...] = ()
-    """As those of a `PciDevice`."""
-    physfn: PciAddress | None = None
-    max_vfs: int = 0
-    vfs: tuple[PciAddress, ...] = ()
     mdev_types: tuple[MdevType, ...] = ()
     serial: str | None = None
     """Serial number of the vital product data."""

@@ -18,12 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
-from compute_agent.discovery.facts import CellId, MdevType, PciAddress, pci_address
+from compute_agent.discovery.facts import CellId, MdevType, PciAddress, PciDevice, pci_address
 from compute_agent.discovery.libvirt import elements
 from compute_agent.discovery.libvirt.connection import LibvirtConnection
 from compute_agent.discovery.libvirt.facts import (
@@ -46,6 +47,8 @@ KINDS: Final = ("PCI_DEV", "NET", "MDEV", "VDPA")
 """Of VIR_CONNECT_LIST_NODE_DEVICES_CAP_."""
 NO_DEVICES: Final = NodeDevices()
 WIRELESS: Final = "80211"
+UNCLASSIFIED: Final = "000000"
+"""PCI's class of a function that names none."""
 
 _MDEV_NAME = re.compile(
     r"mdev_([0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12})(?:_.*)?"
@@ -90,7 +93,7 @@ def read(
         if _name(handle) not in of_vfs:
             describe(handle)
     unchanged_addresses = {
-        pf.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen_names
+        pf.function.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen_names
     }
     for handle in handles:
         name = _name(handle)
@@ -104,9 +107,9 @@ def read(
 def _of_vfs(before: NodeDevices) -> dict[str, tuple[NodeDevice, PciAddress]]:
     """Return the VFs of network cards and their interfaces, by name, each with its PF."""
     vfs: dict[str, tuple[NodeDevice, PciAddress]] = {
-        vf.name: (vf, vf.physfn)
+        vf.name: (vf, vf.function.physfn)
         for vf in before.pci
-        if vf.physfn and (vf.class_code or "").startswith(NETWORK) and not vf.mdev_types
+        if vf.function.physfn and vf.function.class_code.startswith(NETWORK) and not vf.mdev_types
     }
     return vfs | {net.name: (net, vfs[net.parent][1]) for net in before.net if net.parent in vfs}
 
@@ -176,15 +179,8 @@ def _read_one(connection: LibvirtConnection, handle: libvirt.virNodeDevice) -> N
             return connection.call(f"{attribute} of {name}", lambda _: bool(method()))
         return unknown
 
-    return MdevNodeDevice(
-        name=device.name,
-        uuid=device.uuid,
-        type_id=device.type_id,
-        parent=device.parent,
-        parent_address=device.parent_address,
-        active=ask("isActive", unknown=True),
-        persistent=ask("isPersistent", unknown=False),
-    )
+    active, persistent = ask("isActive", unknown=True), ask("isPersistent", unknown=False)
+    return replace(device, active=active, persistent=persistent)
 
 
 # -- one kind each ----------------------------------------------------------------------------
@@ -195,18 +191,21 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
     node = None if numa is None else int(numa.get("node", "-1"))
     vfs = pci.find("capability[@type='virt_functions']")
     physfn = pci.find("capability[@type='phys_function']/address")
-    return PciNodeDevice(
-        name=name,
+    function = PciDevice(
         address=_own_address(pci),
         vendor_id=_id(pci, "vendor"),
         product_id=_id(pci, "product"),
-        class_code=_class(pci),
+        class_code=f"{int(_text(pci, 'class') or UNCLASSIFIED, 16):06x}",
         numa_node=None if node is None or node < 0 else CellId(node),
-        driver=root.findtext("driver/name"),
         bridges=bridges(root.findtext("path") or "") if physfn is None else (),
         physfn=None if physfn is None else _address(physfn),
-        max_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),
+        total_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),
         vfs=() if vfs is None else tuple(map(_address, vfs.iterfind("address"))),
+    )
+    return PciNodeDevice(
+        name=name,
+        function=function,
+        driver=root.findtext("driver/name"),
         mdev_types=_mdev_types(pci),
         serial=identity(
             pci.findtext("capability[@type='vpd']/fields[@access='readonly']/serial_number")
@@ -296,11 +295,6 @@ def _address(element: Element) -> PciAddress:
 def _id(pci: Element, path: str) -> str:
     element = pci.find(path)
     return f"{int('' if element is None else element.get('id', ''), 16):04x}"
-
-
-def _class(pci: Element) -> str | None:
-    text = _text(pci, "class")
-    return None if text is None else f"{int(text, 16):06x}"
 
 
 def _mdev_types(pci: Element) -> tuple[MdevType, ...]:

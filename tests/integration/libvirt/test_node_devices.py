@@ -95,7 +95,7 @@ def test_what_the_hypervisor_cannot_say_of_a_mediated_device_is_unknown(uri: str
 def test_a_device_that_vanishes_while_it_is_read_is_left_out_with_a_warning(uri: str) -> None:
     gone = CallFailed("XMLDesc", "Node device not found", int(libvirt.VIR_ERR_NO_NODE_DEVICE))
     devices, warnings = node_devices.read(InterruptedConnection(uri, "pci_0000_81_02_0", gone))
-    assert [device.address for device in devices.pci] == ["0000:81:00.0", "0000:84:00.0"]
+    assert [device.function.address for device in devices.pci] == ["0000:81:00.0", "0000:84:00.0"]
     assert warnings == (
         "XMLDesc failed: Node device not found; node device pci_0000_81_02_0 left out",
     )

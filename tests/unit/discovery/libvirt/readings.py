@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from compute_agent.discovery.facts import CellId, Cpu, CpuId, MdevType, NumaCell, pci_address
+from compute_agent.discovery.facts import (
+    CellId,
+    Cpu,
+    CpuId,
+    MdevType,
+    NumaCell,
+    PciDevice,
+    pci_address,
+)
 from compute_agent.discovery.libvirt.facts import (
     HostCapabilities,
     HypervisorReading,
@@ -51,23 +60,27 @@ def reading(*cells: NumaCell, devices: NodeDevices = NO_DEVICES) -> HypervisorRe
 def function(address: str, *, class_code: str = "020000", node: int | None = None) -> PciNodeDevice:
     """An Intel function; with another class, an NVIDIA one."""
     own = pci_address(address)
-    return PciNodeDevice(
-        name=name_of(own),
+    device = PciDevice(
         address=own,
         vendor_id="8086" if class_code.startswith("02") else "10de",
         product_id="1592",
         class_code=class_code,
         numa_node=None if node is None else CellId(node),
     )
+    return PciNodeDevice(name_of(own), device)
 
 
 def pf(address: str, *vfs: str, class_code: str = "020000") -> tuple[PciNodeDevice, ...]:
     """A PF that can make 8 VFs, and those it has."""
     whole = function(address, class_code=class_code)
     own = [function(vf, class_code=class_code) for vf in vfs]
+
+    def with_facts(device: PciNodeDevice, **facts: Any) -> PciNodeDevice:
+        return replace(device, function=replace(device.function, **facts))
+
     return (
-        replace(whole, max_vfs=8, vfs=tuple(vf.address for vf in own)),
-        *(replace(vf, physfn=whole.address) for vf in own),
+        with_facts(whole, total_vfs=8, vfs=tuple(vf.function.address for vf in own)),
+        *(with_facts(vf, physfn=whole.function.address) for vf in own),
     )
 
 

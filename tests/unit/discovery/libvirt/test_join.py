@@ -259,7 +259,9 @@ def test_a_vf_is_in_one_gpu_only_where_one_source_lacks_the_pf() -> None:
     both = pf("0000:41:00.0", "0000:41:00.4", class_code="030200")
     look = reading(cell(0, 0), devices=NodeDevices(pci=both))
     (vf,) = (
-        PciDevice(device.address, "10de", "1592", "030200", physfn=pci_address("0000:41:00.0"))
+        PciDevice(
+            device.function.address, "10de", "1592", "030200", physfn=pci_address("0000:41:00.0")
+        )
         for device in both[1:]
     )
     lone = PhysicalGpu(vf.address, "10de", "1592", None)

@@ -30,7 +30,7 @@ def mdev_device(xml: str) -> MdevNodeDevice:
 
 
 def test_a_pf_has_its_ids_its_cell_its_driver_and_its_vfs_in_order() -> None:
-    pf = pci_device(
+    whole = pci_device(
         pci(
             "0000:81:00.0",
             "<capability type='virt_functions' maxCount='63'>"
@@ -39,10 +39,11 @@ def test_a_pf_has_its_ids_its_cell_its_driver_and_its_vfs_in_order() -> None:
             driver="ice",
         )
     )
-    assert (pf.name, pf.address) == ("pci_0000_81_00_0", "0000:81:00.0")
+    pf = whole.function
+    assert (whole.name, pf.address) == ("pci_0000_81_00_0", "0000:81:00.0")
     assert (pf.vendor_id, pf.product_id, pf.class_code) == ("8086", "1592", "020000")
-    assert (pf.numa_node, pf.driver) == (1, "ice")
-    assert (pf.max_vfs, pf.vfs) == (63, ("0000:81:02.0", "0000:81:01.7"))
+    assert (pf.numa_node, whole.driver) == (1, "ice")
+    assert (pf.total_vfs, pf.vfs) == (63, ("0000:81:02.0", "0000:81:01.7"))
     assert pf.physfn is None
 
 
@@ -50,23 +51,24 @@ def test_a_function_names_the_bridges_above_it() -> None:
     xml = pci("0000:81:00.0")
     path = "<path>/sys/devices/pci0000:7e/0000:7e:02.0/0000:80:01.0/0000:81:00.0</path>"
     device = pci_device(xml.replace("</name>", f"</name>{path}", 1))
-    assert device.bridges == ("0000:7e:02.0", "0000:80:01.0")
+    assert device.function.bridges == ("0000:7e:02.0", "0000:80:01.0")
 
 
 def test_a_vf_names_its_pf() -> None:
     details = f"<capability type='phys_function'>{address('0000:81:00.0')}</capability>"
-    assert pci_device(pci("0000:81:02.0", details)).physfn == "0000:81:00.0"
+    assert pci_device(pci("0000:81:02.0", details)).function.physfn == "0000:81:00.0"
 
 
 def test_a_device_without_a_cell_or_on_minus_one_has_none() -> None:
-    assert pci_device(pci("0000:81:00.0")).numa_node is None
-    assert pci_device(pci("0000:81:00.0", "<numa node='-1'/>")).numa_node is None
+    assert pci_device(pci("0000:81:00.0")).function.numa_node is None
+    assert pci_device(pci("0000:81:00.0", "<numa node='-1'/>")).function.numa_node is None
 
 
 def test_a_domain_of_more_than_four_digits_is_kept() -> None:
-    assert pci_device(pci("10000:e1:00.0")).address == "10000:e1:00.0"
+    own_address = pci_device(pci("10000:e1:00.0")).function.address
+    assert own_address == "10000:e1:00.0"
     assert node_devices.address_of("pci_10000_e1_00_0") == "10000:e1:00.0"
-    assert node_devices.name_of(pci_device(pci("10000:e1:00.0")).address) == "pci_10000_e1_00_0"
+    assert node_devices.name_of(own_address) == "pci_10000_e1_00_0"
 
 
 def test_the_types_of_mediated_devices_come_with_what_is_left_of_them() -> None:
