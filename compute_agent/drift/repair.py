@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
@@ -39,31 +40,26 @@ class _Work(NamedTuple):
     missing_consumers: frozenset[str]
 
 
+@dataclass(slots=True, eq=False)
 class DriftHealing:
     """Heals in a thread that lives as long as there is something to do. Safe for threads.
 
-    :param remedies: opens what heals; it is closed when all that was found has been treated.
-    :param healed_kinds: asked for every finding, since an operator may switch healing on and off.
-    :param on_healed: called with node, root and the consumers about which there is agreement now.
+    :ivar remedies: opens what heals; it is closed when all that was found has been treated.
+    :ivar healed_kinds: asked for every finding, since an operator may switch healing on and off.
+    :ivar on_healed: called with node, root and the consumers about which there is agreement now.
     """
 
-    def __init__(
-        self,
-        remedies: Callable[[], AbstractContextManager[Remedies]],
-        healed_kinds: Callable[[], HealedKinds],
-        on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None,
-    ) -> None:
-        self._remedies = remedies
-        self._healed_kinds = healed_kinds
-        self._on_healed = on_healed
-        self._condition = threading.Condition()
-        self._waiting_work: dict[str, _Work] = {}
-        self._thread: threading.Thread | None = None
-        self._conditions = LastingConditions()
+    remedies: Callable[[], AbstractContextManager[Remedies]]
+    healed_kinds: Callable[[], HealedKinds]
+    on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None
+    _condition: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _waiting_work: dict[str, _Work] = field(default_factory=dict, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _conditions: LastingConditions = field(default_factory=LastingConditions, init=False)
 
     def take_over(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
-        enabled_kinds = self._healed_kinds()
+        enabled_kinds = self.healed_kinds()
         work = _Work(
             root,
             drift.orphans if enabled_kinds.orphans else frozenset(),
@@ -85,7 +81,7 @@ class DriftHealing:
 
     def _run(self) -> None:
         try:
-            with self._remedies() as remedies:
+            with self.remedies() as remedies:
                 while (next_ := self._next()) is not None:
                     self._treat(*next_, remedies)
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
@@ -115,7 +111,7 @@ class DriftHealing:
                 node, "instances", remedies.allocate, node, work.missing_consumers
             )
         if healed_consumers:
-            self._on_healed(node, work.root, frozenset(healed_consumers))
+            self.on_healed(node, work.root, frozenset(healed_consumers))
 
     def _apply_remedy(
         self,

@@ -91,7 +91,7 @@ class AggregateSync:
             try:
                 hosts[host] = self._root(host, directory, by_name)
             except _UnusableHost as unusable:
-                result.problems.append(SyncProblem(host, unusable.trouble, unusable.detail))
+                result.problems.append(SyncProblem(host, *unusable.args))
                 continue
             aggregates_of.setdefault(hosts[host], set()).update(
                 aggregate.uuid for aggregate in self.aggregates if host in aggregate.hosts
@@ -175,9 +175,4 @@ class AggregateSync:
 
 
 class _UnusableHost(Exception):
-    """A host that has no single root provider in placement."""
-
-    def __init__(self, trouble: SyncProblemKind, detail: str) -> None:
-        super().__init__(detail)
-        self.trouble = trouble
-        self.detail = detail
+    """A host that has no single root provider in placement; its arguments say why."""

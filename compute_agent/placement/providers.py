@@ -97,20 +97,18 @@ class Providers:
 
     def inventories(self, uuid: str, name: str) -> AtGeneration[FrozenRecord]:
         kind = errors.ResourceProviderInventoryRetrievalFailed
-        body = self._read(uuid, name, "inventories", kind, response_schemas.INVENTORIES)
-        return AtGeneration(
-            body["resource_provider_generation"], complete_inventory(body["inventories"])
-        )
+        read = self._read(uuid, name, "inventories", kind, response_schemas.INVENTORIES)
+        return AtGeneration(read.generation, complete_inventory(read.content))
 
     def traits(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderTraitRetrievalFailed
-        body = self._read(uuid, name, "traits", kind, response_schemas.PROVIDER_TRAITS)
-        return AtGeneration(body["resource_provider_generation"], frozenset(body["traits"]))
+        read = self._read(uuid, name, "traits", kind, response_schemas.PROVIDER_TRAITS)
+        return AtGeneration(read.generation, frozenset(read.content))
 
     def aggregates(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderAggregateRetrievalFailed
-        body = self._read(uuid, name, "aggregates", kind, response_schemas.AGGREGATES)
-        return AtGeneration(body["resource_provider_generation"], frozenset(body["aggregates"]))
+        read = self._read(uuid, name, "aggregates", kind, response_schemas.AGGREGATES)
+        return AtGeneration(read.generation, frozenset(read.content))
 
     def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
         """Return consumer uuid -> `resources` and `consumer_generation` on this provider."""
@@ -221,9 +219,8 @@ class Providers:
         :raises errors.InventoryInUse: a class that would go has allocations.
         :raises errors.InvalidInventory: a record or class is refused.
         """
-        doing, path = f"Replacing the inventories of {name} ({uuid})", _path(uuid, "inventories")
         body = inventory_body(generation, inventory)
-        return self._write(path, body, doing, errors.InvalidInventory)
+        return self._write(uuid, name, "inventories", body, errors.InvalidInventory)
 
     def put_traits(
         self, uuid: str, name: str, generation: int, traits: Iterable[str]
@@ -233,9 +230,8 @@ class Providers:
         :raises errors.ResourceProviderUpdateConflict: the generation moved.
         :raises errors.TraitCreationFailed: placement does not know a trait.
         """
-        doing, path = f"Replacing the traits of {name} ({uuid})", _path(uuid, "traits")
         body = {"resource_provider_generation": generation, "traits": sorted(traits)}
-        return self._write(path, body, doing, errors.TraitCreationFailed)
+        return self._write(uuid, name, "traits", body, errors.TraitCreationFailed)
 
     def put_aggregates(
         self, uuid: str, name: str, generation: int, aggregates: Iterable[str]
@@ -244,9 +240,8 @@ class Providers:
 
         :raises errors.ResourceProviderUpdateConflict: the generation moved.
         """
-        doing, path = f"Replacing the aggregates of {name} ({uuid})", _path(uuid, "aggregates")
         body = {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
-        return self._write(path, body, doing, errors.ResourceProviderUpdateFailed)
+        return self._write(uuid, name, "aggregates", body, errors.ResourceProviderUpdateFailed)
 
     # -- names -------------------------------------------------------------------------------
 
@@ -323,7 +318,7 @@ class Providers:
 
     def _read(
         self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError], shape: Shape
-    ) -> Any:
+    ) -> AtGeneration[Any]:
         request = Request(
             "GET",
             _path(uuid, aspect),
@@ -332,16 +327,17 @@ class Providers:
             error=kind,
             refusals=NOT_FOUND,
         )
-        return self._connection.call(request).json
+        body = self._connection.call(request).json
+        return AtGeneration(body["resource_provider_generation"], body[aspect])
 
     def _write(
-        self, path: str, body: object, doing: str, kind: type[errors.PlacementError]
+        self, uuid: str, name: str, aspect: str, body: object, kind: type[errors.PlacementError]
     ) -> AtGeneration[None]:
         request = Request(
             "PUT",
-            path,
+            _path(uuid, aspect),
             json=body,
-            doing=doing,
+            doing=f"Replacing the {aspect} of {name} ({uuid})",
             shape=response_schemas.WRITTEN,
             error=kind,
             refusals=WRITE_REFUSALS,

@@ -48,6 +48,10 @@ class RequestGroup:
         """Whether the group requests nothing."""
         return self == RequestGroup()
 
+    def accepts(self, traits: frozenset[str]) -> bool:
+        """Return whether a provider with these traits has those that the group asks for."""
+        return not self.forbidden & traits and all(names & traits for names in self.required)
+
     def requiring(self, *traits: str) -> RequestGroup:
         """Return this group with each of `traits` required."""
         return replace(self, required=self.required | {frozenset((trait,)) for trait in traits})

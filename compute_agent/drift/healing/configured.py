@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,22 +44,15 @@ def remedies(
         yield Remedies(conf, driver, ledger, way or KeystoneTransport.from_conf(conf), closing)
 
 
+@dataclass(frozen=True, slots=True)
 class Remedies:
     """Remedies for drift, each made when it is needed."""
 
-    def __init__(
-        self,
-        conf: cfg.ConfigOpts,
-        driver: ComputeDriver,
-        ledger: Ledger,
-        way: Transport,
-        closing: ExitStack,
-    ) -> None:
-        self._conf = conf
-        self._driver = driver
-        self._ledger = ledger
-        self._way = way
-        self._closing = closing
+    conf: cfg.ConfigOpts
+    driver: ComputeDriver
+    ledger: Ledger
+    way: Transport
+    closing: ExitStack
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treatment]:
         """Delete what those suspects hold that do not exist any more.
@@ -72,14 +66,14 @@ class Remedies:
 
         with ExitStack() as closing:
             consumers = Consumers(
-                self._way, connections=self._conf.compute_agent.placement_connections
+                self.way, connections=self.conf.compute_agent.placement_connections
             )
             closing.callback(consumers.close)
             remedy = OrphanRemedy(
                 consumers,
-                lambda: listing_source(self._conf, closing, is_for_few=True),
+                lambda: listing_source(self.conf, closing, is_for_few=True),
                 self._min_age,
-                judges_migrations=self._conf.compute_agent.instance_source != "agents",
+                judges_migrations=self.conf.compute_agent.instance_source != "agents",
                 here=self._here,
             )
             yield from remedy.delete_gone(root, suspects)
@@ -92,21 +86,21 @@ class Remedies:
         from compute_agent.drift.healing.remedies import MissingRemedy
         from compute_agent.drift.instances.configured import catalogue as configured_catalogue
 
-        catalogue, ports = configured_catalogue(self._conf)
+        catalogue, ports = configured_catalogue(self.conf)
         remedy = MissingRemedy(catalogue, lambda: self._healer(ports))
         yield from remedy.allocate(node, instances)
 
     def _here(self) -> Presence:
         from compute_agent.claims.guests import presence
 
-        return presence(self._driver, self._ledger.claims().values(), time.time())
+        return presence(self.driver, self.ledger.claims().values(), time.time())
 
     def _min_age(self) -> float:
         """Return the minimum age of a consumer; a file knows only what is older than itself.
 
         The writer of the file began before, which the time of grace covers.
         """
-        ours = self._conf.compute_agent
+        ours = self.conf.compute_agent
         grace = float(ours.audit_grace)
         if ours.instance_source != "file":
             return grace
@@ -123,14 +117,14 @@ class Remedies:
         from compute_agent.drift.healing.assembly import healer_of
         from compute_agent.report.client import ReportClient
 
-        report = ReportClient(self._way)
-        self._closing.callback(report.close)
+        report = ReportClient(self.way)
+        self.closing.callback(report.close)
         return healer_of(
-            self._conf,
-            self._way,
+            self.conf,
+            self.way,
             report,
             ports,
-            devices_of=lambda instance: self._driver.get_instance_devices(instance.uuid),
+            devices_of=lambda instance: self.driver.get_instance_devices(instance.uuid),
         )
 
 

@@ -85,11 +85,7 @@ class Placing:
         if not group.required and not group.forbidden:
             return True
         tree = self._tree(self._directory.root(provider))
-        traits = tree.data(provider).traits if tree.exists(provider) else frozenset()
-        return (
-            all(alternatives & traits for alternatives in group.required)
-            and not group.forbidden & traits
-        )
+        return group.accepts(tree.data(provider).traits if tree.exists(provider) else frozenset())
 
     def places(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
@@ -31,35 +32,28 @@ if TYPE_CHECKING:
     from compute_agent.placement.provider_directory import ProviderDirectory
 
 
+@dataclass(frozen=True, slots=True)
 class OrphanRemedy:
     """Deletes what suspects hold that do not exist any more.
 
-    :param open_source: opens the source, once there is a suspect that it could know of.
-    :param min_age: seconds, at the moment; a consumer written more recently is left alone.
-    :param judges_migrations: whether the source knows them; otherwise only instances are judged.
-    :param here: who is known to be on this host, at the moment.
+    :ivar open_source: opens the source, once there is a suspect that it could know of.
+    :ivar min_age: seconds, at the moment; a consumer written more recently is left alone.
+    :ivar judges_migrations: whether the source knows them; otherwise only instances are judged.
+    :ivar here: who is known to be on this host, at the moment.
     """
 
-    def __init__(
-        self,
-        consumers: Consumers,
-        open_source: Callable[[], InstanceSource],
-        min_age: Callable[[], float],
-        *,
-        judges_migrations: bool,
-        here: Callable[[], Presence],
-    ) -> None:
-        self._consumers = consumers
-        self._open_source = open_source
-        self._min_age = min_age
-        self._kinds = (INSTANCE, MIGRATION, None) if judges_migrations else (INSTANCE,)
-        self._here = here
+    consumers: Consumers
+    open_source: Callable[[], InstanceSource]
+    min_age: Callable[[], float]
+    _: KW_ONLY
+    judges_migrations: bool
+    here: Callable[[], Presence]
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treatment]:
         """As the protocol has it."""
-        min_age = self._min_age()
+        min_age = self.min_age()
         doubtful = []
-        for consumer in self._consumers.read(sorted(suspects)):
+        for consumer in self.consumers.read(sorted(suspects)):
             why_not = self._not_judged(consumer, min_age)
             if why_not:
                 yield Treatment(consumer.uuid, End.LEFT, why_not)
@@ -67,10 +61,10 @@ class OrphanRemedy:
                 doubtful.append(consumer)
         if not doubtful:
             return
-        directory = provider_directory.read(self._consumers.placement)
-        source = self._open_source()
+        directory = provider_directory.read(self.consumers.placement)
+        source = self.open_source()
         listing = source.look(directory)
-        here = self._here()
+        here = self.here()
         for consumer in doubtful:
             if consumer.uuid in here.known_consumers:
                 yield Treatment(consumer.uuid, End.LEFT, "runs here by now, or was claimed here")
@@ -88,7 +82,9 @@ class OrphanRemedy:
 
     def _not_judged(self, consumer: Consumer, min_age: float) -> str:
         """Why the source need not be asked about a consumer; empty where it must be."""
-        if consumer.type not in self._kinds:
+        if consumer.type not in (
+            (INSTANCE, MIGRATION, None) if self.judges_migrations else (INSTANCE,)
+        ):
             return (
                 f"is a consumer of type {consumer.type or 'unknown'}, of which the source of "
                 "instances knows nothing: its allocations are left alone"
@@ -104,7 +100,7 @@ class OrphanRemedy:
         if judgement.verdict is not Verdict.ORPHAN:
             reason = judgement.reason or judgement.verdict.value
             return Treatment(consumer.uuid, End.LEFT, f"keeps its allocations: {reason}")
-        if reason := delete(self._consumers, consumer, listing):
+        if reason := delete(self.consumers, consumer, listing):
             return Treatment(consumer.uuid, End.FAILED, f"keeps its allocations: {reason}")
         return Treatment(
             consumer.uuid,
@@ -135,17 +131,17 @@ def judgement_from(
     return judgement
 
 
+@dataclass(slots=True, eq=False)
 class MissingRemedy:
     """Gives instances that run here what their flavor, image and ports need.
 
-    :param catalogue: who knows what instances need.
-    :param healer: made when the first instance is to be healed.
+    :ivar catalogue: who knows what instances need.
+    :ivar make_healer: called when the first instance is to be healed.
     """
 
-    def __init__(self, catalogue: InstanceCatalogue, healer: Callable[[], Healer]) -> None:
-        self._catalogue = catalogue
-        self._make_healer = healer
-        self._healer: Healer | None = None
+    catalogue: InstanceCatalogue
+    make_healer: Callable[[], Healer]
+    _healer: Healer | None = field(default=None, init=False)
 
     def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treatment]:
         """As the protocol has it."""
@@ -158,16 +154,16 @@ class MissingRemedy:
                 yield Treatment(uuid, End.FAILED, f"gets no allocations: {error}")
 
     def _allocate_for(self, node: str, uuid: str) -> Treatment:
-        instance = next(self._catalogue.instances(uuid), None)
+        instance = next(self.catalogue.instances(uuid), None)
         if instance is None:
-            reason = f"the source of instances ({self._catalogue.name}) does not know it"
+            reason = f"the source of instances ({self.catalogue.name}) does not know it"
             return Treatment(uuid, End.FAILED, f"gets no allocations: {reason}")
         if instance.provider_name != node:
             where = instance.provider_name or "no host"
             reason = f"the source of instances reports that it is on {where}"
             return Treatment(uuid, End.FAILED, f"gets no allocations: {reason}")
         if self._healer is None:
-            self._healer = self._make_healer()
+            self._healer = self.make_healer()
         outcome = self._healer.heal(instance, dry_run=False)
         if outcome.state is State.HEALED:
             new_amounts = allocations(outcome.after, self._healer.name_of)

@@ -73,9 +73,9 @@ class _ProviderSearch:
             return
         # the unsuffixed group's traits may be on any provider that serves it
         able = [
-            provider for provider in having if not suffix or _has_traits(provider, group)
+            provider for provider in having if not suffix or group.accepts(provider.traits)
         ] or having
-        if suffix and not any(_has_traits(provider, group) for provider in able):
+        if suffix and not any(group.accepts(provider.traits) for provider in able):
             traits = ", ".join(
                 sorted(" or ".join(sorted(alternatives)) for alternatives in group.required)
             )
@@ -102,9 +102,3 @@ class _ProviderSearch:
                     f"provider {provider.name} ({provider.uuid}) has {max(room + amount, 0)} of "
                     f"{provider.capacity[name]} {name} left, and {amount} are needed"
                 )
-
-
-def _has_traits(provider: HostProvider, group: RequestGroup) -> bool:
-    return all(alternatives & provider.traits for alternatives in group.required) and not (
-        group.forbidden & provider.traits
-    )

@@ -26,7 +26,6 @@ from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
     CandidateRequest,
-    RequestGroup,
 )
 from compute_agent.request.guest_numa import is_device
 from compute_agent.scheduler.placement.candidates import (
@@ -157,7 +156,7 @@ class CandidateTree:
             provider = self._providers[uuid]
             if (
                 uuid in taken_cells
-                or not _has_traits(provider, group)
+                or not group.accepts(provider.traits)
                 or not self._has_traits_beside(provider)
             ):
                 continue
@@ -204,7 +203,7 @@ class CandidateTree:
             (
                 provider.uuid
                 for provider in self._providers.values()
-                if _has_traits(provider, group)
+                if group.accepts(provider.traits)
                 and (
                     provider.uuid in ancestry(cell, self._providers)
                     or cell in ancestry(provider.uuid, self._providers)
@@ -327,8 +326,3 @@ def _numbers_of(root: str) -> Mapping[str, int]:
         return {child_uuid(root, f"numa:{number}"): number for number in range(_NUMBERED_CELLS)}
     except ValueError:
         return {}  # not a uuid
-
-
-def _has_traits(provider: ProviderSummary, group: RequestGroup) -> bool:
-    any_of_each = all(names & provider.traits for names in group.required)
-    return any_of_each and not group.forbidden & provider.traits
