@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,6 +13,7 @@ import pytest
 import requests
 
 from tests.fixtures.databases import postgresql_missing
+from tests.functional.agent.processes import eventually
 from tests.functional.api.served import ServerProcess
 from tests.integration.bank.private_database import PostgreSQL
 
@@ -53,13 +53,6 @@ def health(served: ServerProcess, accept: str = "text/plain") -> requests.Respon
     return requests.get(url, headers={"Accept": accept}, timeout=10)
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.1)
-
-
 @contextlib.contextmanager
 def stopped(database: PostgreSQL) -> Iterator[None]:
     """Its processes take connections and bytes, as the kernel does that, and answer nothing."""
@@ -91,7 +84,7 @@ def test_it_is_503_while_the_database_does_not_answer_and_requests_wait_for_it(
             )
             waiting.start()
             waiters.append(waiting)
-        eventually(lambda: health(served).status_code == 503)
+        eventually(lambda: health(served).status_code == 503, "it is 503")
         answer = health(served, "application/json")
         assert answer.status_code == 503
         assert answer.json() == {"detailed": False, "reasons": ["DATABASE UNAVAILABLE"]}
@@ -99,14 +92,14 @@ def test_it_is_503_while_the_database_does_not_answer_and_requests_wait_for_it(
         assert requests.head(f"{served.url}/-/healthy", timeout=10).status_code == 503
     for waiting in waiters:
         waiting.join()
-    eventually(lambda: health(served).status_code == 200)
+    eventually(lambda: health(served).status_code == 200, "it is 200")
 
 
 def test_it_is_503_while_the_database_is_down(served: ServerProcess, database: PostgreSQL) -> None:
     assert health(served).text == ""
     database.stop()
-    eventually(lambda: health(served).status_code == 503)
+    eventually(lambda: health(served).status_code == 503, "it is 503")
     database.start()
-    eventually(lambda: health(served).status_code == 200)
+    eventually(lambda: health(served).status_code == 200, "it is 200")
     assert requests.head(f"{served.url}/-/healthy", timeout=10).status_code == 204
     assert "Traceback" not in served.output

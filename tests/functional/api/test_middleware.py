@@ -2,8 +2,7 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from placement_server.middleware import monitoring
 from placement_server.store.changes import snapshot
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.transactions.transaction import ReadTransaction
+from tests.functional.agent.processes import eventually
 
 from .conftest import MakeApi
 from .wsgi_client import Client
@@ -165,13 +165,6 @@ def test_a_request_is_one_printable_line_of_the_log(
     assert record.getMessage().count('"') == 2
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
-
-
 def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(
     make_api: MakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,10 +183,13 @@ def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_
     monkeypatch.setattr(snapshot, "provider_rows", slow)
     # The failure ends the first loading, and a later check begins another one.
     assert loadings == []
-    eventually(lambda: api.get("/-/healthy", token=None).status == 503 and len(loadings) == 2)
+    eventually(
+        lambda: api.get("/-/healthy", token=None).status == 503 and len(loadings) == 2,
+        "it is loading again",
+    )
     answer = api.get("/-/healthy", token=None, headers={"Accept": "application/json"})
     assert answer.status == 503
     assert answer.json["reasons"] == ["INDEX LOADING"]
     go_on.set()
-    eventually(lambda: api.get("/-/healthy", token=None).status == 200)
+    eventually(lambda: api.get("/-/healthy", token=None).status == 200, "it is healthy")
     assert len(loadings) == 2

@@ -5,11 +5,8 @@ import os
 import signal
 import socket
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 import pytest
@@ -17,10 +14,9 @@ import requests
 
 from compute_agent.programs.notices import NoticeSocket
 from tests.fixtures import programs
+from tests.functional.agent.processes import eventually
 
 from .served import ServerProcess
-
-Result = TypeVar("Result")
 
 ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 
@@ -80,7 +76,7 @@ def test_the_service_manager_hears_when_it_answers_and_a_reload_keeps_answering(
             environment=os.environ | {"NOTIFY_SOCKET": ready.address},
         )
         try:
-            notice = eventually(ready.ready)
+            notice = eventually(ready.ready, "ready")
             assert notice is not None
             url = notice.values["STATUS"].removeprefix("listening on ")
             for _ in range(2):
@@ -229,7 +225,8 @@ def test_every_request_is_in_the_log_with_its_id(served: ServerProcess) -> None:
         lambda: any(
             request_id in line and wanted in line and line.rstrip().endswith("microversion: 1.39")
             for line in served.output.splitlines()
-        )
+        ),
+        "the line is written",
     )
 
 
@@ -240,14 +237,6 @@ def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: Serve
     text = requests.get(f"{served.url}/-/metrics", timeout=30).text
     counted = 'placement_http_requests_total{method="GET",route="/usages",status="200"} 10.0'
     assert counted in text
-
-
-def eventually(condition: Callable[[], Result], seconds: float = 30) -> Result:
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.05)
-    return result
 
 
 def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:
@@ -275,9 +264,9 @@ def test_sigterm_lets_a_request_in_progress_finish(tmp_path: Path) -> None:
         with socket.create_connection(server.address, timeout=30) as connection:
             connection.sendall(head.encode() + body[:5])
             # The worker is at it when it has read what there is: nothing waits in its socket.
-            eventually(lambda: server.has_read(connection))
+            eventually(lambda: server.has_read(connection), "the request was read")
             server.process.send_signal(signal.SIGTERM)
-            eventually(lambda: "Shutting down" in server.output)
+            eventually(lambda: "Shutting down" in server.output, "it stops")
             connection.sendall(body[5:])
             received = connection.recv(65536)
         assert received.startswith(b"HTTP/1.1 200 ")
@@ -311,7 +300,8 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
                     if child.pid != worker.pid and child.status() != psutil.STATUS_ZOMBIE
                 ]
                 != []
-            )
+            ),
+            "another worker",
         )
         assert _answer(server, "").status_code == 200
     finally:
@@ -327,7 +317,7 @@ def _answer(server: ServerProcess, path: str) -> requests.Response:
             answers.append(requests.get(f"{server.url}{path}", timeout=30))
         return bool(answers)
 
-    eventually(ask)
+    eventually(ask, "an answer")
     return answers[0]
 
 
@@ -338,7 +328,7 @@ def test_the_metrics_outlive_a_worker_that_is_told_to_end(tmp_path: Path) -> Non
         requests.get(f"{server.url}/usages?project_id=p", headers=ADMIN, timeout=30)
         (worker,) = psutil.Process(server.process.pid).children()
         worker.terminate()
-        eventually(lambda: not psutil.pid_exists(worker.pid))
+        eventually(lambda: not psutil.pid_exists(worker.pid), "the worker ends")
         text = _answer(server, "/m").text
         assert 'method="GET",route="/usages",status="200"} 1.0' in text
     finally:

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 import requests
+
+from tests.functional.agent.processes import eventually
 
 from .served import ServerProcess
 
@@ -142,7 +143,7 @@ def test_a_client_that_sends_its_head_too_slowly_is_cut_off(
                     connection.sendall(more)
             return not ports & served_ports(worker)
 
-        eventually(are_gone)
+        eventually(are_gone, "the connections are gone")
         ask(server, "GET", "/traits")
     assert "Traceback" not in server.output
 
@@ -213,10 +214,3 @@ def served_ports(worker: psutil.Process) -> set[int]:
     return {
         connection.raddr.port for connection in worker.net_connections("tcp") if connection.raddr
     }
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.05)
