@@ -2,9 +2,9 @@
 
 search: candidate searches; reads: requests by id; requests: both; startup: workers and agents;
 claims: claims at once; agent: what one agent costs; plans: what a guest gets of a host; scheduling:
-claims through running schedulers, from a call on the bus to the claim; capacity: counts of further
-claims; room: which guests to move so that a request fits; floors: claims and many hosts beside what
-the same costs when only the unavoidable is done.
+claims through running schedulers, from a call on the bus to the claim; month: what is refused in a
+month, by the rules of the planner; room: which guests to move so that a request fits; floors:
+claims and many hosts beside what the same costs when only the unavoidable is done.
 
 The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
 in one table at the end. With --quick that takes some three minutes: fewer rows, and little
@@ -30,7 +30,7 @@ from benchmarks.agent import events
 from benchmarks.claims import rates
 from benchmarks.floors import claims as claim_floors
 from benchmarks.floors import hosts, pgbench, starts, table
-from benchmarks.in_process import capacity, make_room, planner
+from benchmarks.in_process import make_room, month, planner
 from benchmarks.reads import comparison
 from benchmarks.reads.rows import READS, SEARCH, Row
 from benchmarks.scheduler import bus_claims
@@ -65,6 +65,7 @@ def main() -> None:
         metavar="DIR",
         help="search and reads: keep the loaded databases there for the next run",
     )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="month: a drawing of it, in SVG")
     arguments = parser.parse_args()
     rows = [*SEARCH, *READS]
     if not selected_rows(rows, arguments.rows, arguments.quick):
@@ -147,7 +148,7 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
 
 BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "agent": lambda console, arguments: events.show(console, arguments.quick),
-    "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
+    "month": lambda console, arguments: month.show(console, arguments.quick, arguments.plot),
     "room": lambda console, arguments: make_room.run(console, arguments.quick),
     "plans": lambda console, arguments: planner.show(console, arguments.quick),
     "scheduling": lambda console, arguments: bus_claims.show(console, arguments.quick),
