@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,7 +59,7 @@ class CellPolicy(NamedTuple):
     aliases: Sequence[tuple[str, PciAlias]] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeSituation:
     """What a node has, and who has it, at one moment.
 
@@ -78,7 +79,7 @@ class NodeSituation:
     guests: Mapping[str, InstanceDevices]
     networks: HostNetworks = field(default_factory=HostNetworks)
 
-    @property
+    @cached_property
     def cell_of(self) -> dict[str, int]:
         """The providers that are NUMA cells, with the numbers of the cells; empty: a flat node."""
         return cell_providers(self.tree, self.root)
@@ -87,10 +88,9 @@ class NodeSituation:
 def cell_providers(tree: ProviderTree, root: str) -> dict[str, int]:
     """Return the providers of a node that are NUMA cells, with the numbers of the cells."""
     return {
-        uuid: int(match[1])
-        for uuid in tree.get_provider_uuids(root)
-        if HW_NUMA_ROOT in tree.data(uuid).traits
-        and (match := _CELL.search(tree.data(uuid).name)) is not None
+        data.uuid: int(match[1])
+        for data in map(tree.data, tree.get_provider_uuids(root))
+        if HW_NUMA_ROOT in data.traits and (match := _CELL.search(data.name)) is not None
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from compute_agent.fitting.guest import Wish
 from compute_agent.fitting.host import Cell, Device, Host
@@ -311,18 +310,19 @@ class CandidateTree:
 def _cell_providers(
     root: str, providers: Mapping[str, ProviderSummary]
 ) -> tuple[dict[str, int], bool]:
-    """Return the providers that are cells, with numbers, and whether these are of their agent."""
-    cells = sorted(uuid for uuid, p in providers.items() if HW_NUMA_ROOT in p.traits)
-    numbers = _numbers_of(root) if cells else {}
-    if all(uuid in numbers for uuid in cells):
-        return {uuid: numbers[uuid] for uuid in cells}, True
-    return {uuid: number for number, uuid in enumerate(cells)}, False
+    """Return the providers that are cells, with numbers, and whether these are of their agent.
 
-
-@lru_cache(maxsize=256)
-def _numbers_of(root: str) -> Mapping[str, int]:
-    """Return the numbers of the cells of a root by the uuids that agents give their providers."""
+    Agents derive uuids from the numbers. Without one, the order of the uuids is the number.
+    """
+    cells = {uuid for uuid, p in providers.items() if HW_NUMA_ROOT in p.traits}
+    numbers: dict[str, int] = {}
     try:
-        return {child_uuid(root, f"numa:{number}"): number for number in range(_NUMBERED_CELLS)}
+        for number in range(_NUMBERED_CELLS if cells else 0):
+            uuid = child_uuid(root, f"numa:{number}")
+            if uuid in cells:
+                numbers[uuid] = number
+                if len(numbers) == len(cells):
+                    return numbers, True
     except ValueError:
-        return {}  # not a uuid
+        numbers = {}  # the root is not a uuid
+    return {uuid: number for number, uuid in enumerate(sorted(cells))}, False

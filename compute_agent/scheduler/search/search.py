@@ -135,7 +135,7 @@ class HostSearch:
             queries.causes += more_queries.causes
         plans = self._inquiry.plans(spec, request.request, answer)
         self._observer.on_search(len(answer.candidates))
-        admitted_hosts, exclusions = self._admit(spec, request, answer)
+        admitted_hosts, exclusions = self._admit(spec, request, answer, plans)
         causes = Causes(tuple(queries.causes), tuple(exclusions), notes=tuple(queries.notes))
         if not answer.candidates:
             causes = self._with_disabled_target(causes, request.target)
@@ -204,10 +204,10 @@ class HostSearch:
         spec: RequestSpec,
         request: TargetedRequest,
         answer: AllocationCandidates,
+        plans: HostPlans | None,
     ) -> tuple[list[HostState], list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
         admitted_hosts, exclusions = run_exclusions(spec, request.target, hosts)
-        plans = self._inquiry.plans(spec, request.request, answer)
         if plans is None or not plans.decides:
             return admitted_hosts, exclusions
         planned_hosts = [plans.planned(host) for host in admitted_hosts]
