@@ -1,13 +1,7 @@
-"""Many hosts in the index of one worker, beside the driver that only reads their rows.
-
-In the database there are 100,000; in memory alone a million, to see what breaks first.
-"""
+"""Many hosts in the index of one worker, beside the driver that only reads their rows."""
 
 import contextlib
-import json
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +11,9 @@ from typing import Any, Final
 import psycopg
 
 from benchmarks.floors.table import Row
-from benchmarks.in_process import searches
 from benchmarks.parts.postgresql import temporary_postgresql
 from benchmarks.parts.servers import make_schema, ours
 from benchmarks.reads.many_hosts import fill, fill_file, first_search, measure
-from placement_server.candidates.index.index import IndexWriter
 
 _ROWS: Final = (
     "SELECT id, uuid, parent_provider_id, root_provider_id FROM resource_providers",
@@ -39,7 +31,6 @@ def rows(*, quick: bool) -> Iterator[Row]:
     hosts = 5_000 if quick else 100_000
     yield from _on_postgresql(hosts)
     yield from _on_sqlite(hosts)
-    yield from _in_memory(50_000 if quick else 1_000_000)
 
 
 def _on_postgresql(hosts: int) -> Iterator[Row]:
@@ -131,58 +122,3 @@ def _reading(connect: Callable[[], Any]) -> float:
             cursor.execute(statement)
             cursor.fetchall()
         return time.process_time() - started_at
-
-
-def _in_memory(hosts: int) -> Iterator[Row]:
-    # A process of its own: what this one needs is not the index's.
-    command = [sys.executable, "-m", "benchmarks.floors.hosts", str(hosts)]
-    measurement = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    share = hosts / 1_000_000
-    for name, unit, key, most, runs in (
-        ("index", "GiB", "gib", 2.5 * share + 0.1, "1"),
-        ("load", "CPU s", "load_s", None, "1"),
-        ("limit=10", "CPU ms", "few_ms", 20.0, "median of 15"),
-        ("limit=1000", "CPU ms", "many_ms", None, "median of 15"),
-        ("one changed host", "CPU ms", "changed_ms", None, "best of 15"),
-    ):
-        yield Row(
-            name, unit, measurement[key], most=most, data=f"{hosts:,} hosts in memory", runs=runs
-        )
-
-
-def main() -> None:
-    """Generate hosts, and print what an index of them costs."""
-    hosts = int(sys.argv[1])
-    started_at = time.process_time()
-    writer = IndexWriter(searches.NAMES, list(searches.flat_hosts(hosts)))
-    load = time.process_time() - started_at
-    few, _ = searches.measure(writer.index, searches.FLAT + "&limit=10", 15)
-    many, _ = searches.measure(writer.index, searches.FLAT + "&limit=1000", 15)
-    changes = []
-    for tree in searches.flat_hosts(15):
-        started_at = time.process_time()
-        writer.apply({tree.root_id: tree})
-        changes.append(time.process_time() - started_at)
-    print(
-        json.dumps(
-            {
-                "gib": resident_gib(),
-                "load_s": load,
-                "few_ms": few,
-                "many_ms": many,
-                "changed_ms": 1000 * min(changes),
-            }
-        )
-    )
-
-
-def resident_gib() -> float:
-    """Resident now: the rows that the index was made from are gone."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 2**20
-    raise RuntimeError("/proc/self/status has no VmRSS")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,22 +1,13 @@
-"""A search among flat hosts, in memory: without HTTP and database."""
+"""Fleets of hosts in memory, as rows of the store."""
 
 from __future__ import annotations
 
-import gc
-import statistics
-import time
 import uuid
 from collections.abc import Iterator
-from urllib.parse import parse_qsl
 
 import os_resource_classes
 import os_traits
 
-from placement_server.candidates.index.index import Index
-from placement_server.candidates.index.summaries import SummaryCache
-from placement_server.candidates.query import query as queries
-from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Search, SearchLimits
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 VERSION = (1, 39)
@@ -36,8 +27,35 @@ def inventory(name: str, total: int, used: int = 0, ratio: float = 1.0) -> Inven
     )
 
 
+class Ids:
+    """Provider ids and uuids, the same in every run."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def provider(
+        self,
+        parent: ProviderRow | None,
+        stock: list[InventoryRow],
+        traits: tuple[int, ...] = (),
+        aggregates: tuple[str, ...] = (),
+    ) -> ProviderRow:
+        """Return the next provider."""
+        self.last += 1
+        return ProviderRow(
+            id=self.last,
+            uuid=str(uuid.UUID(int=self.last << 80 | 0x4000_8000_0000_0000_0000)),
+            parent_id=parent.id if parent else None,
+            root_id=parent.root_id if parent else self.last,
+            inventories=tuple(sorted(stock, key=lambda row: row.resource_class_id)),
+            trait_ids=traits,
+            aggregates=aggregates,
+        )
+
+
 def flat_hosts(count: int) -> Iterator[TreeRows]:
     """Hosts of one provider; each has the required trait, half are in the zone's aggregate."""
+    ids = Ids()
     traits = tuple(sorted({*HOST_TRAITS, TRAIT_IDS[REQUIRED]}))
     for number in range(count):
         stock = [
@@ -45,38 +63,29 @@ def flat_hosts(count: int) -> Iterator[TreeRows]:
             inventory("MEMORY_MB", 262_144, 1024 * (number % 32), 1.5),
             inventory("DISK_GB", 2000, 20 * (number % 32)),
         ]
-        own = number + 1
-        host = ProviderRow(
-            id=own,
-            uuid=str(uuid.UUID(int=own << 80 | 0x4000_8000_0000_0000_0000)),
-            parent_id=None,
-            root_id=own,
-            inventories=tuple(sorted(stock, key=lambda row: row.resource_class_id)),
-            trait_ids=traits,
-            aggregates=(ZONE,),
-        )
-        yield TreeRows(own, (host,))
+        host = ids.provider(None, stock, traits, (ZONE,))
+        yield TreeRows(host.id, (host,))
 
 
-FLAT = f"resources=VCPU:1,DISK_GB:10,MEMORY_MB:512&member_of={ZONE}&required={REQUIRED}"
+def nested_hosts(count: int) -> Iterator[TreeRows]:
+    """13 providers each: root, 2 cells, under each cell 2 GPUs and a NIC with 2 PFs."""
+    ids = Ids()
+    numa = (TRAIT_IDS["HW_NUMA_ROOT"],)
+    for number in range(count):
+        root = ids.provider(None, [inventory("DISK_GB", 2000, number % 7)], (), (ZONE,))
+        rows = [root]
+        for _cell in range(2):
+            cell = ids.provider(
+                root, [inventory("VCPU", 32, number % 5), inventory("MEMORY_MB", 131_072)], numa
+            )
+            nic = ids.provider(cell, [])
+            rows += [cell, nic]
+            rows += [ids.provider(cell, [inventory("VGPU", 4)]) for _gpu in range(2)]
+            rows += [ids.provider(nic, [inventory("SRIOV_NET_VF", 8)]) for _pf in range(2)]
+        yield TreeRows(root.id, tuple(rows))
 
 
-def answer(index: Index, text: str, summaries: SummaryCache) -> bytes:
-    """Answer a query string as the server does once the index is up to date."""
-    query = queries.parse(parse_qsl(text), VERSION)
-    search = Search(query, index, SearchLimits(query.limit, seconds=60.0))
-    renderer = Renderer(query, search.plan, index, VERSION, summaries)
-    return b"".join(renderer.body(search.candidates()))
-
-
-def measure(index: Index, text: str, runs: int) -> tuple[float, bytes]:
-    """Return the median in milliseconds, and the body."""
-    summaries = SummaryCache()
-    body = answer(index, text, summaries)
-    times = []
-    gc.collect()
-    for _run in range(runs):
-        start = time.process_time()
-        answer(index, text, summaries)
-        times.append(time.process_time() - start)
-    return 1000 * statistics.median(times), body
+NESTED = (
+    "resources_C=VCPU:2,MEMORY_MB:2048&resources_G=VGPU:1&resources_N=SRIOV_NET_VF:1"
+    "&same_subtree=_C,_G,_N&group_policy=none"
+)
