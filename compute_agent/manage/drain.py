@@ -11,6 +11,7 @@ from compute_agent import errors
 from compute_agent.drift.orphans import MIGRATION
 from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import Amounts
+from compute_agent.placement.candidates import after_moves
 from compute_agent.placement.provider_trees import Part, WholeTree
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_STATUS_DISABLED,
@@ -212,14 +213,11 @@ def _placed_together(
         move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
     }
     stuck = [consumer for consumer in queries if consumer not in places]
-    changes = [
-        *({"release": move["consumer"]} for move in planned_moves),
-        *({"remove_tree": root} for root in (*roots, *left_out)),
-        *({"claim": {"allocations": move["allocations"]}} for move in planned_moves),
-    ]
+    changes = after_moves(planned_moves, [*roots, *left_out])
     for first in range(0, len(stuck), _ASKED_TOGETHER):
         consumers = stuck[first : first + _ASKED_TOGETHER]
-        explanations = placement.what_if(changes, *(urlencode(queries[c]) for c in consumers))
+        texts = [urlencode(queries[consumer]) for consumer in consumers]
+        explanations = placement.what_if(changes, "explanation", *texts)
         for consumer, explanation in zip(consumers, explanations, strict=True):
             places[consumer] = None, str(explanation["sentences"][0])
     return places

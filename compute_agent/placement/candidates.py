@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from compute_agent import errors
@@ -47,6 +47,20 @@ class Explanation(NamedTuple):
     closest: list[dict[str, Any]] | None = None
     short: list[dict[str, Any]] | None = None
     complete: bool = True
+
+
+def after_moves(
+    moves: Sequence[Mapping[str, Any]], gone_roots: Iterable[str] = ()
+) -> list[Mapping[str, Any]]:
+    """Return the changes to suppose for the fleet after the moves of a plan.
+
+    :param gone_roots: of hosts that are supposed to be gone.
+    """
+    return [
+        *({"release": move["consumer"]} for move in moves),
+        *({"remove_tree": root} for root in gone_roots),
+        *({"claim": {"allocations": move["allocations"]}} for move in moves),
+    ]
 
 
 class Candidates:
@@ -119,19 +133,20 @@ class Candidates:
         # a newer placement may say more
         return Explanation(**{name: body[name] for name in Explanation._fields if name in body})
 
-    def what_if(self, changes: Sequence[Mapping[str, Any]], *queries: str) -> list[dict[str, Any]]:
-        """Return why queries have few candidates or none, with changes supposed to be made.
+    def what_if(
+        self,
+        changes: Sequence[Mapping[str, Any]],
+        kind: Literal["candidates", "explanation"],
+        *queries: str,
+    ) -> list[dict[str, Any]]:
+        """Return the answers to queries with changes supposed to be made.
 
         :raises errors.AllocationCandidateRetrievalFailed: placement refused a question.
         """
-        questions = [{"explanation": query} for query in queries]
-        request = self._supposed(
-            "/what_if",
-            {"changes": list(changes), "questions": questions},
-            response_schemas.SUPPOSED_EXPLANATIONS,
-        )
-        explanations: list[dict[str, Any]] = self._connection.call(request).json["answers"]
-        return explanations
+        body = {"changes": list(changes), "questions": [{kind: query} for query in queries]}
+        request = self._supposed("/what_if", body, response_schemas.SUPPOSED[kind])
+        answers: list[dict[str, Any]] = self._connection.call(request).json["answers"]
+        return answers
 
     def make_room(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return placement's plans of moves after which something fits, or trees are empty.

@@ -167,9 +167,11 @@ EXPLANATION: Final = Shape(
         {"closest": list_of(_CHANGED), "short": list_of(_SHORT), "complete": BOOLEAN},
     ),
 )
-SUPPOSED_EXPLANATIONS: Final = Shape(
-    "explanations for a supposed fleet", object_of({"answers": list_of(EXPLANATION.check)})
-)
+SUPPOSED: Final = {
+    kind: Shape(f"{shape.words}, supposed", object_of({"answers": list_of(shape.check)}))
+    for kind, shape in (("candidates", CANDIDATES), ("explanation", EXPLANATION))
+}
+"""By the kind of question about a supposed fleet."""
 _TREE = object_of({"root": TEXT, "name": text_or_null})
 _PLACE = {"to": _TREE, "allocations": map_of(object_of(_HELD)), "mappings": map_of(list_of(TEXT))}
 ROOM: Final = Shape(

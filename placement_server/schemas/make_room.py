@@ -30,6 +30,7 @@ MAKE_ROOM: Final = SchemaByVersion(
             request={"type": "string"},
             places={"type": "integer", "minimum": 1, "maximum": 100},
             empty={**_list(_UUID), "maxItems": 100},
+            avoid=_list(_UUID),
             max_moves={"type": "integer", "minimum": 0, "maximum": 8},
             swap={"type": "boolean"},
             leave_alone=_object(

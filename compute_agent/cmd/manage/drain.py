@@ -214,7 +214,7 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) ->
     roots = dict(fleet.roots(placement))
     try:
         announcements = running_scheduler.announcements(conf)
-        heard_announcements = announcements.all()
+        silent_roots = announcements.silent_roots(conf.service_down_time)
     except NoSchedulerAnswers as error:
         print(
             "It is not known which agents fell silent: every host that is not disabled counts as "
@@ -222,13 +222,7 @@ def _silent(placement: PlacementApi, conf: cfg.ConfigOpts, drained_root: str) ->
             file=sys.stderr,
         )
         return {}
-    return {
-        root: roots[root]
-        for root, announcement in heard_announcements.items()
-        if root in roots
-        and root != drained_root
-        and announcements.age(announcement) >= conf.service_down_time
-    }
+    return {root: name for root, name in roots.items() if root in silent_roots - {drained_root}}
 
 
 def _moves(

@@ -3,6 +3,8 @@
 claim    find providers for some resources, claim them, print the consumer and where it landed
 release  give back what a consumer holds
 explain  show where a request fits, or why it does not
+make-room
+show which guests to move so that a request fits
 select   read a request specification as JSON, claim, print the selections
 reschedule, delete, attach, detach
 go on with an instance that was claimed for
@@ -24,7 +26,15 @@ from collections.abc import Sequence
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
+from compute_agent.cmd.scheduler import (
+    claim_options,
+    explain,
+    holdings,
+    instances,
+    make_room,
+    moves,
+    top,
+)
 from compute_agent.cmd.scheduler.configured import assemble, placement_transport, read_json
 from compute_agent.daemon import message_bus
 from compute_agent.programs import configuration_files
@@ -103,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     select.set_defaults(function=_select)
     explain.add_parser(commands)
+    make_room.add_parser(commands)
     instances.add_parsers(commands)
     moves.add_parsers(commands)
     holdings.add_parser(commands)

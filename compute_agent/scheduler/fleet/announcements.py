@@ -116,6 +116,10 @@ class Announcements:
         """Return the time on the clock of `Announcement.seen_at`."""
         return self._clock()
 
+    def silent_roots(self, seconds: float) -> frozenset[str]:
+        """Return the roots of the hosts that were heard of, but not for so long."""
+        return frozenset(root for root, last in self.all().items() if self.age(last) >= seconds)
+
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""
         return self._clock() - announcement.seen_at

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -104,6 +104,7 @@ class PlacementClient:
             ChangeFeed(self._connection), self._listed_roots, self._layout_of
         )
         self._provider_names = ProviderNames(self._placement.providers)
+        self._supposed_changes: Sequence[Mapping[str, Any]] = ()
 
     def connect(self) -> None:
         """Ask placement for its versions, to know that it can be reached and used.
@@ -140,6 +141,11 @@ class PlacementClient:
                 f"The request needs microversion {version_text(minimum)}, placement offers "
                 f"{version_text(version)}: upgrade placement."
             )
+        if self._supposed_changes:
+            [body] = self._placement.candidates.what_if(
+                self._supposed_changes, "candidates", urlencode(parameters, safe=":,!")
+            )
+            return body, version
         try:
             answer = self._placement.candidates.get_allocation_candidates(
                 parameters, version, extensions=(1, 0) if is_extended else None
@@ -157,6 +163,19 @@ class PlacementClient:
             "provider_summaries": answer.provider_summaries,
         }
         return body, answer.version
+
+    @contextmanager
+    def supposing(self, changes: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+        """Answer questions in a block about the fleet with changes; not for several threads."""
+        self._supposed_changes = changes
+        try:
+            yield
+        finally:
+            self._supposed_changes = ()
+
+    def make_room(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return placement's plans of moves after which something fits."""
+        return self._placement.candidates.make_room(question)
 
     def explanation(self, parameters: Sequence[tuple[str, str]]) -> Explanation | None:
         """Return placement's explanation of a question, `None` where it has none to give."""

@@ -67,6 +67,7 @@ def _question(request: Request, body: Mapping[str, Any]) -> Question:
             **{field: kind(body[name]) for name, (field, kind) in _BOUNDS.items() if name in body}
         ),
         emptied=tuple(dict.fromkeys(body.get("empty", ()))),
+        avoided=tuple(body.get("avoid", ())),
         trees=tuple(left_alone.get("trees", ())),
         traits=frozenset(left_alone.get("traits", (DISABLED,))),
         aggregates=frozenset(left_alone.get("aggregates", ())),

@@ -42,6 +42,7 @@ class Question:
 
     :ivar query: None where trees are only to be emptied.
     :ivar emptied: the roots of these trees; nothing is placed there.
+    :ivar avoided: roots of trees where the query has no place.
     :ivar trees: roots of trees whose consumers stay, and that take none.
     :ivar traits: the same of trees of which the root has one of some traits; no other place needs
         to have these.
@@ -53,6 +54,7 @@ class Question:
     query: CandidateQuery | None
     bounds: Bounds
     emptied: tuple[str, ...] = ()
+    avoided: tuple[str, ...] = ()
     trees: tuple[str, ...] = ()
     traits: frozenset[str] = frozenset({DISABLED})
     aggregates: frozenset[str] = frozenset()
@@ -120,6 +122,8 @@ def find_room(
     takes_request[emptied_roots] = False
     is_left_alone = _left_alone(index, question)
     takes_moves = takes_request & ~is_left_alone
+    for number, uuid in enumerate(question.avoided):
+        takes_request[_root(index, uuid, f"/avoid/{number}")] = False
     is_left_alone[emptied_roots] = False
     holdings_ = Holdings(
         index,

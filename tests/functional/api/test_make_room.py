@@ -108,6 +108,11 @@ QUESTIONS: dict[str, tuple[dict[str, Any], set[tuple[str, str, str]] | None, str
         {("on_c", "c", "b")},
         "c",
     ),
+    "not where the caller cannot have it": (
+        {"request": WHOLE_HOST + ENABLED, "avoid": [HOSTS["b"]]},
+        OFF_A,
+        "a",
+    ),
     "an emptied tree": ({"empty": [HOSTS["b"]]}, TO_C, ""),
     "an emptied tree and a request": (
         {"empty": [HOSTS["b"]], "request": "resources=VCPU:5"},

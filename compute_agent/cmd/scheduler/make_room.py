@@ -1,0 +1,121 @@
+"""The command `compute-scheduler make-room`: which guests to move so that a request fits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from compute_agent.cmd.console import columns
+from compute_agent.cmd.scheduler import claim_options
+from compute_agent.programs.exit_status import Exit
+
+if TYPE_CHECKING:
+    from compute_agent.scheduler.moves.room import Room
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `compute-scheduler`."""
+    command = commands.add_parser(
+        "make-room",
+        help="show which guests to move so that a request fits",
+        description="Moves nothing and claims nothing. Give the request with the options of claim, "
+        "or with --spec. Needs placement-server.",
+    )
+    claim_options.add_request_options(command)
+    command.add_argument(
+        "--spec", metavar="FILE", help="request specification, as for select; -: standard input"
+    )
+    for option, default, help_ in (
+        ("--max-moves", 3, "most guests that move, up to 8; default: %(default)s"),
+        ("--places", 1, "how many times the request is to fit; default: %(default)s"),
+    ):
+        command.add_argument(option, type=int, default=default, metavar="N", help=help_)
+    command.add_argument(
+        "--time-limit",
+        type=float,
+        default=5,
+        metavar="SECONDS",
+        help="time of placement for a plan; default: %(default)s",
+    )
+    command.add_argument(
+        "--swap", action="store_true", help="all guests of a plan are stopped and moved together"
+    )
+    for option, metavar, help_ in (
+        ("--keep", "UUID", "a guest that does not move (repeatable)"),
+        ("--keep-project", "ID", "no guest of this project moves (repeatable)"),
+    ):
+        command.add_argument(option, metavar=metavar, help=help_, action="append", default=[])
+    command.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    command.set_defaults(function=_make_room)
+
+
+def _make_room(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assemble, read_json
+    from compute_agent.cmd.scheduler.request_options import spec_of
+    from compute_agent.request import spec_reader
+    from compute_agent.scheduler.moves.room import find_room
+
+    if namespace.spec:
+        spec = spec_reader.read_spec(read_json(namespace.spec))
+    else:
+        spec = spec_of(namespace)
+    parts = assemble(namespace, chooses=True)
+    bounds = {
+        "max_moves": namespace.max_moves,
+        "places": namespace.places,
+        "time_limit": namespace.time_limit,
+        "swap": namespace.swap,
+        "leave_alone": {"consumers": namespace.keep, "projects": namespace.keep_project},
+    }
+    heard = parts.announcements
+    silent_roots = heard.silent_roots(parts.service_down_time) if heard else frozenset[str]()
+    room = find_room(parts.client, parts.explainer, spec, bounds, silent_roots)
+    if namespace.json:
+        print(json.dumps(room.as_dict(), indent=2))
+    else:
+        for line in _lines(room):
+            print(line)
+    return Exit.FINE if room.now.hosts or room.plan else Exit.FAILED
+
+
+def _lines(room: Room) -> Iterator[str]:
+    from compute_agent.cmd.scheduler.explanation_view import explanation_lines
+
+    for name, causes in (room.refused or {}).items():
+        yield f"On {name} there would be room, but: {causes.sentence()}"
+    if room.now.hosts:
+        yield f"It fits on {room.now.hosts[0].name} as it is. Nothing has to move."
+    elif room.plan is None:
+        yield f"No valid host. {room.now.causes.sentence()}"
+        yield from explanation_lines(room.now.causes)
+        extent = "within these bounds" if room.is_proved else "was found in time"
+        yield f"No plan makes room {extent}."
+    else:
+        yield from _plan_lines(room.plan)
+        yield "No plan moves less." if room.is_proved else "A plan that moves less may exist."
+        yield from room.then.plan if room.then is not None else ()
+
+
+def _plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
+    hosts = ", ".join(dict.fromkeys(_name(place["to"]) for place in plan["places"]))
+    moves = plan["moves"]
+    yield f"Nothing fits. Move {len(moves)} guest{'s' * (len(moves) > 1)}, then it fits on {hosts}:"
+    rows = [
+        (f"{number}.", move["consumer"], _name(move["from"]), "->", _name(move["to"]), _held(move))
+        for number, move in enumerate(moves, 1)
+    ]
+    yield from (f"  {line}" for line in columns(rows))
+
+
+def _name(tree: Mapping[str, Any]) -> str:
+    return str(tree["name"] or tree["root"])
+
+
+def _held(move: Mapping[str, Any]) -> str:
+    sums: dict[str, int] = {}
+    for part in move["allocations"].values():
+        for name, amount in part["resources"].items():
+            sums[name] = sums.get(name, 0) + amount
+    return ", ".join(f"{amount} {name}" for name, amount in sorted(sums.items()))
