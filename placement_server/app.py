@@ -22,7 +22,7 @@ from placement_server.middleware.observation import Observation, RequestId
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.gathered_reports import GatheredReports
 from placement_server.store.store import Store
-from placement_server.web import fleet
+from placement_server.web import fleet, use
 from placement_server.web.pages import Pages
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ def _stack(
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
         cloud_name = conf.placement_server.cloud_name
-        application = Pages(application, web_path, [fleet.NAME], auth_strategy, cloud_name)
+        reads = [fleet.NAME, use.NAME]
+        application = Pages(application, web_path, reads, auth_strategy, cloud_name)
+        application = use.UseSampler(application, store)
         if auth_strategy == "keystone":
             application = Login(application, web_path, conf)
     application = monitoring.wrap(application, conf, store, services.candidates.follower)

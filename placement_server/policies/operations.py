@@ -170,5 +170,6 @@ RULES: Final = (
         WEB_FLEET,
         "Show the usage of all hosts, for the pages at [placement_server]web_path.",
         "GET /{web_path}/fleet",
+        "GET /{web_path}/use",
     ),
 )

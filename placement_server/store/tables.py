@@ -1,7 +1,8 @@
 """The tables, as the newest schema revision leaves them.
 
 The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column by column. Ours are
-`inventories.capacity`, `inventories.used` and the tables `changes` and `agent_reports`.
+`inventories.capacity`, `inventories.used` and the tables `changes`, `agent_reports`
+and `use_samples`.
 
     resource_providers 1-* inventories *-1 resource_classes
             | 1                  ^ (provider, class)
@@ -196,5 +197,13 @@ agent_reports = Table(
     Column("reported_at", DateTime, nullable=False),
     Column("silent_at", DateTime),
     Column("is_notable", SmallInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+# What the fleet had and used in a minute since 1970: used amount and capacity by resource class.
+use_samples = Table(
+    "use_samples",
+    metadata,
+    Column("minute", Integer, primary_key=True, autoincrement=False),
     Column("document", Text, nullable=False),
 )

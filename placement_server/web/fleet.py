@@ -14,6 +14,7 @@ from placement_server.api.response import Response, json_response
 from placement_server.api.routes import Route
 from placement_server.policies import operations
 from placement_server.store.providers import provider_rows
+from placement_server.web import use
 
 NAME: Final = "fleet"
 
@@ -49,5 +50,7 @@ def show(request: Request) -> Response:
 
 def routes(web_path: str) -> dict[str, Route]:
     """Return the reads of the pages at their path, by their whole paths."""
-    path = f"{web_path}/{NAME}"
-    return {path: Route("/{web_path}/fleet", {"GET": show})}
+    return {
+        f"{web_path}/{NAME}": Route("/{web_path}/fleet", {"GET": show}),
+        f"{web_path}/{use.NAME}": Route("/{web_path}/use", {"GET": use.show}),
+    }

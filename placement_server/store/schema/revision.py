@@ -18,13 +18,14 @@ from placement_server.store.errors import (
 from placement_server.store.tables import metadata
 
 OPENSTACK_REVISION: Final = "a082b8bb98d0"
-NEWEST_REVISION: Final = "5c7e0a9d81f2"
+NEWEST_REVISION: Final = "c40f7d9e2b18"
 
 REVISIONS: Final = (
     OPENSTACK_REVISION,
     "4d1f0c6b2a57",
     "9b3e57d2f1c4",
     "e61b8a0d4c37",
+    "5c7e0a9d81f2",
     NEWEST_REVISION,
 )
 """All revisions that can be taken forward, the oldest first."""

@@ -108,6 +108,7 @@ OPERATIONS: Final = (
     Operation("GET", "/fragmentation", "placement:fragmentation:show"),
     # the pages
     Operation("GET", "/{web_path}/fleet", "placement:web:fleet"),
+    Operation("GET", "/{web_path}/use", "placement:web:fleet"),
 )
 
 PUBLIC: Final = (("GET", "/"),)

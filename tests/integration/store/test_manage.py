@@ -348,7 +348,7 @@ def _load_and_sync(url: str) -> None:
         (load, "revision a082b8bb98d0, .* 'placement-manage db sync'"),
         (
             _load_and_stamp,
-            r"lacks agent_reports, changes, inventories\.capacity, inventories\.used",
+            r"lacks agent_reports, changes, inventories\.capacity, inventories\.used, use_samples",
         ),
         (_load_older, "revision 422ece571366.* must be at its newest revision"),
         (_load_and_sync, None),

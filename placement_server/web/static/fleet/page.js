@@ -4,6 +4,7 @@ import { announcer, count, element, entitle, field, number, pageAddress, percent
 import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { Fleet, selected, share } from "./hosts.js";
+import { UseHistory } from "./history.js";
 import { HostMap, legend } from "./map.js";
 import { HostTable } from "./table.js";
 
@@ -25,7 +26,8 @@ export async function show(page, { query, signal }) {
     onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
   });
   const table = new HostTable();
-  page.append(element("h1", {}, "Fleet"), filters.element, summary, said, legend(), map.element, table.element);
+  const history = new UseHistory(signal);
+  page.append(element("h1", {}, "Fleet"), filters.element, summary, said, legend(), map.element, history.element, table.element);
   map.watch(signal);
 
   const fleet = new Fleet();
@@ -36,6 +38,7 @@ export async function show(page, { query, signal }) {
     summary.textContent = text;
     map.draw(fleet, hosts, values.resourceClass, `Map of ${text} The table below has the same hosts.`);
     table.draw(fleet, hosts, values.resourceClass);
+    history.draw(values.resourceClass);
   };
   const redraw = () => {
     filters.offer(fleet);
