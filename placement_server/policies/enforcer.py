@@ -2,6 +2,8 @@
 
 import copy
 import logging
+import os
+import stat
 import threading
 import time
 from collections.abc import Mapping
@@ -11,6 +13,7 @@ from typing import Any, Final
 from oslo_config import cfg
 from oslo_policy import policy
 
+from compute_agent.programs import yaml_text
 from compute_agent.programs.lasting_conditions import LastingConditions
 from placement_server import errors
 from placement_server.conf import InvalidConfiguration, new_config
@@ -115,8 +118,41 @@ class Caller:
         }
 
 
+MAX_FILE_BYTES: Final = 1024 * 1024
 DECISIONS_KEPT: Final = 4096
 SECONDS_BETWEEN_SEARCHES: Final = 1.0
+
+
+class _FileEnforcer(policy.Enforcer):  # type: ignore[misc]
+    """An enforcer that reads regular files only, within limits of bytes and of values."""
+
+    def _load_policy_file(self, path: str, *arguments: Any, **keywords: Any) -> bool:
+        status = os.stat(path)
+        version = (status.st_mtime_ns, status.st_size, status.st_ino)
+        versions = self.__dict__.setdefault("_versions", {})
+        if versions.get(path) != version:
+            _check_file(path, status)
+            versions[path] = version
+        return bool(super()._load_policy_file(path, *arguments, **keywords))
+
+
+def _check_file(path: str, status: os.stat_result) -> None:
+    """Read a file before the library does, which knows no limit.
+
+    :raises ValueError: it cannot be used.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{path} is not a regular file")
+    if status.st_size > MAX_FILE_BYTES:
+        raise ValueError(f"{path} is larger than {MAX_FILE_BYTES // 1024} KiB")
+    with open(path, "rb") as file:
+        content = file.read(MAX_FILE_BYTES)
+    try:
+        yaml_text.parse_yaml(content)
+    except yaml_text.TooManyValues as error:
+        raise ValueError(f"{path} {error}") from error
+    except yaml_text.YamlUnusable:
+        return  # in words of the library, which reads JSON too
 
 
 class _Rules:
@@ -237,7 +273,7 @@ def _loaded_enforcer(conf: cfg.ConfigOpts) -> policy.Enforcer:
 
     :raises InvalidConfiguration: the policy file cannot be used.
     """
-    enforcer = policy.Enforcer(conf)
+    enforcer = _FileEnforcer(conf)
     # Every base rule would warn, at every start, that its default has changed.
     enforcer.suppress_deprecation_warnings = True
     enforcer.suppress_default_change_warnings = True

@@ -116,6 +116,37 @@ def test_an_unknown_auth_strategy_is_told(tmp_path: Path, told: Callable[..., st
     assert "auth_strategy" in told("--config-file", str(path))
 
 
+def _bomb(path: Path) -> None:
+    """1,000 bytes that stand for ten to the power of nine values."""
+    levels = [f"r{n}: &r{n} [{', '.join([f'*r{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path.write_text("\n".join(["r0: &r0 x", *levels]))
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(40 * 1024**3)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+        (_sparse, "is larger than 1024 KiB"),
+        (_bomb, "has more than 1000000 values"),
+    ],
+)
+def test_a_policy_file_without_an_end_is_told(
+    tmp_path: Path, told: Callable[..., str], make: Callable[[Path], None], reason: str
+) -> None:
+    path = tmp_path / "policy.yaml"
+    make(path)
+    option = f"[oslo_policy]\npolicy_file = {path}\n"
+    text = told("--config-file", config(tmp_path, option))
+    assert text.startswith(f"placement-server: The policy file {path} cannot be used: ")
+    assert reason in text
+
+
 @pytest.mark.parametrize("policy", ["a: [b\n", "- a\n- b\n", "just text\n"])
 def test_a_policy_file_that_is_none_is_told(
     tmp_path: Path, told: Callable[..., str], policy: str

@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_agent.programs.yaml_text import MAX_VALUES
 from compute_agent.state.documents import FileUnusable
-from compute_agent.state.yaml_document import MAX_VALUES, parse_yaml
+from compute_agent.state.yaml_document import parse_yaml
 
 
 def nines(kind: str) -> str:
