@@ -1,15 +1,16 @@
-"""The terminal as commands print on it: text from elsewhere, tables and trees, and the pager."""
+"""The terminal as commands print on it: tables and trees, and the pager."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from compute_agent.programs.printable import ORDER, printable, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,56 +18,8 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 4000
 
-_ORDER: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, but for tabs and ends of lines, and those that turn the direction of text."""
-
 _LESS: Final = "FRX"
 """Options of less as git gives them: end where one screen is enough, keep colours and the text."""
-
-
-def printable(text: str) -> str:
-    """Return a text without orders to the terminal, which names from elsewhere may have."""
-    return _ORDER.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
-class PrintableStream:
-    """A stream on which no text gives orders; all but its writing is that of the stream below.
-
-    :ivar terminal: the stream below, for orders of the program's own.
-    """
-
-    def __init__(self, terminal: TextIO) -> None:
-        self.terminal = terminal
-
-    def write(self, text: str) -> int:
-        """Write a text, with its orders shown."""
-        self.terminal.write(printable(text))
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts, with their orders shown."""
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.terminal, name)
-
-
-def show_orders() -> None:
-    """Let what this program prints and logs from now on show orders to the terminal as text.
-
-    Names, reasons and errors come from placement, hypervisors and files, and any command may
-    print one.
-    """
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, PrintableStream):
-            setattr(sys, name, PrintableStream(stream))
-
-
-def terminal(stream: TextIO) -> TextIO:
-    """Return the stream that takes orders, for what writes its own and shows those of others."""
-    return stream.terminal if isinstance(stream, PrintableStream) else stream
 
 
 def new_console() -> Console:
@@ -79,7 +32,7 @@ def new_console() -> Console:
 
         def render(self, *arguments: Any, **keywords: Any) -> Iterator[Segment]:
             for segment in super().render(*arguments, **keywords):
-                if segment.control is None and _ORDER.search(segment.text):
+                if segment.control is None and ORDER.search(segment.text):
                     yield Segment(printable(segment.text), segment.style)
                 else:
                     yield segment

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
-from compute_agent.cmd.console import print_paged, printable
+from compute_agent.cmd.console import print_paged
+from compute_agent.programs.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from compute_agent import errors
-from compute_agent.cmd import console
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.printable import show_orders
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -62,7 +62,7 @@ def run(
     :param namespace: parsed arguments, with the name of the command and its `function`.
     :param reader_may_leave: an output that is closed early is a good end: nothing is left undone.
     """
-    console.show_orders()
+    show_orders()
     function: Callable[[argparse.Namespace], int] = namespace.function
     try:
         return int(function(namespace))

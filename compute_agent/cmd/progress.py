@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from compute_agent.cmd.console import terminal
+from compute_agent.programs.printable import terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

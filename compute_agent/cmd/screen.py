@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Final
 
-from compute_agent.cmd.console import terminal
+from compute_agent.programs.printable import terminal
 
 _CLEAR: Final = "\033[2J"
 _HIDE_CURSOR, _SHOW_CURSOR = "\033[?25l", "\033[?25h"

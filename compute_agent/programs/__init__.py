@@ -1,1 +1,1 @@
-"""Arguments, configuration files and traces of every program here, placement-server's included."""
+"""Arguments, files, printed texts and traces of every program here, placement-server's included."""

@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files, whole_numbers
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 from placement_server.cmd import audit, prune
 from placement_server.cmd.tables import text_table
@@ -44,6 +45,7 @@ BATCH: Final = 50
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    show_orders()
     files, command = configuration_files.split(
         PROGRAM, sys.argv[1:] if arguments is None else arguments
     )

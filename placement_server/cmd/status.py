@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
 from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
@@ -67,6 +68,7 @@ class Result(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
+    show_orders()
     files, command = configuration_files.split(
         PROGRAM, sys.argv[1:] if arguments is None else arguments
     )

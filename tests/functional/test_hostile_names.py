@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from compute_agent.cmd.console import PrintableStream, terminal
+from compute_agent.programs.printable import PrintableStream, terminal
 from tests.fixtures import programs
+from tests.fixtures.databases import migrated_sqlite
 from tests.fixtures.terminal import IS_ORDER, ORDERS
 from tests.functional.agent.processes import AgentProcess, PlacementProcess
 
@@ -85,6 +89,39 @@ def test_no_program_obeys_a_name(hostile: HostileNames, command: tuple[str, ...]
     assert "Traceback" not in printed
     # the sums of a project have no names
     assert "\\x1b" in printed or "--project" in command
+    assert IS_ORDER.findall(printed) == []
+
+
+@pytest.mark.parametrize("command", ["manage audit", "status upgrade check"])
+def test_no_command_of_the_server_obeys_a_name(tmp_path: Path, command: str) -> None:
+    """Of a class that other software wrote, and of a rule of a policy file."""
+    database = tmp_path / "placement.db"
+    url = migrated_sqlite(database)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        root = "11111111-0000-4000-8000-000000000001"
+        connection.execute(
+            "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id) "
+            "VALUES (1, ?, 'host', 0, 1)",
+            (root,),
+        )
+        connection.execute("INSERT INTO resource_classes (id, name) VALUES (9999, ?)", (ORDERS,))
+        connection.execute(
+            "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, "
+            "min_unit, max_unit, step_size, allocation_ratio, capacity, used) "
+            "VALUES (1, 9999, 8, 0, 1, 8, 1, 1.0, 8, 7)"
+        )
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"placement:\\e[31m": "role:admin"\n')
+    config = tmp_path / "placement.conf"
+    config.write_text(
+        f"[placement_database]\nconnection = {url}\n[oslo_policy]\npolicy_file = {policy}\n"
+    )
+    module, *words = command.split()
+    ended = programs.run(
+        f"placement_server.cmd.{module}", "--config-file", str(config), *words, timeout=60
+    )
+    printed = ended.stdout + ended.stderr
+    assert "\\x1b" in printed, printed
     assert IS_ORDER.findall(printed) == []
 
 

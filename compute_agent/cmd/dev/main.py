@@ -46,9 +46,9 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from rich.console import Console
 
     from compute_agent import extras
-    from compute_agent.cmd.console import terminal
     from compute_agent.cmd.dev.session import DevOptions, DevRun
     from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
+    from compute_agent.programs.printable import terminal
 
     machine = FAKE if namespace.fake else namespace.machine
     # every fleet has its own: the hosts of another one would be dead hosts here
