@@ -109,7 +109,7 @@ class Agent:
             self.tracker,
             self._schedule,
             self._loop.wake,
-            claims=self._claims,
+            book=self._claims,
             availability=self._availability,
         )
 

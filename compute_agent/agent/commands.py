@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -41,45 +41,36 @@ PARSED_FACTS = ("cpu_info", "supported_instances")
 """Facts of a driver that schedulers compare with flavors and images; the latter may be JSON."""
 
 
+@dataclass(slots=True, eq=False)
 class AgentCommands:
     """The questions and orders; each may come from any thread.
 
-    :param wake: makes the loop of passes look at what is due.
+    :ivar wake: makes the loop of passes look at what is due.
     """
 
-    def __init__(
-        self,
-        conf: cfg.ConfigOpts,
-        parts: AgentParts,
-        tracker: ResourceTracker,
-        schedule: PassSchedule,
-        wake: Callable[[], None],
-        *,
-        claims: ClaimBook,
-        availability: Availability,
-    ) -> None:
-        self._conf = conf
-        self._parts = parts
-        self._tracker = tracker
-        self._schedule = schedule
-        self._wake = wake
-        self._claims = claims
-        self._availability = availability
+    conf: cfg.ConfigOpts
+    parts: AgentParts
+    tracker: ResourceTracker
+    schedule: PassSchedule
+    wake: Callable[[], None]
+    _: KW_ONLY
+    book: ClaimBook
+    availability: Availability
 
     def status(self, node: str | None = None) -> dict[str, Any]:
         """Return the status document, with one node or all.
 
         :raises ComputeHostNotFound: the node is not managed here.
         """
-        document = self._parts.board.document()
-        document["running_claims"] = self._claims.running.long()
+        document = self.parts.board.document()
+        document["running_claims"] = self.book.running.long()
         if node is not None:
             self._check_node(node)
             document["nodes"] = [entry for entry in document["nodes"] if entry["name"] == node]
-        claims = self._claims.claims()
+        claims = self.book.claims()
         for entry in document["nodes"]:
             name = entry["name"]
-            facts = self._tracker.facts(name) if name in self._tracker.nodes() else {}
+            facts = self.tracker.facts(name) if name in self.tracker.nodes() else {}
             entry["cells"] = core_holders(cells_of(facts), [c for c in claims if c.node == name])
         return document
 
@@ -91,20 +82,20 @@ class AgentCommands:
         """
         if node is not None:
             self._check_node(node)
-        if node is None and not self._tracker.nodes():
+        if node is None and not self.tracker.nodes():
             self._run_passes([NODE_LIST], wait)
         # those too that were found just now
-        self._run_passes(list(self._tracker.nodes()) if node is None else [node], wait)
+        self._run_passes(list(self.tracker.nodes()) if node is None else [node], wait)
         return self.status(node)
 
     def _run_passes(self, nodes: Sequence[str], wait: bool) -> None:
         for name in nodes:
-            self._parts.report.written_elsewhere(self._tracker.nodes().get(name, ""))
-        requests = [self._schedule.request_pass("report", name) for name in nodes]
-        self._wake()
+            self.parts.report.written_elsewhere(self.tracker.nodes().get(name, ""))
+        requests = [self.schedule.request_pass("report", name) for name in nodes]
+        self.wake()
         if wait:
             for request in filter(None, requests):
-                self._schedule.wait_for_pass(request, REPORT_TIMEOUT)
+                self.schedule.wait_for_pass(request, REPORT_TIMEOUT)
 
     def plan(self, node: str) -> list[str]:
         """Return what a pass would change now, one line for each step.
@@ -112,7 +103,7 @@ class AgentCommands:
         :raises ComputeAgentError: it cannot be found out.
         """
         self._check_node(node)
-        return [describe(step) for step in self._tracker.plan(node)]
+        return [describe(step) for step in self.tracker.plan(node)]
 
     def list_instances(self, node: str | None = None) -> list[str]:
         """Return the uuids of all instances that run here, or were claimed to be built here.
@@ -123,11 +114,11 @@ class AgentCommands:
         """
         if node is not None:
             self._check_node(node)
-        claims = self._claims.claims()
-        here = presence(self._parts.driver, claims, time.time())
+        claims = self.book.claims()
+        here = presence(self.parts.driver, claims, time.time())
         if here.running_guests is None:
             raise errors.InstancesUnknown(
-                f"{cannot_tell(self._parts.driver)}. Ask Nova or a file of instances instead "
+                f"{cannot_tell(self.parts.driver)}. Ask Nova or a file of instances instead "
                 "([compute_agent]instance_source), or use a driver that lists its guests."
             )
         moving = {claim.consumer for claim in claims if claim.consumer != claim.instance}
@@ -139,7 +130,7 @@ class AgentCommands:
         :raises InvalidInput: the instance is not text.
         """
         claim_messages.text("instance", instance)
-        devices = self._parts.driver.get_instance_devices(instance)
+        devices = self.parts.driver.get_instance_devices(instance)
         return None if devices is None else asdict(devices)
 
     def set_host_enabled(self, enabled: Any, reason: str = "") -> None:
@@ -158,7 +149,7 @@ class AgentCommands:
             raise errors.InvalidInput(
                 f"enabled is {enabled!r}, and true or false was expected."
             ) from error
-        self._availability.set_by_operator(enable, reason)
+        self.availability.set_by_operator(enable, reason)
         self._ask_for_a_pass("enabled" if enable else "disabled")
 
     def instance_claim(
@@ -169,9 +160,9 @@ class AgentCommands:
         :returns: the claim, with the named units that the instance gets; see `answer_of`.
         :raises ComputeAgentError: as `ClaimBook.claim`, or an argument cannot be read.
         """
-        claim = self._claims.claim(claim_messages.request_from(spec, allocations, mappings))
+        claim = self.book.claim(claim_messages.request_from(spec, allocations, mappings))
         self._ask_for_a_pass("claim", claim.node)
-        return claim_messages.answer_of(claim, self._tracker.reported_tree(claim.node)[0])
+        return claim_messages.answer_of(claim, self.tracker.reported_tree(claim.node)[0])
 
     def fit(self, spec: Any, node: str | None = None) -> dict[str, Any]:
         """Return what a request would get of a node now, drawn on it; nothing is given.
@@ -183,14 +174,14 @@ class AgentCommands:
         from compute_agent.fitting.drawing import draw
         from compute_agent.fitting.plan import Plan
 
-        names = self._tracker.started_nodes()
+        names = self.tracker.started_nodes()
         if node is not None:
             self._check_node(node)
         elif len(names) != 1:
             raise errors.InvalidInput(
                 f"node is not given, and this agent has {len(names)} nodes: {', '.join(names)}."
             )
-        host, answer = self._claims.try_out(claim_messages.mapping("spec", spec), node or names[0])
+        host, answer = self.book.try_out(claim_messages.mapping("spec", spec), node or names[0])
         return {"fits": isinstance(answer, Plan), "lines": draw(host, answer)}
 
     def drop_claim(self, instance: str, error: str = "", image: str = "") -> bool:
@@ -203,17 +194,17 @@ class AgentCommands:
         """
         for name, value in {"instance": instance, "error": error, "image": image}.items():
             claim_messages.text(name, value)
-        node = next((c.node for c in self._claims.claims() if c.consumer == instance), None)
-        was_dropped = self._claims.drop(instance)
+        node = next((c.node for c in self.book.claims() if c.consumer == instance), None)
+        was_dropped = self.book.drop(instance)
         if error:
-            self._availability.build_failed(instance, image, error)
+            self.availability.build_failed(instance, image, error)
         if node is not None:
             self._ask_for_a_pass("claim dropped", node)
         return was_dropped
 
     def claims(self) -> list[dict[str, Any]]:
         """Return what instances hold here."""
-        return [claim.document() for claim in self._claims.claims()]
+        return [claim.document() for claim in self.book.claims()]
 
     def clear_fault(self, provider: str) -> bool:
         """Offer a device that was marked as broken again, in the next pass.
@@ -227,25 +218,25 @@ class AgentCommands:
         node, device = self._find_provider(provider)
         if UNHEALTHY not in device.traits:
             return False
-        self._parts.driver.clear_fault(device.uuid)
-        self._parts.ledger.change_faults(cleared_providers=[device.uuid])
+        self.parts.driver.clear_fault(device.uuid)
+        self.parts.ledger.change_faults(cleared_providers=[device.uuid])
         self._ask_for_a_pass("fault cleared", node)
         return True
 
     def announcement(self, sequence: int) -> dict[str, Any]:
         """Return what is announced on the bus."""
-        document = self._parts.board.document()
+        document = self.parts.board.document()
         status_keys = (
             *("uuid", "name", "enabled", "disabled_reason"),
             *("last_pass", "last_success", "reshape_pending", "caveats", "trouble"),
         )
-        is_nested = self._conf.compute.enable_numa_reporting_to_placement
+        is_nested = self.conf.compute.enable_numa_reporting_to_placement
         running_guests = self._running_guests()
         common_facts = {
             "instances": None if running_guests is None else len(running_guests),
             "layout": "nested" if is_nested else "flat",
-            "build_failures": self._availability.failed_builds,
-            "cell_uuid": self._conf.compute_agent.cell_uuid,
+            "build_failures": self.availability.failed_builds,
+            "cell_uuid": self.conf.compute_agent.cell_uuid,
         }
         return {
             "host": document["host"],
@@ -263,14 +254,14 @@ class AgentCommands:
 
     def _announced_facts(self, node: str) -> dict[str, Any]:
         """Return what schedulers compare besides: the hypervisor, its address, the NUMA cells."""
-        announced_facts: dict[str, Any] = {"host_ip": self._conf.my_ip}
+        announced_facts: dict[str, Any] = {"host_ip": self.conf.my_ip}
         try:
-            facts = self._tracker.facts(node)
+            facts = self.tracker.facts(node)
             announced_facts |= {name: facts[name] for name in ANNOUNCED_FACTS if name in facts}
             announced_facts |= {
                 name: _parse_fact(facts[name]) for name in PARSED_FACTS if facts.get(name)
             }
-            announced_facts |= self._claims.free(node)
+            announced_facts |= self.book.free(node)
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             LOG.debug("Node %s: its cells are not announced: they cannot be read now.", node)
         except (errors.ComputeHostNotFound, errors.ComputeResourcesUnavailable) as error:
@@ -280,7 +271,7 @@ class AgentCommands:
     def _running_guests(self) -> frozenset[str] | None:
         """Return the instances here; None: unknown, as while the hypervisor is away."""
         try:
-            guest_uuids = self._parts.driver.list_instance_uuids()
+            guest_uuids = self.parts.driver.list_instance_uuids()
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             return None
         return None if guest_uuids is None else frozenset(guest_uuids)
@@ -294,40 +285,40 @@ class AgentCommands:
         return sum(
             claim.consumer != claim.instance
             or (running_guests is not None and claim.instance not in running_guests)
-            for claim in self._claims.claims()
+            for claim in self.book.claims()
             if claim.node == node
         )
 
     def dump_state(self) -> None:
         """Write what is going on to stderr."""
         details = {
-            "running passes": self._schedule.running_nodes(),
-            "seconds to the next pass": self._schedule.seconds_to_next(),
+            "running passes": self.schedule.running_nodes(),
+            "seconds to the next pass": self.schedule.seconds_to_next(),
         }
-        state_dump.write("compute-agent", self._parts.board.document(), details, self._conf)
+        state_dump.write("compute-agent", self.parts.board.document(), details, self.conf)
 
     def _ask_for_a_pass(self, reason: str, node: str | None = None) -> None:
-        self._schedule.trigger(reason, node)
-        self._wake()
+        self.schedule.trigger(reason, node)
+        self.wake()
 
     def _find_provider(self, name_or_uuid: str) -> tuple[str, ProviderData]:
-        for node in self._tracker.started_nodes():
-            tree, root = self._tracker.reported_tree(node)
+        for node in self.tracker.started_nodes():
+            tree, root = self.tracker.reported_tree(node)
             if tree.exists(name_or_uuid):
                 data = tree.data(name_or_uuid)
                 if data.uuid in tree.get_provider_uuids(root):
                     return node, data
         raise errors.ComputeHostNotFound(
             f"No node of this agent has a provider {name_or_uuid}; `compute-agent show` lists them."
-            f"{told_of_waiting(self._tracker.in_startup())}"
+            f"{told_of_waiting(self.tracker.in_startup())}"
         )
 
     def _check_node(self, node: str) -> None:
         claim_messages.text("node", node)
-        if node not in self._tracker.nodes():
+        if node not in self.tracker.nodes():
             raise errors.ComputeHostNotFound(
                 f"Node {node} is not managed by this agent; it manages: "
-                f"{', '.join(self._tracker.nodes()) or 'none yet'}."
+                f"{', '.join(self.tracker.nodes()) or 'none yet'}."
             )
 
 

@@ -115,7 +115,7 @@ class AgentFixture(fixtures.Fixture):
             tracker,
             PassSchedule(time.monotonic),
             lambda: None,
-            claims=parts.claims(tracker),
+            book=parts.claims(tracker),
             availability=availability,
         )
         return tracker

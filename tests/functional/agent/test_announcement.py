@@ -45,7 +45,7 @@ class Agent:
             tracker,
             SimpleNamespace(trigger=lambda *_asked: True),
             lambda: None,
-            claims=self.node.parts.claims(tracker),
+            book=self.node.parts.claims(tracker),
             availability=SimpleNamespace(failed_builds=0),
         )
 

@@ -59,7 +59,7 @@ class Host:
             self.node.tracker,
             schedule,
             lambda: None,
-            claims=None,
+            book=None,
             availability=None,
         )
 

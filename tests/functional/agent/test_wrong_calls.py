@@ -53,7 +53,7 @@ def test_every_call_refuses_arguments_of_wrong_shape(node: Node) -> None:
             node.tracker,
             schedule,
             lambda: None,
-            claims=node.parts.claims(node.tracker),
+            book=node.parts.claims(node.tracker),
             availability=availability,
         )
     )

@@ -43,7 +43,7 @@ class HostAgent(AgentCommands):
             tracker,
             schedule,
             lambda: None,
-            claims=self.parts.claims(tracker),
+            book=self.parts.claims(tracker),
             availability=availability,
         )
 

@@ -203,6 +203,6 @@ def commands_of(bench: Bench) -> AgentCommands:
         None,
         schedule,
         lambda: None,
-        claims=None,
+        book=None,
         availability=bench.availability,
     )

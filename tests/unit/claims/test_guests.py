@@ -79,7 +79,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> AgentCommands:
         anything,
         SimpleNamespace(driver=driver([RUNS])),  # type: ignore[arg-type]
         *(anything, anything, anything),
-        claims=SimpleNamespace(claims=lambda: CLAIMS),  # type: ignore[arg-type]
+        book=SimpleNamespace(claims=lambda: CLAIMS),  # type: ignore[arg-type]
         availability=anything,
     )
 
@@ -93,6 +93,6 @@ def test_the_instances_an_agent_tells_are_those_that_run_and_those_being_built(
 def test_an_agent_that_cannot_tell_its_instances_says_so_and_never_none(
     commands: AgentCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands._parts, "driver", driver(None))
+    monkeypatch.setattr(commands.parts, "driver", driver(None))
     with pytest.raises(errors.InstancesUnknown, match=r"cannot list .*instance_source"):
         commands.list_instances()
