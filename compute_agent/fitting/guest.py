@@ -63,7 +63,6 @@ class Wish(NamedTuple):
         """Whether a device is of the kind, wherever it is and however much of it is free."""
         return (
             device.resource_class == self.resource_class
-            and device.healthy
             and (self.devices is None or device.id in self.devices)
             and not self.forbidden & device.traits
             and all(traits & device.traits for traits in self.required)

@@ -87,7 +87,6 @@ class Device:
     pcie_root: str = ""
     link_group: str = ""
     traits: frozenset[str] = frozenset()
-    healthy: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,13 +138,11 @@ class ProviderForest:
         parent: str,
         uuid: str | None = None,
         generation: int | None = None,
-        *,
-        stable_key: str | None = None,
     ) -> str:
         """Add a child, and return its uuid.
 
-        Without `uuid` it is derived from the root's uuid and `stable_key`, else the part of
-        the name after the root's name, so that it survives a rename of the host.
+        Without `uuid` it is derived from the root's uuid and the part of the name after the root's
+        name, so that it survives a rename of the host.
 
         :raises ValueError: the uuid or the name is taken or malformed, or the parent is unknown.
         """
@@ -152,8 +150,7 @@ class ProviderForest:
             above = self._find(parent)
             if uuid is None:
                 root = self._root_of(above)
-                key = stable_key or name.removeprefix(root.name) or name
-                uuid = child_uuid(root.uuid, key)
+                uuid = child_uuid(root.uuid, name.removeprefix(root.name) or name)
             return self._insert(ProviderData(canonical(uuid), name, generation, above.uuid))
 
     def remove(self, name_or_uuid: str) -> None:

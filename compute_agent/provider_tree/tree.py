@@ -93,19 +93,10 @@ class ProviderTree(ProviderForest):
                 for provider in self._by_uuid.values()
             )
 
-    def has_inventory_changed(
-        self,
-        name_or_uuid: str,
-        inventory: Inventory,
-        *,
-        operator_keys: Collection[str] = OPERATOR_KEYS,
-    ) -> bool:
+    def has_inventory_changed(self, name_or_uuid: str, inventory: Inventory) -> bool:
         """Return whether `inventory`, completed, differs from what the provider has."""
-        stored_inventory = self.data(name_or_uuid).inventory
-        completed_inventory = complete_inventory(
-            inventory, stored_inventory, operator_keys=operator_keys
-        )
-        return not equal_inventories(completed_inventory, stored_inventory)
+        stored = self.data(name_or_uuid).inventory
+        return not equal_inventories(complete_inventory(inventory, stored), stored)
 
     def update_inventory(
         self,

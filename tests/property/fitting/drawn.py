@@ -51,7 +51,6 @@ def a_device(rng: random.Random, number: int, cells: list[int]) -> Device:
         pcie_root=rng.choice(("", "r0", "r1")),
         link_group=rng.choice(("", "0", "1")),
         traits=frozenset(trait for trait in "TU" if rng.random() < 0.7),
-        healthy=rng.random() < 0.9,
     )
 
 

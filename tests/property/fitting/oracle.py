@@ -78,8 +78,7 @@ def device_ways(host: Host, guest: Guest, cells: Sequence[Cell]) -> Iterator[tup
 def serves(device: Device, wish: Wish) -> bool:
     """Whether a device is of the kind of a wish."""
     return (
-        device.healthy
-        and device.resource_class == wish.resource_class
+        device.resource_class == wish.resource_class
         and not wish.forbidden & device.traits
         and all(traits & device.traits for traits in wish.required)
         and (wish.devices is None or device.id in wish.devices)

@@ -185,10 +185,9 @@ def test_a_device_may_be_for_one_node():
     assert cells_of(answer(TWO, guest, device("gpu", 0))) == [1, 0]
 
 
-def test_devices_are_of_class_and_traits_free_and_healthy():
+def test_devices_are_of_class_and_and_traits_and_free():
     devices = (
         device("busy", 0, free=0),
-        device("sick", 0, healthy=False),
         device("other", 0, "VF"),
         device("old", 0, traits=frozenset(("OLD",))),
         device("right", 2, traits=frozenset(("NEW", "BIG"))),
