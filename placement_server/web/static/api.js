@@ -71,6 +71,12 @@ export async function readOwn(name, parameters = "", signal = null) {
   return ask(new URL(name, document.baseURI), parameters, signal);
 }
 
+/** Return the answer to a question of the API that has a body. It writes nothing. */
+export async function post(path, question) {
+  const { response, text } = await send(new URL(path, root), null, question);
+  return answered(response, text);
+}
+
 async function ask(url, parameters, signal) {
   url.search = new URLSearchParams(parameters).toString();
   url.hash = "";
@@ -78,11 +84,13 @@ async function ask(url, parameters, signal) {
   return response.status === 404 ? null : answered(response, text);
 }
 
-async function send(url, signal) {
+async function send(url, signal, question = null) {
   await renew();
   const headers = { Accept: "application/json", "OpenStack-API-Version": VERSION };
   if (token !== null) headers["X-Auth-Token"] = token;
-  return received(new Request(url, { signal, headers, cache: "no-store", credentials: "omit", redirect: "error" }), signal);
+  const asking = question === null ? {} : { method: "POST", body: JSON.stringify(question) };
+  if (question !== null) headers["Content-Type"] = "application/json";
+  return received(new Request(url, { signal, headers, ...asking, cache: "no-store", credentials: "omit", redirect: "error" }), signal);
 }
 
 async function received(request, signal = null) {

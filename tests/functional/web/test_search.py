@@ -67,6 +67,45 @@ def test_what_fits_nowhere_is_explained_with_buttons_that_try_what_would(
     assert re.fullmatch(r"resources=DISK_GB:\d+", page.get_by_label("Query,").input_value())
 
 
+def test_guests_to_move_are_listed_and_drawn_when_somebody_asks(
+    open_page: OpenPage, site: Site
+) -> None:
+    trait = f"CUSTOM_{uuid.uuid4().hex[:12].upper()}"
+    names = [f"{trait[7:]}-{number}" for number in range(2)]
+    roots = [
+        site.put_tree(
+            {
+                "providers": [
+                    {
+                        "uuid": str(uuid.uuid4()),
+                        "name": name,
+                        "parent_provider_uuid": None,
+                        "traits": [trait],
+                        "inventories": {"VCPU": {"total": total}},
+                    }
+                ]
+            }
+        )
+        for name, total in zip(names, (8, 4), strict=True)
+    ]
+    guest = site.claim({roots[0]: {"VCPU": 4}})
+    page = open_page(f"#/search?q={quote(f'resources=VCPU:6&required={trait}', safe='')}")
+    page.get_by_role("button", name="Which guests to move?").click()
+    page.locator(".summary", has_text=f"Move 1 guest, then it fits on {names[0]}.").wait_for()
+    table = page.get_by_role("group", name="Guests to move")
+    assert table.locator("tbody tr").inner_text().split("\t") == [guest, *names, "VCPU 4"]
+    label = page.locator("canvas").get_attribute("aria-label")
+    assert label.startswith("Map of the fleet: 1 move between 2 of ")
+    assert violations(page) == []
+    ask(page, f"resources=VCPU:9&required={trait}")
+    page.get_by_text("VCPU:4 instead of 9").first.wait_for()
+    page.get_by_role("button", name="Which guests to move?").click()
+    page.get_by_text("No 3 moves of guests make room.").first.wait_for()
+    ask(page, f"resources=VCPU:4&required={trait}")
+    page.locator(".summary", has_text="more time").wait_for()
+    assert page.get_by_role("button", name="Which guests to move?").count() == 0
+
+
 def test_an_empty_request_is_not_sent_and_the_field_says_what_is_missing(
     open_page: OpenPage,
 ) -> None:

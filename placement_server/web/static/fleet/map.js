@@ -38,11 +38,14 @@ export class HostMap {
     this.element = element("div", { class: "map" }, this.canvas);
   }
 
-  /** Draw hosts of a fleet by their use of a class; those in `marked`, where it is given, stand out. */
-  draw(fleet, hosts, resourceClass, label, marked = null) {
+  /** Draw hosts of a fleet by their use of a class; those in `marked`, where it is given, stand out. `arrows` are pairs of uuids. */
+  draw(fleet, hosts, resourceClass, label, marked = null, arrows = []) {
     this.hosts = hosts;
     this.canvas.setAttribute("aria-label", label);
-    this.repaint = () => this.#paint(fleet, resourceClass, marked);
+    this.repaint = () => {
+      this.#paint(fleet, resourceClass, marked);
+      for (const pair of arrows) this.#arrow(...pair);
+    };
     this.repaint();
   }
 
@@ -101,6 +104,30 @@ export class HostMap {
         context.strokeRect(left + 1, top + 1, width - 2, inner - 2);
       }
     });
+  }
+
+  #arrow(from, to) {
+    const middles = [from, to].map((uuid) => {
+      const place = this.hosts.findIndex((host) => host.uuid === uuid);
+      return place < 0 ? null : [(place % this.columns + 0.5) * this.cell.width, (Math.floor(place / this.columns) + 0.5) * this.cell.height];
+    });
+    if (middles.includes(null)) return;
+    const [[left, top], [right, bottom]] = middles;
+    const angle = Math.atan2(bottom - top, right - left);
+    const context = this.canvas.getContext("2d");
+    const colours = palette(this.element);
+    for (const [colour, width] of [[colours.ground, 6], [colours.mark, 3]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
+      context.beginPath();
+      context.moveTo(left, top);
+      context.lineTo(right, bottom);
+      for (const side of [-0.5, 0.5]) {
+        context.moveTo(right - 12 * Math.cos(angle + side), bottom - 12 * Math.sin(angle + side));
+        context.lineTo(right, bottom);
+      }
+      context.stroke();
+    }
   }
 
   #under(event) {

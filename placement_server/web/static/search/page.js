@@ -1,7 +1,7 @@
 // The page that finds a place: a request, and the hosts that it fits on, or what would make it fit.
 
 import { ApiError, read } from "../api.js";
-import { announcer, element, entitle, pageAddress, renew } from "../dom.js";
+import { announcer, count, element, entitle, pageAddress, renew } from "../dom.js";
 import { Fleet, selected } from "../fleet/hosts.js";
 import { HostMap, legend } from "../fleet/map.js";
 import { preorder, treeOf } from "../host/tree.js";
@@ -10,6 +10,7 @@ import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { places, reasons } from "./answer.js";
 import { QueryForm } from "./form.js";
+import { Moves } from "./moves.js";
 import { classesOf, queryIn, withoutDisabled } from "./query.js";
 
 const FIRST = 5;
@@ -28,7 +29,13 @@ export async function show(page, { query, signal }) {
     onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
   });
   const marks = element("section", { "aria-label": "Map of the fleet", hidden: true }, legend(true), map.element);
-  const answer = element("div", { class: "answer" }, said, first, marks, rest);
+  let arrows = [];
+  const guests = new Moves((moves, text) => {
+    arrows = moves.map(({ from, to }) => [from.root, to.root]);
+    draw(current, new Set(arrows.flat()));
+    said.textContent = text;
+  });
+  const answer = element("div", { class: "answer" }, said, first, guests.element, marks, rest);
   const form = new QueryForm(find);
   const disabledToo = element("input", { type: "checkbox", change: () => find(current) });
   disabledToo.checked = query.get("disabled") === "yes";
@@ -71,17 +78,25 @@ export async function show(page, { query, signal }) {
       if (!capacity.trees.length) {
         const explanation = await read("candidate_explanation", query, own);
         put(reasons(explanation, asked, (uuid) => fleet.hosts.get(uuid)?.name ?? uuid, attempt));
+        if (guests.query !== query) offer(query);
       } else {
+        offer(null);
         const found = await read("allocation_candidates", limited(query), own);
         put(places(capacity, await candidatesOf(found, own)));
       }
-      draw(asked, new Set(capacity.trees.map((tree) => tree.root)));
+      draw(asked, new Set(arrows.length ? arrows.flat() : capacity.trees.map((tree) => tree.root)));
     } catch (error) {
       if (own.aborted) return;
       isRefused = error instanceof ApiError && error.status === 400;
       put({ first: [element("p", { class: "failure", role: "alert" }, error.message)], rest: [] });
       marks.hidden = true;
+      offer(null);
     }
+  }
+
+  function offer(query) {
+    arrows = [];
+    guests.offer(query);
   }
 
   function put(parts) {
@@ -99,7 +114,7 @@ export async function show(page, { query, signal }) {
     marks.hidden = false;
     const [resourceClass] = classesOf(asked);
     const hosts = selected(fleet, { resourceClass: "", text: "", trait: "", aggregate: "", order: "name" });
-    map.draw(fleet, hosts, resourceClass, `Map of the fleet: ${roots.size} of ${hosts.length} hosts fit. The tables have them.`, roots);
+    map.draw(fleet, hosts, resourceClass, `Map of the fleet: ${arrows.length ? `${count(arrows.length, "move")} between ${roots.size}` : roots.size} of ${hosts.length} hosts${arrows.length ? "" : " fit"}. The tables have them.`, roots, arrows);
   }
 
   await follow({
