@@ -35,6 +35,7 @@ from compute_agent.placement.transports.transport import (
     Response,
     Timeout,
     Transport,
+    clock_offset,
     version_text,
 )
 
@@ -197,8 +198,7 @@ class Connection:
         self.transport = transport
         self.retries = retries or Retries()
         self._on_request = on_request
-        self.clock_offset: float | None = None
-        """Seconds by which this machine's clock is ahead of placement's, by its last answer."""
+        self._last_answer = "", 0.0
         self._use_extensions = use_extensions
         self.total = Tally(new_global_request_id())
         self._versions: OfferedVersions | None = None
@@ -281,7 +281,7 @@ class Connection:
         if tally is not None:
             tally.count(request.method, request.path, status)
         if response is not None:
-            self.clock_offset = response.clock_offset(time.time())
+            self._last_answer = response.headers.get("date", ""), time.time()
         if self._on_request is not None:
             self._on_request(request.method, status, self.clock_offset)
         if response is not None:
@@ -289,6 +289,11 @@ class Connection:
                 "%s -> %s [%s] global [%s]",
                 *(request, status, response.request_id, request.global_request_id),
             )
+
+    @property
+    def clock_offset(self) -> float | None:
+        """Seconds by which this machine's clock is ahead of placement's, by its last answer."""
+        return clock_offset(*self._last_answer)
 
     @staticmethod
     def _raise_if_unknown(request: Request, response: Response) -> None:

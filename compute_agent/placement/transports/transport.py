@@ -113,17 +113,19 @@ class Response(NamedTuple):
         """Placement's own id of the request, to be found in its log."""
         return self.headers.get("x-openstack-request-id")
 
-    def clock_offset(self, now: float) -> float | None:
-        """Return the seconds by which this machine's clock is ahead; None without a Date.
 
-        :param now: when the answer came, in seconds since 1970.
-        """
-        try:
-            moment = parsedate_to_datetime(self.headers.get("date", ""))
-        except ValueError:
-            return None
-        # the header has whole seconds, half a second too little on average
-        return now - moment.timestamp() - 0.5
+def clock_offset(date: str, now: float) -> float | None:
+    """Return the seconds by which this machine's clock is ahead; None where there is no date.
+
+    :param date: the header of an answer.
+    :param now: when the answer came, in seconds since 1970.
+    """
+    try:
+        moment = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    # the header has whole seconds, half a second too little on average
+    return now - moment.timestamp() - 0.5
 
 
 class Transport(Protocol):

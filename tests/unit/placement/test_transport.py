@@ -13,6 +13,7 @@ from compute_agent.placement.transports.transport import (
     ReadOnlyTransport,
     Request,
     Response,
+    clock_offset,
     make_response,
 )
 from compute_agent.testing.transports import RecordingTransport
@@ -116,5 +117,4 @@ def test_the_date_of_an_answer_tells_how_far_the_clock_is_ahead(
     date: str, offset: float | None
 ) -> None:
     now = datetime(2026, 11, 27, 6, 0, 10, tzinfo=UTC).timestamp()
-    response = make_response(200, [("Date", date)] if date else [], "{}")
-    assert response.clock_offset(now) == offset
+    assert clock_offset(date, now) == offset
