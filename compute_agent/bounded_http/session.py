@@ -17,6 +17,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 import urllib3.exceptions
 from keystoneauth1 import session as ka_session
+from requests.structures import CaseInsensitiveDict
 
 from compute_agent.bounded_http import json_document
 from compute_agent.bounded_http.answer_reader import BoundedAnswer
@@ -42,9 +43,11 @@ class BoundedResponse(requests.Response):
     """An answer that has been read and checked.
 
     :ivar document: its JSON; absent where it has none.
+    :ivar pool: the connections of which one brought it.
     """
 
     document: Any
+    pool: Any = None
 
     def json(self, **arguments: Any) -> Any:
         """Return its JSON, parsed once.
@@ -74,6 +77,7 @@ class BoundedAdapter(ka_session.TCPKeepAliveAdapter):  # type: ignore[misc]
         """Build a response that keeps the parsed JSON."""
         bounded_response = BoundedResponse()
         vars(bounded_response).update(vars(super().build_response(request, answer)))
+        bounded_response.pool = getattr(answer, "_pool", None)
         return bounded_response
 
 
@@ -156,6 +160,19 @@ class BoundedSession(requests.Session):
             "what answers at this address.",
             request=request,
         )
+
+    def read(self, url: str, raw: Any) -> BoundedResponse:
+        """Return the whole answer that urllib3 has begun to read.
+
+        :raises LimitExceeded: it breaks a limit.
+        :raises requests.ConnectionError: it ended too early.
+        """
+        answer = BoundedResponse()
+        answer.status_code, answer.reason, answer.url = raw.status, raw.reason, url
+        answer.headers, answer.raw = CaseInsensitiveDict(raw.headers), raw
+        _judge(answer)
+        self._limit_pause(answer)
+        return answer
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
         """Return `None`: `send` follows redirects, requests would read their bodies unbounded."""

@@ -21,6 +21,7 @@ from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
 from compute_agent.conf import urls
 from compute_agent.conf.files.places import missing_files
+from compute_agent.placement.transports.known_way import KnownWay
 from compute_agent.placement.transports.transport import Request, Response, Timeout
 
 LOG = logging.getLogger(__name__)
@@ -152,6 +153,7 @@ class KeystoneTransport:
         self._timeout = timeout
         self._source = source
         self._adapter: Any = None
+        self._way: KnownWay | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -191,15 +193,16 @@ class KeystoneTransport:
             ) from exc
 
     def send(self, request: Request) -> Response:
-        arguments: dict[str, Any] = {
-            "headers": request.headers(),
-            "raise_exc": False,
-            "timeout": self._timeout or request.timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
-        }
+        timeout = self._timeout or request.timeout or (CONNECT_TIMEOUT, READ_TIMEOUT)
+        arguments: dict[str, Any] = {"headers": request.headers(), "raise_exc": False}
         if request.json is not None:
             arguments["json"] = request.json
         try:
-            answer = self._get_adapter().request(request.path, request.method, **arguments)
+            adapter, way = self._get_adapter(), self._way
+            answer: Any = way.ask(adapter, request, timeout) if way is not None else None
+            if answer is None:
+                answer = adapter.request(request.path, request.method, timeout=timeout, **arguments)
+                self._way = KnownWay.learn(adapter, request, answer)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
             raise self._unauthorized_error(request, exc) from exc
@@ -256,7 +259,7 @@ class KeystoneTransport:
 
     def _forget_adapter(self) -> None:
         with self._lock:
-            self._adapter = None
+            self._adapter = self._way = None
 
 
 def _failure(

@@ -233,16 +233,60 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
     hang_up(handler)
 
 
+@pytest.mark.parametrize("earlier", [0, 1])
 @pytest.mark.parametrize("answer", [hang_up, half_an_answer, no_http])
-def test_a_connection_that_breaks_is_a_connect_failure(stub, answer):
+def test_a_connection_that_breaks_is_a_connect_failure(stub, answer, earlier):
+    transport = KeystoneTransport.to_endpoint(stub.url)
+    for _ in range(earlier):
+        transport.send(Request("GET", "/", (1, 0)))
     stub.answer = answer
-    with pytest.raises(errors.PlacementAPIConnectFailure):
-        KeystoneTransport.to_endpoint(stub.url).send(Request("GET", "/", (1, 0)))
+    with pytest.raises(errors.PlacementAPIConnectFailure, match="got no answer: "):
+        transport.send(Request("GET", "/", (1, 0)))
 
 
-def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub):
-    stub.answer = lambda _: stub.released.wait(60) and None
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("GET", "/a?b=c", (1, 39), global_request_id="req-1"),
+        Request("PUT", "/x", (1, 39), {"a": [1]}, own_headers={"If-None-Match": '"e"'}),
+        Request("POST", "/y", (1, 39)),
+    ],
+)
+def test_a_later_request_is_sent_as_the_first_one_was(stub, request_):
+    transport = from_conf(auth_type="noauth", endpoint_override=f"{stub.url}/placement/")
+    for _ in range(3):
+        assert transport.send(request_).status == 200
+    for _, _, headers, _ in stub.requests:
+        headers.pop("connection", None)
+    assert stub.requests[1:] == stub.requests[:1] * 2
+
+
+def test_a_later_request_is_redirected_and_has_cookies_as_the_first_one(stub):
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
+    transport.send(Request("GET", "/", (1, 0)))
+
+    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == "/new":
+            text(handler, 200, "[1]")
+            return
+        handler.send_response(307)
+        handler.send_header("Location", "/new")
+        handler.send_header("Set-Cookie", "node=7")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    stub.answer = elsewhere
+    assert transport.send(Request("GET", "/old", (1, 0))).json == [1]
+    transport.send(Request("GET", "/old", (1, 0)))
+    assert stub.requests[-1][2]["cookie"] == "node=7"
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub, earlier):
     transport = from_conf(auth_type="noauth", endpoint_override=stub.url, timeout=1)
+    for _ in range(earlier):
+        transport.send(Request("GET", "/", (1, 0)))
+    stub.answer = lambda _: stub.released.wait(60) and None
     with pytest.raises(errors.PlacementAPIConnectFailure, match="timed out"):
         transport.send(Request("POST", "/reshaper", (1, 30), {}, timeout=(10.0, 300.0)))
 

@@ -151,4 +151,4 @@ def test_serving_ends_when_placement_refuses_the_scheduler(
     file.write_text("[DEFAULT]\ntransport_url = fake://\n[placement]\nauth_type = nonsense\n")
     done = command("serve", config_file=file)
     assert done.returncode == 3
-    assert "auth" in done.stderr
+    assert "nonsense" in done.stderr
