@@ -209,6 +209,6 @@ def _bars(months: Mapping[str, Month]) -> str:
             x += count * scale
         shapes.append(f'<text x="{x + 6:.0f}" y="{y}">{total}</text>')
     for column, (name, color) in enumerate((*groups, ("others", "#9498a0"))):
-        shapes.append(f'<text x="{180 + 130 * column}" y="16" fill="{color}">{name}</text>')
+        shapes.append(f'<text x="{180 + 150 * column}" y="16" fill="{color}">{name}</text>')
     form = 'viewBox="0 0 700 240" font-family="sans-serif" font-size="13" style="background:white"'
     return "\n".join((f'<svg xmlns="http://www.w3.org/2000/svg" {form}>', *shapes, "</svg>\n"))

@@ -64,20 +64,21 @@ class NUMATopologyFilter(HostFilter):
         return answer if isinstance(answer, Refusal) else None
 
     def _wishes(self, host: HostState, announced: Host, spec: RequestSpec) -> Iterator[Wish]:
-        """Yield the devices of the candidates, each of any provider that some candidate names."""
-        known_devices = {(device.id, device.resource_class) for device in announced.devices}
-        providers: dict[tuple[str, str], set[str]] = {}
-        for candidate in host.candidates:
-            for suffix, uuids in candidate.mappings.items():
-                for name in candidate.allocations.get(uuids[0], ()) if suffix else ():
-                    if is_device(name):
-                        providers.setdefault((suffix, name), set()).add(uuids[0])
-        classes = {suffix: [name] for suffix, name in providers}
+        """Yield the devices of the candidates, each of any provider of the host.
+
+        Which of them a group may have by its traits its plan has looked at before.
+        """
+        known_classes = {device.resource_class for device in announced.devices}
+        classes = {
+            suffix: [name]
+            for candidate in host.candidates
+            for suffix, uuids in candidate.mappings.items()
+            for name in (candidate.allocations.get(uuids[0], ()) if suffix else ())
+            if is_device(name) and name in known_classes
+        }
         policy_of = policies(spec, self.options.pci_aliases, classes)
-        for (suffix, name), of_group in sorted(providers.items()):
-            if known_devices.issuperset((uuid, name) for uuid in of_group):
-                nearness = policy_of.get(suffix, "")
-                yield Wish(suffix, name, nearness=nearness, devices=frozenset(of_group))
+        for suffix, [name] in sorted(classes.items()):
+            yield Wish(suffix, name, nearness=policy_of.get(suffix, ""))
 
 
 def _guest_of(spec: RequestSpec, host: Host, wishes: Iterator[Wish]) -> Guest:

@@ -15,12 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from compute_agent.fitting.drawing import draw
-from compute_agent.fitting.guest import ISOLATE, REQUIRE, REQUIRED, SOCKET, Guest
+from compute_agent.fitting.guest import ISOLATE, LEGACY, REQUIRE, REQUIRED, SOCKET, Guest
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.fitting.room import DEFAULT_OPTIONS, PlanOptions
-from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
@@ -75,7 +74,7 @@ class HostPlans:
             guest.threads in (REQUIRE, ISOLATE)
             or guest.needs_tunnel
             or bool(guest.physnets)
-            or not {REQUIRED, SOCKET}.isdisjoint(self.policy_of.values())
+            or not {REQUIRED, SOCKET, LEGACY}.isdisjoint(self.policy_of.values())
         )
 
     def planned(self, host: HostState) -> HostState:
@@ -90,8 +89,8 @@ class HostPlans:
         return self.best_first(host._replace(candidates=tuple(near)), base=host)
 
     def _is_refused_for_announced(self, host: HostState, answer: Plan | Refusal) -> bool:
-        """Whether a nested host has no plan for what its agent announces, and else would."""
-        if isinstance(answer, Plan) or answer.is_undecided or HW_NUMA_ROOT not in host.traits:
+        """Whether a host has no plan for what its agent announces, and else would."""
+        if isinstance(answer, Plan) or answer.is_undecided:
             return False
         without = replace(self, announced=lambda _root: None)._answer(host)
         return without is not None and isinstance(without[2], Plan)

@@ -404,7 +404,8 @@ def test_devices_are_linked_as_the_agent_announces():
     assert {chosen.mappings["x"], chosen.mappings["y"]} in ({("g0",), ("g2",)}, {("g1",), ("g3",)})
 
 
-def test_a_flat_host_gives_the_device_beside_cpus_that_are_free():
+def flat_with_two_cards(*cpus: int) -> tuple[HostState, Host]:
+    """A flat host with a card on each of two cells, of which placement names the first."""
     tree = {
         "host": summary("host", {"PCPU": (16, 0), "MEMORY_MB": (2000, 0)}),
         "one": summary("host", {"VGPU": (1, 0)}, parent="host"),
@@ -412,12 +413,24 @@ def test_a_flat_host_gives_the_device_beside_cpus_that_are_free():
     }
     base = candidate({"host": {"PCPU": 2, "MEMORY_MB": 100}, "one": {"VGPU": 1}}, gpu=["one"])
     answer = answered([base], tree)
+    cells = tuple(Cell(i, pinnable=n, memory_mib=1000 if n else 0) for i, n in enumerate(cpus))
+    cards = (Device("one", "VGPU", 1, cell=0), Device("two", "VGPU", 1, cell=1))
     state = HostState("host", "host", dict(answer.providers), answer.candidates)
-    announced = Host(
-        (Cell(0, pinnable=1, memory_mib=1000), Cell(1, pinnable=8, memory_mib=1000)),
-        (Device("one", "VGPU", 1, cell=0), Device("two", "VGPU", 1, cell=1)),
-    )
+    return state, Host(cells, cards)
+
+
+def test_a_flat_host_gives_the_device_beside_cpus_that_are_free():
+    state, announced = flat_with_two_cards(1, 8)
     asked, numa = pins(1, gpu=GPU)
-    chosen = best(state, asked, numa, {"gpu": "required"}, announced=announced)
-    assert chosen.mappings == {"gpu": ("two",)}
-    assert chosen.allocations["two"] == {"VGPU": 1}
+    near = plans(asked, numa, {"gpu": "required"}, announced=announced)
+    for planned in (near.best_first(state), near.planned(state)):
+        assert planned.candidates[0].mappings == {"gpu": ("two",)}
+        assert planned.candidates[0].allocations["two"] == {"VGPU": 1}
+
+
+@pytest.mark.parametrize("policy", ["required", "legacy", "preferred"])
+def test_a_flat_host_whose_devices_are_all_too_far_is_left_out(policy):
+    state, announced = flat_with_two_cards(0, 0, 8)
+    asked, numa = pins(1, gpu=GPU)
+    near = plans(asked, numa, {"gpu": policy}, announced=announced)
+    assert bool(near.planned(state).candidates) == (policy == "preferred")
