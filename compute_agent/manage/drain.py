@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from compute_agent import errors
 from compute_agent.drift.orphans import MIGRATION
 from compute_agent.placement.allocations.allocations import UNTYPED
-from compute_agent.placement.allocations.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts, by_class
 from compute_agent.placement.candidates import after_moves
 from compute_agent.placement.provider_trees import Part, WholeTree
 from compute_agent.provider_tree.trait_names import (
@@ -191,7 +191,9 @@ def moves(
     for count, holder in enumerate(largest_first, 1):
         to, reason = places.get(holder.consumer, (None, _MOVE_UNDER_WAY))
         progress("placing consumers", count, len(largest_first))
-        yield ConsumerMove(holder.consumer, holder.type, _sums(holder.held_amounts), to, reason)
+        yield ConsumerMove(
+            holder.consumer, holder.type, by_class(holder.held_amounts.values()), to, reason
+        )
 
 
 def _placed_together(
@@ -254,7 +256,7 @@ def query_for(holding: Amounts, roots: Collection[str]) -> list[tuple[str, str]]
     is a group of its own.
     """
     query: list[tuple[str, str]] = []
-    at_roots = _sums({provider: holding[provider] for provider in holding if provider in roots})
+    at_roots = by_class(holding[provider] for provider in holding if provider in roots)
     if at_roots:
         query.append(("resources", _text(at_roots)))
     nested_providers = [provider for provider in holding if provider not in roots]
@@ -291,15 +293,7 @@ def _text(resources: Mapping[str, int]) -> str:
     return ",".join(f"{name}:{amount}" for name, amount in sorted(resources.items()))
 
 
-def _sums(holding: Amounts) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for resources in holding.values():
-        for name, amount in resources.items():
-            sums[name] = sums.get(name, 0) + amount
-    return sums
-
-
 def _size(holding: Amounts) -> tuple[int, ...]:
     """Return what consumers are ordered by: those that are hard to place are the largest."""
-    sums = _sums(holding)
+    sums = by_class(holding.values())
     return len(holding), sums.get("MEMORY_MB", 0), sums.get("VCPU", 0), sum(sums.values())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent import local_socket
 from compute_agent.agent.local_socket import AgentNotRunning
+from compute_agent.drift.wording import resources
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 
@@ -41,8 +42,7 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
         behind = "" if claim["instance"] == claim["consumer"] else f"  of {claim['instance']}"
         print(f"{claim['consumer']}  node {claim['node']}{behind}")
         for uuid, classes in sorted(claim["amounts"].items()):
-            amounts = ", ".join(f"{amount} {rc}" for rc, amount in sorted(classes.items()))
-            print(f"  provider {uuid}: {amounts}")
+            print(f"  provider {uuid}: {resources(classes)}")
         for unit in claim["units"]:
             print(f"  {unit['resource_class']} {unit['name']}")
         for cell in claim.get("cells", ()):

@@ -23,6 +23,7 @@ from compute_agent.cmd.manage.options import (
     transport,
 )
 from compute_agent.cmd.trees.form import add_form_options, form_of, given_form_options
+from compute_agent.drift.wording import resources
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -334,9 +335,8 @@ def _consumer_table(
     table = new_table("consumer", "holds")
     for consumer, held_amounts in sorted(consumers.items()):
         parts = [
-            ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
-            + f" of {names[provider]}"
-            for provider, resources in held_amounts.items()
+            f"{resources(amounts)} of {names[provider]}"
+            for provider, amounts in held_amounts.items()
         ]
         table.add_row(consumer, "; ".join(parts))
     return table

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.cmd.console import columns
 from compute_agent.cmd.scheduler import claim_options
+from compute_agent.drift.wording import resources
+from compute_agent.placement.allocations.amounts import by_class, of_record
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
@@ -114,8 +116,4 @@ def _name(tree: Mapping[str, Any]) -> str:
 
 
 def _held(move: Mapping[str, Any]) -> str:
-    sums: dict[str, int] = {}
-    for part in move["allocations"].values():
-        for name, amount in part["resources"].items():
-            sums[name] = sums.get(name, 0) + amount
-    return ", ".join(f"{amount} {name}" for name, amount in sorted(sums.items()))
+    return resources(by_class(of_record(move).values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
@@ -34,6 +34,11 @@ def add(*parts: Amounts) -> MutableAmounts:
             for resource_class, amount in resources.items():
                 own[resource_class] = own.get(resource_class, 0) + amount
     return total
+
+
+def by_class(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of amounts by class, such as those of several providers."""
+    return add(*({"": part} for part in parts)).get("", {})
 
 
 def subtract(amounts: Amounts, part: Amounts) -> MutableAmounts:

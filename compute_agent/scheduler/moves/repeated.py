@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, copy_of
+from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, copy_of
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -92,14 +92,13 @@ def _source(
 
     Instance and migration together hold an amount on a shared provider once.
     """
-    source = copy_of(remaining_amounts)
     local = {name for uuid, n in remaining_amounts.items() if uuid not in sharing for name in n}
-    for pool in sharing:
-        for name, amount in held_amounts[pool].items():
-            if name not in local:
-                pool_amounts = source.setdefault(pool, {})
-                pool_amounts[name] = pool_amounts.get(name, 0) + amount
-    return source
+    shared = {
+        pool: {name: n for name, n in held_amounts[pool].items() if name not in local}
+        for pool in sharing
+        if not local.issuperset(held_amounts[pool])
+    }
+    return add(remaining_amounts, shared)
 
 
 def _is_ambiguous(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from compute_agent.placement.allocations.amounts import (
     Amounts,
     MutableAmounts,
+    by_class,
     copy_of,
     covers,
     subtract,
     without_zeros,
 )
-from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 
 
 def mappings_of(
@@ -31,14 +32,16 @@ def mappings_of(
         for suffix, group in sorted(request.groups.items())
         if suffix != UNSUFFIXED and group.resources
     ]
-    requested_amounts = _sums(request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED])
-    if _sums(held_amounts.values()) != requested_amounts:
+    requested_amounts = by_class(
+        request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED]
+    )
+    if by_class(held_amounts.values()) != requested_amounts:
         return None
     admitted_providers = {
         suffix: tuple(
             provider
             for provider in sorted(held_amounts)
-            if _admits(request.group(suffix), traits.get(provider, frozenset()))
+            if request.group(suffix).accepts(traits.get(provider, frozenset()))
         )
         for suffix in suffixes
     }
@@ -86,16 +89,3 @@ def _assign(
             return {suffix: (provider,), **mappings}, amounts_left
     dead_ends.add(state)
     return None
-
-
-def _admits(group: RequestGroup, traits: frozenset[str]) -> bool:
-    lacks_trait = any(traits.isdisjoint(any_of) for any_of in group.required)
-    return not lacks_trait and traits.isdisjoint(group.forbidden)
-
-
-def _sums(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for resources in parts:
-        for name, amount in resources.items():
-            sums[name] = sums.get(name, 0) + amount
-    return sums
