@@ -20,16 +20,17 @@ _LEAST_INODES: Final = 1000
 
 def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     """Check the state directory, the scheduler's journal, the log and temporary files."""
-    uses = {
-        Path(conf.compute_scheduler.journal_path).parent: "[compute_scheduler]journal_path",
-        Path(conf.state_path): "[DEFAULT]state_path",
-        Path(tempfile.gettempdir()): "temporary files",
-    }
-    if conf.log_dir:
-        uses[Path(conf.log_dir)] = "[DEFAULT]log_dir"
+    uses = [
+        (conf.state_path, "[DEFAULT]state_path"),
+        (str(Path(conf.compute_scheduler.journal_path).parent), "[compute_scheduler]journal_path"),
+        (tempfile.gettempdir(), "temporary files"),
+        (conf.log_dir, "[DEFAULT]log_dir"),
+    ]
     seen_devices: set[int] = set()
-    for directory, use in uses.items():
-        place = _existing(directory)
+    for directory, use in uses:
+        if not directory:
+            continue
+        place = _existing(Path(directory))
         if (device := place.stat().st_dev) not in seen_devices:
             seen_devices.add(device)
             yield _diagnosis(place, f"{directory} ({use})")

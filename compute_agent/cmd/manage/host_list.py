@@ -25,6 +25,7 @@ from compute_agent.cmd.output import (
 from compute_agent.cmd.placement.arguments import MEMBER_OF
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.cmd.trees.amounts import amount_text
+from compute_agent.cmd.trees.form import add_bytes_option
 from compute_agent.drift.wording import count_of
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.whole_numbers import positive
@@ -82,6 +83,7 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
     parser.add_argument(
         "--class", dest="resource_class", metavar="CLASS", help="show only the usage of this class"
     )
+    add_bytes_option(parser)
     parser.add_argument(
         "--watch",
         action="store_true",
@@ -249,14 +251,14 @@ def _now() -> str:
 
 
 def _rows(namespace: argparse.Namespace, hosts: Sequence[FleetHost]) -> list[Sequence[object]]:
-    return [_row(host, namespace.resource_class) for host in hosts]
+    return [_row(namespace, host) for host in hosts]
 
 
-def _row(host: FleetHost, resource_class: str | None) -> Sequence[object]:
+def _row(namespace: argparse.Namespace, host: FleetHost) -> Sequence[object]:
     amounts = (
-        f"{name} {amount_text(name, *amount)}"
+        f"{name} {amount_text(name, *amount, in_bytes=namespace.in_bytes)}"
         for name, amount in host.amounts.items()
-        if resource_class in (None, name)
+        if namespace.resource_class in (None, name)
     )
     return (
         host.name,

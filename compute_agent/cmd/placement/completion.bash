@@ -59,7 +59,7 @@ _compute_agent_completion() {
         compute-manage/placement/audit) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose --delete --resource_provider --min-age --host-age --instances' ;;
         compute-manage/placement/sync_aggregates) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose --prune' ;;
         compute-manage/placement) words='-h --help migrate_compute_inventory rename delete-host adopt heal_allocations audit sync_aggregates' ;;
-        compute-manage/host/list) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose --sort --troubled --required --member-of -f --format -c --column --class --watch --interval' ;;
+        compute-manage/host/list) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose --sort --troubled --required --member-of -f --format -c --column --class --bytes --watch --interval' ;;
         compute-manage/host/show) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose --class --used --providers --traits --bytes' hosts='HOST' ;;
         compute-manage/host/enable) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose' hosts='HOST' ;;
         compute-manage/host/disable) words='-h --help --config-file --config-dir --os-cloud --placement-config --request-timeout --dry-run --json --verbose --reason' hosts='HOST' ;;

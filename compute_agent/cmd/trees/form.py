@@ -44,6 +44,11 @@ def add_form_options(parser: argparse.ArgumentParser) -> None:
         help="one line for each provider, with uuid, also for equal providers",
     )
     parser.add_argument("--traits", action="store_true", help="also show the traits")
+    add_bytes_option(parser)
+
+
+def add_bytes_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for scripts to a command that shows amounts."""
     parser.add_argument(
         "--bytes", action="store_true", dest="in_bytes", help="memory and disk in bytes"
     )

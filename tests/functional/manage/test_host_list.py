@@ -198,6 +198,10 @@ def test_columns_are_chosen_as_with_the_client_of_openstack(offline: Operator) -
     offline.placement.new_host("host-with-columns")
     ended = offline.run("list", "with-columns", "-f", "value", "-c", "used/capacity", "-c", "host")
     assert (ended.status, ended.out) == (0, "VCPU 0/8 host-with-columns\n")
+    disk = offline.placement.new_provider("disk-host", {"DISK_GB": 2048}, ("COMPUTE_NODE",))
+    for options, text in (((), "0/2048 (0/2 TiB)"), (("--bytes",), f"0/{2 * 2**40}")):
+        shown = offline.run("list", "disk-host", "-f", "value", "-c", "used/capacity", *options)
+        assert shown.out == f"DISK_GB {text}\n", disk
     unknown = offline.run("list", "-c", "colour")
     assert (unknown.status, unknown.out) == (127, "")
     assert "the columns are host, agent, bus, enabled" in unknown.err
