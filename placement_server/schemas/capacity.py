@@ -2,27 +2,18 @@
 
 from typing import Any, Final
 
-from placement_server.schemas.validation import SchemaByVersion
+from placement_server.schemas.validation import SchemaByVersion, exact_object
 
 _COUNT: Final = {"type": "integer", "minimum": 0}
 
 
-def _exactly(**properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
-
-
-CAPACITY: Final[dict[str, Any]] = _exactly(
+CAPACITY: Final[dict[str, Any]] = exact_object(
     at_least=_COUNT,
     at_most=_COUNT,
     exact={"type": "boolean"},
     trees={
         "type": "array",
-        "items": _exactly(
+        "items": exact_object(
             root={"type": "string", "format": "uuid"},
             name={"type": ["string", "null"]},
             at_least=_COUNT,
@@ -44,16 +35,16 @@ FRAGMENTATION_QUERY: Final = SchemaByVersion(
 )
 """`resources` may be repeated, a shape each; `member_of` too."""
 
-FRAGMENTATION: Final[dict[str, Any]] = _exactly(
+FRAGMENTATION: Final[dict[str, Any]] = exact_object(
     resource_classes={
         "type": "object",
-        "additionalProperties": _exactly(
+        "additionalProperties": exact_object(
             capacity=_COUNT, used=_COUNT, free=_COUNT, largest_free=_COUNT, stranded=_COUNT
         ),
     },
     shapes={
         "type": "array",
-        "items": _exactly(
+        "items": exact_object(
             resources={"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
             at_least=_COUNT,
             at_most=_COUNT,

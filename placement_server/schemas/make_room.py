@@ -3,19 +3,13 @@
 from typing import Any, Final
 
 from placement_server import limits
-from placement_server.schemas.validation import SchemaByVersion
+from placement_server.schemas.validation import SchemaByVersion, exact_object
 
 _UUID: Final = {"type": "string", "format": "uuid"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
 
 
-def _object(*required: str, **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(required),
-        "properties": properties,
-    }
+def _optional(**properties: Any) -> dict[str, Any]:
+    return {**exact_object(**properties), "required": []}
 
 
 def _list(items: dict[str, Any]) -> dict[str, Any]:
@@ -26,14 +20,14 @@ _NAMES: Final = _list({"type": "string"})
 
 MAKE_ROOM: Final = SchemaByVersion(
     {
-        34: _object(
+        34: _optional(
             request={"type": "string"},
             places={"type": "integer", "minimum": 1, "maximum": 100},
             empty={**_list(_UUID), "maxItems": 100},
             avoid=_list(_UUID),
             max_moves={"type": "integer", "minimum": 0, "maximum": 8},
             swap={"type": "boolean"},
-            leave_alone=_object(
+            leave_alone=_optional(
                 consumers=_list(_UUID),
                 projects=_NAMES,
                 types=_NAMES,
@@ -52,41 +46,26 @@ MAKE_ROOM: Final = SchemaByVersion(
     }
 )
 
-_TREE: Final = _object("root", "name", root=_UUID, name={"type": ["string", "null"]})
+_TREE: Final = exact_object(root=_UUID, name={"type": ["string", "null"]})
 _PLACE: Final[dict[str, Any]] = {
+    "to": _TREE,
     "allocations": {"type": "object"},
     "mappings": {"type": "object", "additionalProperties": _list(_UUID)},
 }
+_MOVE: Final = {"consumer": {"type": "string"}, "from": _TREE, **_PLACE}
 
-ROOM: Final[dict[str, Any]] = _object(
-    "plans",
-    "proved",
-    "stays",
+ROOM: Final[dict[str, Any]] = exact_object(
     plans={
         "type": "array",
-        "items": _object(
-            "moves",
-            "places",
-            "memory_mb",
-            "whole",
-            "stuck",
-            moves={
-                "type": "array",
-                "items": _object(
-                    "consumer",
-                    "from",
-                    "to",
-                    *_PLACE,
-                    **{"consumer": {"type": "string"}, "from": _TREE, "to": _TREE, **_PLACE},
-                ),
-            },
-            places={"type": "array", "items": _object("to", *_PLACE, to=_TREE, **_PLACE)},
-            memory_mb=_COUNT,
+        "items": exact_object(
+            moves={"type": "array", "items": exact_object(**_MOVE)},
+            places={"type": "array", "items": exact_object(**_PLACE)},
+            memory_mb={"type": "integer", "minimum": 0},
             whole={"type": "boolean"},
-            stuck=_list({"type": "string"}),
+            stuck=_NAMES,
         ),
     },
     proved={"type": "boolean"},
-    stays=_list({"type": "string"}),
+    stays=_NAMES,
 )
 """`name` is null of a tree that was deleted while the answer was made."""

@@ -21,6 +21,17 @@ from placement_server.schemas.acceptance import Predicates
 
 Schema = Mapping[str, Any]
 
+
+def exact_object(**properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of objects with just these properties."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
+
+
 _VALUES_SHOWN: Final = 50_000
 """Values in a body beyond which an error does not show it: laying out millions takes minutes."""
 

@@ -16,7 +16,6 @@ from placement_server.candidates.make_room.evictions import Eviction, Evictions
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.places import Place, Places
 from placement_server.candidates.make_room.state import State
-from placement_server.candidates.search.problem import Positions
 
 REQUEST: Final = -1
 """Stands for the request among the consumers that wait for a place, and for its shape."""
@@ -43,8 +42,8 @@ class Options:
     :param find_places: of a shape.
     :param look: called now and then; may raise.
     :ivar covers: know who has left.
-    :ivar after: root and placement before which no place is open to the request, as others of its
-        places come before.
+    :ivar taken: the places that were given, and to whom.
+    :ivar is_ordered: whether the places of the request are taken in one order.
     :ivar is_guessed: whether to take only options that promise to need few moves: where one has to
         leave for another, as many as at the beginning.
     """
@@ -63,7 +62,8 @@ class Options:
         self._evictions: dict[int, Evictions] = {}
         self._known_least: dict[tuple[int, int], int] = {}
         self.covers = Covers(holdings)
-        self.after: tuple[int, Positions] | None = None
+        self.taken: list[tuple[int, Place]] = []
+        self.is_ordered = True
         self.is_guessed = False
 
     @property
@@ -94,8 +94,10 @@ class Options:
         if consumer != REQUEST:
             tree = self.tree(consumer)
             return lambda place: place.root != tree
-        after = self.after
-        return lambda place: after is None or (place.root, place.placement) >= after
+        after = [(place.root, place.placement) for who, place in self.taken if who == REQUEST]
+        if not (self.is_ordered and after):
+            return lambda _place: True
+        return lambda place: (place.root, place.placement) >= after[-1]
 
     def fitting(self, consumer: int, count: int) -> tuple[list[Place], bool]:
         """Return the places that lack nothing, and whether there are enough.

@@ -56,6 +56,11 @@ class Plan:
     is_whole: bool = True
 
     @property
+    def consumers(self) -> frozenset[int]:
+        """Who moves."""
+        return frozenset(move.consumer for move in self.moves)
+
+    @property
     def cost(self) -> tuple[int, int]:
         """What plans are compared by."""
         return len(self.moves), self.memory

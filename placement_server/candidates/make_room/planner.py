@@ -69,8 +69,7 @@ class Planner:
             for class_id in index.classes
         }
         self._options = Options(holdings, self._state, self._find_places, self._look, account)
-        self._moves: dict[int, Move] = {}
-        self._requested_places: list[Place] = []
+        self._options.is_ordered = bounds.count <= _FEW
         self._stuck: list[int] | None = None
         self._is_every_way_tried = True
         self._answer = Answer()
@@ -90,6 +89,10 @@ class Planner:
             self._options.covers.out.add(consumer)
             memory += int(self._holdings.memory[consumer])
         self._answer.is_proved = self._holdings.is_whole
+        ends_at = self._ends_at
+        if self._forced:
+            # A quarter is for a plan with only some of them.
+            self._ends_at -= self._bounds.seconds / 4
         for most in range(self._bounds.most_moves + 1):
             if most:
                 self._options.is_guessed = True
@@ -99,8 +102,7 @@ class Planner:
             if self._answer.plans or self._clock() >= self._ends_at:
                 break
         if not self._answer.plans and self._forced:
-            # At least some of those who have to leave.
-            self._stuck = []
+            self._ends_at, self._stuck = ends_at, []
             self._search(forced, 0, memory, 1)
         self._answer.is_proved &= self._is_every_way_tried and self._options.is_whole
         if self._answer.plans and self._answer.plans[0].is_whole:
@@ -156,7 +158,7 @@ class Planner:
         consumer, places, is_sure = self._hardest(waiting)
         at = waiting.index(consumer)
         rest = waiting[:at] + waiting[at + 1 :]
-        if consumer == REQUEST and self._bounds.count > _FEW and places:
+        if consumer == REQUEST and not self._options.is_ordered and places:
             # Which of them is taken is not tried: there would be too many ways.
             self._is_every_way_tried = False
             places, is_sure = places[:1], True
@@ -182,7 +184,7 @@ class Planner:
     def _stay(self, consumer: int, rest: tuple[int, ...], memory: int) -> None:
         """Go on with a consumer that stays where it is."""
         assert self._stuck is not None
-        with self._state.claimed(self._holdings.held(consumer)):
+        with self._state.changed(self._holdings.held(consumer), -1):
             self._stuck.append(consumer)
             self._place(rest, 0, memory - int(self._holdings.memory[consumer]))
             self._stuck.pop()
@@ -209,7 +211,11 @@ class Planner:
 
     def _finish(self, most: int, memory: int) -> None:
         """Keep the plan if there is an order of its moves, else let others move first."""
-        moves = list(self._moves.values())
+        moves = [
+            Move(consumer, self._holdings.held(consumer), place)
+            for consumer, place in self._options.taken
+            if consumer != REQUEST
+        ]
         if not self._bounds.swap:
             steps = find_order(moves, self._state.base)
             self._answer.is_proved &= steps.is_whole
@@ -219,13 +225,13 @@ class Planner:
             moves = steps.order
         plan = Plan(
             tuple(moves),
-            tuple(self._requested_places),
+            tuple(place for consumer, place in self._options.taken if consumer == REQUEST),
             memory,
             tuple(self._stuck or ()),
             self._stuck is None,
         )
         plans = self._answer.plans
-        if all(self._moves.keys() != {move.consumer for move in other.moves} for other in plans):
+        if all(plan.consumers != other.consumers for other in plans):
             plans.append(plan)
             plans.sort(key=lambda plan: plan.cost)
             del plans[self._bounds.plans :]
@@ -242,28 +248,18 @@ class Planner:
     @contextmanager
     def _taken(self, consumer: int, place: Place) -> Iterator[None]:
         """Give a place to a consumer, or to the request, within a block."""
-        with self._state.claimed(place.amounts):
-            if consumer != REQUEST:
-                self._moves[consumer] = Move(consumer, self._holdings.held(consumer), place)
-                try:
-                    yield
-                finally:
-                    del self._moves[consumer]
-                return
-            after = self._options.after
-            if self._bounds.count <= _FEW:
-                self._options.after = place.root, place.placement
-            self._requested_places.append(place)
+        with self._state.changed(place.amounts, -1):
+            self._options.taken.append((consumer, place))
             try:
                 yield
             finally:
-                self._requested_places.pop()
-                self._options.after = after
+                self._options.taken.pop()
 
     @contextmanager
     def _evicted(self, consumers: Sequence[int]) -> Iterator[None]:
         """Let consumers leave within a block."""
-        with self._state.released(summed(e for c in consumers for e in self._holdings.held(c))):
+        held = summed(entry for c in consumers for entry in self._holdings.held(c))
+        with self._state.changed(held, 1):
             self._options.covers.out.update(consumers)
             try:
                 yield

@@ -38,22 +38,13 @@ class State:
         self.touched: Counter[int] = Counter()
 
     @contextmanager
-    def claimed(self, amounts: Amounts) -> Iterator[None]:
-        """Use amounts within a block."""
-        self.add(amounts, -1)
+    def changed(self, amounts: Amounts, sign: int) -> Iterator[None]:
+        """Add to what is free within a block."""
+        self.add(amounts, sign)
         try:
             yield
         finally:
-            self.add(amounts, 1, -1)
-
-    @contextmanager
-    def released(self, amounts: Amounts) -> Iterator[None]:
-        """Free amounts within a block."""
-        self.add(amounts, 1)
-        try:
-            yield
-        finally:
-            self.add(amounts, -1, -1)
+            self.add(amounts, -sign, -1)
 
     def add(self, amounts: Amounts, sign: int, touches: int = 1) -> None:
         """Add to what is free.

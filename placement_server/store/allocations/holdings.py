@@ -12,7 +12,7 @@ from placement_server.store.dialects.among import among
 from placement_server.store.tables import allocations, consumer_types, consumers, projects
 from placement_server.store.transactions.transaction import ReadTransaction
 
-_PAGE: Final = 10_000
+_PAGE: Final = 2_000
 _A: Final = allocations.c
 _PAGES: Final = (
     f"{select(_A.id, _A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)} "
