@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, NoReturn
 
 from compute_agent.bounded_http.limits import (
@@ -15,6 +17,7 @@ from compute_agent.bounded_http.limits import (
 
 _BESIDE_STRUCTURE: Final = bytes(set(range(256)) - set(b'[]{}"\\'))
 _ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LARGE: Final = 64 * 1024
 _LONG_NUMBER: Final = b"0" * (INTEGER_DIGITS + 1)
 
 
@@ -32,8 +35,22 @@ def parse(text: str) -> Any:
     if containers > JSON_CONTAINERS:
         raise LimitExceeded(f"has more than {JSON_CONTAINERS:,} lists and objects in its JSON")
     has_long_numbers = _LONG_NUMBER in content.translate(_ZEROS)
+    if len(content) < _LARGE or has_long_numbers:
+        document = _parse(text, has_long_numbers)
+    else:
+        try:
+            document = _quick_parser()(content)
+        except ValueError:
+            # also what is JSON for Python alone
+            document = _parse(text, has_long_numbers)
+    if containers > JSON_DEPTH and not _is_shallow(structure) and _is_deep(document):
+        raise _too_deep()
+    return document
+
+
+def _parse(text: str, has_long_numbers: bool) -> Any:
     try:
-        document = json.loads(
+        return json.loads(
             text,
             parse_int=_integer if has_long_numbers else None,
             parse_float=_finite,
@@ -41,9 +58,16 @@ def parse(text: str) -> Any:
         )
     except RecursionError as error:
         raise _too_deep() from error
-    if containers > JSON_DEPTH and not _is_shallow(structure) and _is_deep(document):
-        raise _too_deep()
-    return document
+
+
+@cache
+def _quick_parser() -> Callable[[bytes], Any]:
+    """Return a parser for answers about many hosts, imported where there is such an answer."""
+    try:
+        import orjson
+    except ImportError:
+        return lambda content: _parse(content.decode(), False)
+    return orjson.loads
 
 
 def _is_shallow(structure: bytes) -> bool:
