@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from compute_agent import __version__
 from compute_agent.daemon.bus_state import BusState
-from compute_agent.daemon.metrics_server import build_info
+from compute_agent.programs.build_info import build_info
 from compute_agent.tracker.status import FeedState
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class BoardCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        yield build_info(PREFIX)
+        yield build_info(PREFIX, __version__)
         yield from self._passes()
         yield from self._claims()
         yield from self._placement()

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import __version__, errors
+from compute_agent import errors
 from compute_agent.programs.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric
-
-
-def build_info(program: str) -> Metric:
-    """Return the metric that names the version of a program, and that of Python.
-
-    :param program: the beginning of the names of its metrics.
-    """
-    from prometheus_client.core import GaugeMetricFamily
-
-    labels = {"version": __version__, "python": platform.python_version()}
-    family = GaugeMetricFamily(f"{program}_build_info", "1, with versions.", labels=list(labels))
-    family.add_metric(list(labels.values()), 1)
-    return family
 
 
 class MetricsServer:

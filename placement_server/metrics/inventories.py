@@ -7,7 +7,6 @@ nothing is counted twice.
 from __future__ import annotations
 
 import logging
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -16,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from compute_agent.programs.build_info import build_info
 from placement_server import __version__
 from placement_server.store import agent_reports
 from placement_server.store.errors import StoreError
@@ -56,9 +56,9 @@ class InventoryCollector(Collector):
         except StoreError as error:
             LOG.warning("Metrics of inventories are left out of this scrape: %s", error)
             failure_gauge.add_metric((), 1)
-            return [_build_info(), failure_gauge]
+            return [build_info("placement", __version__), failure_gauge]
         failure_gauge.add_metric((), 0)
-        return [_build_info(), *metrics, failure_gauge]
+        return [build_info("placement", __version__), *metrics, failure_gauge]
 
     def _read(self) -> list[Metric]:
         sums = self._store.read_single(inventory_sums.of_fleet)
@@ -89,13 +89,6 @@ class InventoryCollector(Collector):
         family.add_metric(("reporting",), reporting)
         family.add_metric(("silent",), silent)
         return family
-
-
-def _build_info() -> Metric:
-    labels = {"version": __version__, "python": platform.python_version()}
-    family = GaugeMetricFamily("placement_build_info", "1, with versions.", labels=list(labels))
-    family.add_metric(list(labels.values()), 1)
-    return family
 
 
 def _families(prefix: str, labels: Sequence[str], sums: Sequence[InventorySum]) -> list[Metric]:

@@ -74,7 +74,7 @@ _compute_agent_completion() {
         placement/provider/set) words='-h --help -f --format -c --column --json --name --parent --root' hosts='HOST --parent' ;;
         placement/provider/delete) words='-h --help -f --format -c --column --json' hosts='HOST' ;;
         placement/provider) words='-h --help list show create set delete' ;;
-        placement/tree) words='-h --help -f --format -c --column --json --class --used --providers --traits --bytes --apart --full' hosts='HOST' ;;
+        placement/tree) words='-h --help -f --format -c --column --json --class --used --providers --traits --bytes --full' hosts='HOST' ;;
         placement/usage) words='-h --help -f --format -c --column --json --project --user' hosts='HOST' ;;
         placement/inventory/list) words='-h --help -f --format -c --column --json' hosts='HOST' ;;
         placement/inventory/set) words='-h --help -f --format -c --column --json --reserved --min-unit --max-unit --step-size --allocation-ratio --only' hosts='HOST' ;;

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from compute_agent.daemon.metrics_server import build_info
+from compute_agent import __version__
 from compute_agent.errors import (
     AllocationDeleteFailed,
     AllocationMoveFailed,
@@ -18,6 +18,7 @@ from compute_agent.errors import (
     PlacementError,
     PlacementUnavailable,
 )
+from compute_agent.programs.build_info import build_info
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
@@ -197,7 +198,7 @@ class JournalCollector:
         except JournalUnusable as error:
             LOG.error("%s", error)
             usable = False
-        yield build_info(PREFIX)
+        yield build_info(PREFIX, __version__)
         yield entry_counts
         yield GaugeMetricFamily(
             f"{PREFIX}_journal_usable",

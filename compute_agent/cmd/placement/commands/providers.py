@@ -61,8 +61,6 @@ def add_commands(commands: Commands) -> None:
     tree = commands.add("tree", _tree, "draw the tree of a provider, with what is used")
     tree.add_argument("provider", metavar="PROVIDER", help=PROVIDER)
     add_form_options(tree)
-    # the older name of --providers
-    tree.add_argument("--apart", dest="providers", action="store_true", help=argparse.SUPPRESS)
     tree.add_argument("--full", action="store_true", help="also show all inventories and traits")
     usage = commands.add("usage", _usage, "show the usage of a provider, or of a project")
     usage.add_argument("provider", nargs="?", metavar="PROVIDER", help=PROVIDER)
