@@ -65,7 +65,7 @@ def test_plan_ends_as_a_start_would_when_there_is_a_problem_besides_what_would_c
     assert agent.ended() == 1
 
 
-def test_the_wanted_tree_shows_what_would_be_free(placement, new_agent, node):
+def test_the_wanted_tree_shows_what_would_be_used(placement, new_agent, node):
     agent = new_agent(placement.url)
     agent.script(nodes=[node], inventory={"VCPU": {"total": 8}})
     with running(agent):
@@ -74,7 +74,7 @@ def test_the_wanted_tree_shows_what_would_be_free(placement, new_agent, node):
     agent.script(nodes=[node], inventory={"VCPU": {"total": 10}})
     planned = agent.run("plan", "--tree")
     assert planned.returncode == 6, planned.stderr
-    assert "VCPU 7/10" in planned.stdout
+    assert "VCPU 3/10" in planned.stdout
 
 
 def test_a_captured_machine_is_planned_for_where_no_placement_is_configured(placement, new_agent):
