@@ -20,10 +20,11 @@ class Nova:
     """`nova_side.py` under Nova's interpreter.
 
     :param options: lines of its configuration.
+    :param libraries: a directory of modules that its environment lacks.
     :raises EnvironmentMissing: there is no Nova.
     """
 
-    def __init__(self, directory: Path, options: str = "") -> None:
+    def __init__(self, directory: Path, options: str = "", libraries: Path | None = None) -> None:
         environment = cached_environment(PACKAGE.replace("==", "-"), PACKAGE, variable=VARIABLE)
         config = directory / "nova.conf"
         config.write_text(f"[DEFAULT]\nstate_path = {directory}\n{options}")
@@ -38,6 +39,7 @@ class Nova:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env=os.environ | ({"PYTHONPATH": str(libraries)} if libraries else {}),
             )
         self._answer()
 

@@ -12,10 +12,12 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from nova import config, context, objects, rpc
+from nova.compute import provider_tree
 from nova.db import migration
 from nova.pci import request as pci_request
 from nova.pci import whitelist
@@ -286,6 +288,54 @@ def fits(host: dict[str, Any], flavor: dict[str, Any], limits: dict[str, Any]) -
     return {"cells": [cell.id for cell in placed.cells]} if placed else {}
 
 
+class Trees:
+    """What nova's driver reports of the host of a libvirtd.
+
+    :param file: its configuration, of which the options of each report come last.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = Path(file)
+        self._options = self._file.read_text()
+        self._context = context.RequestContext("user", "project", is_admin=True)
+        migration.db_sync(database="main")
+
+    def tree(self, options: str, node: str) -> dict[str, Any]:
+        """Return inventories and traits by the name of the provider, or why there are none."""
+        from nova.virt import fake
+        from nova.virt.libvirt import driver
+
+        self._file.write_text(self._options + options)
+        CONF.reload_config_files()
+        self._know(node)
+        tree = provider_tree.ProviderTree()
+        tree.new_root(node, "11111111-1111-4111-8111-111111111111")
+        try:
+            virt = driver.LibvirtDriver(fake.FakeVirtAPI())
+            virt.init_host("h")
+            virt.update_provider_tree(tree, node)
+        except Exception as error:  # noqa: BLE001 - the test looks at any
+            return {"refused": f"{type(error).__name__}: {error}"}
+        abilities = [name for name, is_able in virt.capabilities_as_traits().items() if is_able]
+        tree.add_traits(node, *abilities)
+        providers = [tree.data(uuid) for uuid in tree.get_provider_uuids(node)]
+        return {p.name: {"inventory": p.inventory, "traits": sorted(p.traits)} for p in providers}
+
+    def _know(self, node: str) -> None:
+        """Have the node in the database, as after the first start of its compute."""
+        if objects.ComputeNodeList.get_all(self._context):
+            return
+        numbers = ("vcpus", "memory_mb", "local_gb", "vcpus_used", "memory_mb_used")
+        objects.ComputeNode(
+            self._context,
+            host="h",
+            hypervisor_hostname=node,
+            hypervisor_type="QEMU",
+            cpu_info="",
+            **dict.fromkeys((*numbers, "local_gb_used", "hypervisor_version"), 1),
+        ).create()
+
+
 class Verdicts:
     """What nova's filters say of hosts, and in which order its weighers put them."""
 
@@ -349,6 +399,8 @@ def main() -> None:
         migration.db_sync(database="api")
         requests = Requests()
         commands |= {"query": requests.query, "aggregate": requests.aggregate}
+    if CONF.database.connection:
+        commands["tree"] = Trees(sys.argv[1]).tree
     verdicts, devices = Verdicts(), Devices()
     commands |= {"passes": verdicts.passes, "order": verdicts.order}
     commands |= {"alias": devices.alias, "device_spec": devices.device_spec}
@@ -358,6 +410,8 @@ def main() -> None:
         arguments = json.loads(line)
         result = commands[arguments.pop("command")](**arguments)
         print(json.dumps(result, default=str), file=answers, flush=True)
+    # threads of drivers wait for events that do not come
+    os._exit(0)
 
 
 if __name__ == "__main__":
