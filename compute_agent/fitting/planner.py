@@ -119,7 +119,7 @@ class _Planning:
             own = tuple(1 << cell for cell in cells)
             chosen = self._chooser.best(GuestCells(sum(own), own))
             assert chosen is not None
-            devices, cost = chosen.devices, search.key(cells, chosen)
+            devices, cost = chosen.devices, self._rooms.cost_of_way(cells, nodes, chosen)
         parts = tuple(self._rooms.part(cell, node) for cell, node in zip(cells, nodes, strict=True))
         return self._plan(parts, cost, devices, search.steps, is_best=search.is_exhaustive)
 

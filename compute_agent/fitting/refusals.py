@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -28,7 +28,13 @@ from compute_agent.fitting.search.devices import DeviceChooser
 from compute_agent.fitting.search.matching import Matching, bits
 
 _SHOWN_CELLS: Final = 16
-_RULES: Final = (CPUS, PINNED, THREADS, MEMORY)
+_ALONE: Final[Mapping[str, Sequence[str]]] = {
+    CPUS: ("vcpus",),
+    PINNED: ("pinned", "emulator_cpus"),
+    THREADS: ("pinned",),
+    MEMORY: ("memory_mib", "page_sizes"),
+}
+"""What of a node each rule is about by itself."""
 
 
 def refusal(host: Host, guest: Guest, rooms: Rooms, chooser: DeviceChooser) -> Refusal:
@@ -158,30 +164,13 @@ class _Reasons:
     def _of_whole(self, whole: Node) -> Refusal:
         """Return what all cells together have too little of."""
         cells = self._host.cells
-        totals = {
-            CPUS: (whole.vcpus, sum(c.shareable for c in cells)),
-            PINNED: (
-                whole.pinned + whole.emulator_cpus,
-                sum(max(c.pinnable, 0) for c in cells),
-            ),
-            THREADS: (
-                whole.pinned,
-                sum(self._rooms.pinnable(i) for i in range(len(cells))),
-            ),
-            MEMORY: (
-                whole.memory_mib,
-                sum(max(self._rooms.memory(i, whole), 0) for i in range(len(cells))),
-            ),
-        }
-        for rule, (wanted, there) in totals.items():
-            if wanted > there:
-                return Refusal(
-                    rule,
-                    None,
-                    self._wanted(whole),
-                    self._texts(whole),
-                    f"all cells together: {wanted - there} {_UNITS[rule]}",
-                )
+        for rule in _ALONE:
+            amounts = [self._amounts(rule, whole, position) for position in range(len(cells))]
+            missing = max((wanted for wanted, _free in amounts), default=0)
+            missing -= sum(free for _wanted, free in amounts)
+            if missing > 0:
+                miss = f"all cells together: {missing} {_UNITS[rule]}"
+                return Refusal(rule, None, self._wanted(whole), self._texts(whole), miss)
         networks = network_cells(cells, self._guest)
         every = GuestCells((1 << len(cells)) - 1)
         if networks and self._chooser.possible(every) is not None:
@@ -193,41 +182,34 @@ class _Reasons:
     def _of_node(self, number: int, node: Node, lacks: Mapping[int, str]) -> Refusal:
         rules = set(lacks.values())
         rule = next(iter(rules)) if len(rules) == 1 else TOGETHER
-        for first in _RULES:
-            alone = _only(first, node)
-            positions = {cell.id: i for i, cell in enumerate(self._host.cells)}
-            if alone is None:
-                continue
-            reasons = [self._rooms.lacks(positions[cell], alone) for cell in lacks]
+        own = [i for i, cell in enumerate(self._host.cells) if cell.id in lacks]
+        for names in _ALONE.values():
+            alone = Node(**{name: getattr(node, name) for name in names})
+            reasons = [self._rooms.lacks(position, alone) for position in own]
             if reasons and all(reasons):
                 rule = THREADS if THREADS in reasons else reasons[-1]
                 break
-        missing = min(
-            (
-                (self._missing(rule, cell, node), cell.id)
-                for cell in self._host.cells
-                if cell.id in lacks
-            ),
-            default=(0, -1),
-        )
-        miss = f"cell {missing[1]}: {missing[0]} {_UNITS.get(rule, '')}" if missing[0] > 0 else ""
+        miss = ""
+        if rule != TOGETHER and own:
+            amounts = [(self._amounts(rule, node, i), self._host.cells[i].id) for i in own]
+            missing, cell = min((wanted - free, cell) for (wanted, free), cell in amounts)
+            miss = f"cell {cell}: {missing} {_UNITS[rule]}" if missing > 0 else ""
         return Refusal(
             rule, number, f"{self._wanted(node)} on one cell", self._texts(node, lacks), miss
         )
 
-    def _missing(self, rule: str, cell: Cell, node: Node) -> int:
+    def _amounts(self, rule: str, node: Node, position: int) -> tuple[int, int]:
+        """Return what a node wants of what a rule is about, and what a cell has of it."""
+        cell = self._host.cells[position]
         if rule == CPUS:
-            return node.vcpus - cell.shareable
+            return node.vcpus, cell.shareable
         if rule == PINNED:
-            return node.pinned + node.emulator_cpus - cell.pinnable
-        if rule == MEMORY:
-            position = self._host.cells.index(cell)
-            return node.memory_mib - self._rooms.memory(position, node)
+            return node.pinned + node.emulator_cpus, max(cell.pinnable, 0)
+        if rule == THREADS:
+            return node.pinned, max(self._rooms.pinnable(position), 0)
         if rule == PAGES:
-            return node.memory_mib - max(
-                (cell.pages_mib.get(size, 0) for size in node.page_sizes), default=0
-            )
-        return 0
+            return node.memory_mib, max(cell.pages_mib.get(size, 0) for size in node.page_sizes)
+        return node.memory_mib, max(self._rooms.memory(position, node), 0)
 
     def _wanted(self, node: Node) -> str:
         sizes = sorted(node.page_sizes - {ORDINARY})
@@ -275,15 +257,3 @@ _UNITS: Final = {
     MEMORY: "MiB",
     PAGES: "MiB",
 }
-
-
-def _only(rule: str, node: Node) -> Node | None:
-    """Return a node that wants but what one rule is about; None: the node wants nothing of it."""
-    wanted: Mapping[str, Callable[[], Node]] = {
-        CPUS: lambda: Node(vcpus=node.vcpus),
-        PINNED: lambda: Node(pinned=node.pinned, emulator_cpus=node.emulator_cpus),
-        THREADS: lambda: Node(pinned=node.pinned),
-        MEMORY: lambda: Node(pinned=0, memory_mib=node.memory_mib, page_sizes=node.page_sizes),
-    }
-    make = wanted.get(rule)
-    return make() if make is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from compute_agent.fitting.cpus import NO_COST, cost_of, need_of, pick, room_of, without
@@ -163,6 +164,16 @@ class Rooms:
         sign = self._sign
         room_left = sign * cell.pinnable, sign * cell.vcpus, sign * cell.memory_mib
         return CellCost(self._spared[position], *cpus, *room_left)
+
+    def cost_of_way(
+        self, positions: Sequence[int], nodes: Sequence[Node], devices: DeviceCost
+    ) -> Cost:
+        """Return what nodes on these cells cost, with their devices."""
+        cells = self.cells
+        pairs = (sorted(pair) for pair in combinations(positions, 2))
+        distance = sum(cells[one].distance(cells[other].id) for one, other in pairs)
+        costs = list(map(self.cost, positions, nodes))
+        return total_cost(distance, devices, costs, tuple(cells[p].id for p in positions))
 
     def part(self, position: int, node: Node) -> Part:
         """Return what a node gets of a cell that has room for it."""

@@ -107,16 +107,6 @@ class NodeSearch:
         self._budget = budget
         self._place(0, 0, 0, [0] * len(self._cells))
 
-    def key(self, cells: list[int], devices: DeviceCost) -> Cost:
-        """Return the cost of a way."""
-        pairs = sum(
-            self._distances[cell][other]
-            for number, cell in enumerate(cells)
-            for other in cells[:number]
-        )
-        costs = [self._cost(node, cell) for node, cell in zip(self._nodes, cells, strict=True)]
-        return total_cost(pairs, devices, costs, tuple(self._cells[cell].id for cell in cells))
-
     def _cost(self, node: Node, cell: int) -> CellCost:
         cost = self._costs.get((node, cell))
         if cost is None:

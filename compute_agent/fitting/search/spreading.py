@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from compute_agent.fitting.guest import REQUIRE, Guest, Node
 from compute_agent.fitting.host import Host
-from compute_agent.fitting.plan import Cost, DeviceCost, Part
-from compute_agent.fitting.room import PlanOptions, Rooms, network_cells, total_cost
+from compute_agent.fitting.plan import Cost, Part
+from compute_agent.fitting.room import PlanOptions, Rooms, network_cells
 from compute_agent.fitting.search.device_supply import GuestCells
 from compute_agent.fitting.search.devices import DeviceChooser
 from compute_agent.fitting.search.matching import Matching
@@ -146,7 +146,7 @@ class _Spreading:
             return None
         for nodes in self._shares(positions):
             if not any(map(self._rooms.lacks, positions, nodes)):
-                return _Way(self._cost(positions, nodes, devices), positions, nodes)
+                return _Way(self._rooms.cost_of_way(positions, nodes, devices), positions, nodes)
         return None
 
     def _shares(self, positions: tuple[int, ...]) -> Iterator[tuple[Node, ...]]:
@@ -225,17 +225,6 @@ class _Spreading:
             (steps[0] * (kind == 0), steps[1] * (kind == 1), steps[2] * (kind == 2))
             for kind in kinds
         ]
-
-    def _cost(
-        self, positions: tuple[int, ...], nodes: tuple[Node, ...], devices: DeviceCost
-    ) -> Cost:
-        cells = self._host.cells
-        distance = sum(
-            cells[one].distance(cells[other].id) for one, other in combinations(positions, 2)
-        )
-        costs = list(map(self._rooms.cost, positions, nodes))
-        ids = tuple(cells[position].id for position in positions)
-        return total_cost(distance, devices, costs, ids)
 
     def _spread(self, way: _Way, steps: int, *, is_best: bool) -> Spread:
         parts = tuple(map(self._rooms.part, way.positions, way.nodes))
