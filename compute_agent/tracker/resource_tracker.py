@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+TRIES_TO_MARK: Final = 8
+"""To mark a host as disabled at once, between two reshapes that other writers prevent."""
 PATIENCE: Final = 30.0
 """Seconds that an order waits for a node: callers on the bus give up after 60 by default."""
 
@@ -259,7 +261,7 @@ class ResourceTracker:
             self._account(node, attempt, decision)
             if decision.action is Action.RETRY:
                 self._board.count_retry(conflict=True)
-                if node.state.startup and node.state.tries == decisions.MAX_TRIES:
+                if node.state.startup and node.state.tries >= decisions.MAX_TRIES:
                     self._keep_claims_away(node, attempt)
                 if self._wait(self._draw_wait(decision)):
                     return PassResult(completed=False, next_in=NEVER)
@@ -276,15 +278,20 @@ class ResourceTracker:
         """Mark a host that cannot be reshaped for claims as disabled; its pass ends that."""
         if not isinstance(attempt.error, errors.PlacementReshapeConflict):
             return
-        LOG.info(
-            "Node %s: other writers come first again and again. It takes no new instances until "
-            "its first pass is done.",
-            node.name,
-        )
-        try:
-            self._report.change_traits(node.uuid, add=[COMPUTE_STATUS_DISABLED])
-        except errors.PlacementError as error:
-            LOG.debug("Node %s was not marked as disabled: %s", node.name, error)
+        if node.state.tries == decisions.MAX_TRIES:
+            LOG.info(
+                "Node %s: other writers come first again and again. It takes no new instances "
+                "until its first pass is done.",
+                node.name,
+            )
+        for _ in range(TRIES_TO_MARK):
+            try:
+                self._report.change_traits(node.uuid, add=[COMPUTE_STATUS_DISABLED])
+            except errors.ResourceProviderUpdateConflict:
+                continue  # they come first here too
+            except errors.PlacementError as error:
+                LOG.debug("Node %s was not marked as disabled: %s", node.name, error)
+            return
 
     @contextmanager
     def _pass_of(self, node: Node, patience: float | None = None) -> Iterator[None]:

@@ -11,6 +11,7 @@ from oslo_config import cfg
 from compute_agent import conf as agent_conf
 from compute_agent.virt.fake import topology_drivers as fakes
 from placement_server import conf as server_conf
+from tools.dependencies import dependencies, key_of, versions_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -163,3 +164,11 @@ def test_every_sentence_of_the_specifications_names_a_test() -> None:
     tests = {row: TEST.findall(row.rpartition(" | ")[2]) for row in rows}
     unshown = [row for row, found in tests.items() if not any(name for _, name in found)]
     assert {row.split(" | ")[0] for row in unshown} == {"| sentence"}
+
+
+def test_the_page_of_dependencies_has_each_with_its_version() -> None:
+    page = (DOCS / "understand" / "dependencies.md").read_text()
+    versions = versions_of(DOCS.parent / "constraints.txt")
+    rows = re.findall(r"^\| \[(.+?)\]\(.*?\) \| (.+?) \| (.+?) \| (.+?) \|", page, re.MULTILINE)
+    assert [tuple(row[:3]) for row in rows] == [tuple(one) for one in dependencies()]
+    assert [row[3].split(", ")[-1] for row in rows] == [versions[key_of(row[0])] for row in rows]

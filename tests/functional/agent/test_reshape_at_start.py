@@ -18,8 +18,8 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Response, make_response
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.report.client import ReportClient
-from compute_agent.tracker.decisions import ExitCode
-from compute_agent.tracker.resource_tracker import PassResult
+from compute_agent.tracker.decisions import MAX_TRIES, ExitCode
+from compute_agent.tracker.resource_tracker import TRIES_TO_MARK, PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from tests.functional.agent.answers import ANSWERS, refusal, silence
 from tests.functional.agent.in_process import Node
@@ -312,11 +312,16 @@ def test_who_leaves_during_the_reshape_is_not_brought_back(host: ReshapingHost) 
     }
 
 
+@pytest.mark.parametrize("too_fast", [0, 20])
 def test_neighbours_that_rest_late_are_asked_to_keep_away_and_waited_for(
-    host: ReshapingHost, caplog: pytest.LogCaptureFixture
+    host: ReshapingHost, caplog: pytest.LogCaptureFixture, too_fast: int
 ) -> None:
-    """More rounds than a period would have, and at the end the host takes instances again."""
+    """More rounds than a period would have, and at the end the host takes instances again.
+
+    :param too_fast: of those that ask them so many come too late.
+    """
     disabled: list[bool] = []
+    left = [too_fast]
 
     def allocate() -> None:
         guest = host.claim(NEWCOMER)
@@ -326,9 +331,20 @@ def test_neighbours_that_rest_late_are_asked_to_keep_away_and_waited_for(
         disabled.append(COMPUTE_STATUS_DISABLED in root.traits)
 
     host.meanwhile(allocate, 12)
+    before_reshapes = host.node.transport.before
+
+    def hook(method: str, path: str) -> None:
+        before_reshapes(method, path)
+        is_mark = (method, path) == ("PUT", f"/resource_providers/{host.root}/traits")
+        if is_mark and left[0] and len(disabled) >= MAX_TRIES:
+            left[0] -= 1
+            host.guests[host.claim(NEWCOMER)] = NEWCOMER
+
+    host.node.transport.before = hook
     with caplog.at_level(logging.INFO):
         assert host.node.run().completed
-    assert disabled == [False] * 4 + [True] * 8
+    late = too_fast // TRIES_TO_MARK
+    assert disabled == [False] * (MAX_TRIES + late) + [True] * (8 - late)
     assert caplog.text.count("It takes no new instances until") == 1
     root = host.neighbour.find_provider(host.root)
     assert root is not None
