@@ -175,6 +175,11 @@ def test_further_plans_move_other_consumers(api: Client) -> None:
     assert [moves(plan) for plan in answer["plans"]] == [{("on_c", "c", "b")}, TO_C]
 
 
+def test_an_empty_fleet_has_no_plan(make_api: MakeApi) -> None:
+    answer = room(make_api(), request="resources=VCPU:1")
+    assert (answer["plans"], answer["proved"]) == ([], True)
+
+
 def test_without_time_nothing_is_proved(api: Client) -> None:
     answer = room(api, request=WHOLE_HOST + ENABLED, time_limit=1e-9)
     assert (answer["plans"], answer["proved"]) == ([], False)
