@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.cmd.console import columns
 from compute_agent.cmd.scheduler import claim_options
@@ -14,7 +17,11 @@ from compute_agent.placement.allocations.amounts import by_class, of_record
 from compute_agent.programs.exit_status import Exit
 
 if TYPE_CHECKING:
+    from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.moves.room import Room
+
+_MOST_PLANS: Final = 5
+"""Plans of one run: others may claim what a plan needs."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,8 +29,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command = commands.add_parser(
         "make-room",
         help="show which guests to move so that a request fits",
-        description="Moves nothing and claims nothing. Give the request with the options of claim, "
-        "or with --spec. Needs placement-server.",
+        description="Without --carry-out it moves nothing; it never claims anything for the "
+        "request. Give the request with the options of claim, or with --spec. Needs "
+        "placement-server.",
     )
     claim_options.add_request_options(command)
     command.add_argument(
@@ -49,6 +57,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ("--keep-project", "ID", "no guest of this project moves (repeatable)"),
     ):
         command.add_argument(option, metavar=metavar, help=help_, action="append", default=[])
+    command.add_argument(
+        "--carry-out",
+        metavar="FILE",
+        type=Path,
+        help="carry the plan out, and keep it in this file until it is done; a file that exists is "
+        "gone on with",
+    )
+    command.add_argument(
+        "--mover",
+        metavar="TEXT",
+        help="command that moves a guest and waits for it; gets guest, source and destination",
+    )
     command.add_argument("--json", action="store_true", help="one JSON document on stdout")
     command.set_defaults(function=_make_room)
 
@@ -57,6 +77,7 @@ def _make_room(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler.configured import assemble, read_json
     from compute_agent.cmd.scheduler.request_options import spec_of
     from compute_agent.request import spec_reader
+    from compute_agent.request.errors import InvalidRequest
     from compute_agent.scheduler.moves.room import find_room
 
     if namespace.spec:
@@ -64,6 +85,8 @@ def _make_room(namespace: argparse.Namespace) -> int:
     else:
         spec = spec_of(namespace)
     parts = assemble(namespace, chooses=True)
+    if namespace.carry_out and not namespace.mover:
+        raise InvalidRequest("--mover", "", "the command that moves a guest, for --carry-out")
     bounds = {
         "max_moves": namespace.max_moves,
         "places": namespace.places,
@@ -73,13 +96,59 @@ def _make_room(namespace: argparse.Namespace) -> int:
     }
     heard = parts.announcements
     silent_roots = heard.silent_roots(parts.service_down_time) if heard else frozenset[str]()
-    room = find_room(parts.client, parts.explainer, spec, bounds, silent_roots)
+
+    def find() -> Room:
+        return find_room(parts.client, parts.explainer, spec, bounds, silent_roots)
+
+    if namespace.carry_out:
+        return _carry_out(namespace, parts, find)
+    room = find()
     if namespace.json:
         print(json.dumps(room.as_dict(), indent=2))
     else:
         for line in _lines(room):
             print(line)
     return Exit.FINE if room.now.hosts or room.plan else Exit.FAILED
+
+
+def _carry_out(
+    namespace: argparse.Namespace, parts: SchedulerParts, find: Callable[[], Room]
+) -> int:
+    """Carry a plan out; where a step does not fit any more, make another plan."""
+    from compute_agent.errors import AllocationMoveFailed
+    from compute_agent.scheduler.errors import MoveRefused
+    from compute_agent.scheduler.moves.carrying import CarriedPlan
+
+    path: Path = namespace.carry_out
+    command = shlex.split(namespace.mover)
+
+    def move_guest(move: Mapping[str, Any]) -> int:
+        arguments = [move["consumer"], _name(move["from"]), _name(move["to"])]
+        ended = subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, check=False)
+        return ended.returncode
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    for _ in range(_MOST_PLANS):
+        if path.exists():
+            plan = CarriedPlan(path)
+        else:
+            room = find()
+            for line in _lines(room):
+                say(line)
+            if room.plan is None:
+                return Exit.FINE if room.now.hosts else Exit.FAILED
+            plan = CarriedPlan.write(path, room.plan["moves"])
+        try:
+            is_done = plan.carry_out(parts.client, parts.mover, move_guest, say)
+        except (AllocationMoveFailed, MoveRefused) as error:
+            say(f"{error} Another plan is made.")
+            path.unlink()
+            continue
+        if not is_done:
+            return Exit.FAILED
+    return Exit.FAILED
 
 
 def _lines(room: Room) -> Iterator[str]:

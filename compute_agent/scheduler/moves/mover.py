@@ -17,13 +17,14 @@ after it, and `Mover.recover` leads from either to an end of the move.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
 from compute_agent.placement.allocations.amounts import covers
 from compute_agent.placement.responses import NoCapacity
+from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
@@ -44,6 +45,7 @@ from compute_agent.scheduler.moves.move import (
     move_of,
 )
 from compute_agent.scheduler.outcomes.observer import MoveState, Observer
+from compute_agent.scheduler.placement.candidates import Candidate
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.placement.holdings import Holding
 from compute_agent.scheduler.search.current_host import root_of
@@ -95,13 +97,44 @@ class Mover:
         :raises PlacementError: the instance holds its source as before, or does so again as soon
             as placement answers.
         """
+        return self._begun(
+            kind,
+            instance,
+            migration,
+            mappings or {},
+            lambda progress: self._begin(progress, spec, alternates=alternates),
+        )
+
+    def begin_at(self, instance: str, migration: str, candidate: Candidate) -> Move:
+        """Claim a known destination for a live migration; see `begin`.
+
+        :raises AllocationMoveFailed: it does not fit there any more.
+        """
+
+        def claim(progress: Progress) -> MoveStart:
+            claims = MoveClaims(self._placement, progress)
+            spec = RequestSpec(progress.move.project_id, progress.move.user_id)
+            refusal = claims.claim(instance, candidate, spec, PLAIN_MICROVERSION)
+            _raise_refusal(progress.move, refusal)
+            return MoveStart(progress.move, ())
+
+        return self._begun(MoveKind.LIVE, instance, migration, {}, claim).move
+
+    def _begun(
+        self,
+        kind: MoveKind,
+        instance: str,
+        migration: str,
+        mappings: Mapping[str, Sequence[str]],
+        begin: Callable[[Progress], MoveStart],
+    ) -> MoveStart:
         self.recover()
         holding = self._placement.holding(instance)
-        move = self._prepare(kind, instance, holding, migration, mappings or {})
+        move = self._prepare(kind, instance, holding, migration, mappings)
         with self._journal.begin(entry_of(move, "claim")) as line:
             progress = Progress(self._placement, self._journal, line, move, holding)
             try:
-                begun_move = self._begin(progress, spec, alternates=alternates)
+                begun_move = begin(progress)
             except BaseException:
                 self._undo(progress)
                 self._observer.on_move(kind, MoveState.NOT_BEGUN)

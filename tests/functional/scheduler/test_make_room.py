@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,3 +107,88 @@ def test_a_bound_beyond_what_placement_takes_is_refused(fleet: Fleet, command: C
     refused = command("make-room", *fleet.request, "--max-moves", "9")
     assert refused.returncode == 2
     assert "max_moves" in refused.stderr
+
+
+# -- carried out -----------------------------------------------------------------------------------
+
+
+def carry_out(
+    command: Command, fleet: Fleet, directory: Path, mover: str
+) -> subprocess.CompletedProcess[str]:
+    script = directory / "mover"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {directory}/moved\n{mover}\n')
+    script.chmod(0o755)
+    options = ("--carry-out", str(directory / "plan"), "--mover", str(script))
+    return command("make-room", *fleet.request, *options)
+
+
+def moved_guest(fleet: Fleet) -> dict[str, dict[str, int]]:
+    return fleet.cloud.held(fleet.guests[fleet.light])
+
+
+def used_of(fleet: Fleet, host: str) -> int:
+    return int(fleet.cloud.call("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"])
+
+
+def there(fleet: Fleet, host: str) -> dict[str, dict[str, int]]:
+    return {host: {"VCPU": 4, "MEMORY_MB": 256}}
+
+
+def test_a_plan_is_carried_out_by_the_command_that_moves_a_guest(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    done = carry_out(command, fleet, tmp_path, "exit 0")
+    assert done.returncode == 0, done.stderr
+    guest = fleet.guests[fleet.light]
+    assert f"move 1 of 1, {guest}: done" in done.stdout
+    assert f"It fits on p-{fleet.light} as it is." in done.stdout
+    assert (tmp_path / "moved").read_text() == f"{guest} p-{fleet.light} p-{fleet.spare}\n"
+    assert moved_guest(fleet) == there(fleet, fleet.spare)
+    assert not (tmp_path / "plan").exists()
+
+
+def test_a_guest_that_cannot_be_moved_holds_what_it_held_and_may_be_tried_again(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    failed = carry_out(command, fleet, tmp_path, "exit 3")
+    assert failed.returncode == 1
+    assert "failed with status 3" in failed.stdout
+    assert moved_guest(fleet) == there(fleet, fleet.light)
+    assert carry_out(command, fleet, tmp_path, "exit 0").returncode == 0
+    assert moved_guest(fleet) == there(fleet, fleet.spare)
+
+
+def test_a_plan_that_was_killed_goes_on(fleet: Fleet, command: Command, tmp_path: Path) -> None:
+    killed = carry_out(command, fleet, tmp_path, "kill -9 $PPID")
+    assert killed.returncode == -9
+    # source and destination are held while nobody knows whether the guest was moved
+    assert moved_guest(fleet) == there(fleet, fleet.spare)
+    assert used_of(fleet, fleet.light) == 6
+    assert carry_out(command, fleet, tmp_path, "exit 0").returncode == 0
+    assert len((tmp_path / "moved").read_text().splitlines()) == 2
+    assert used_of(fleet, fleet.light) == 2
+
+
+def test_a_step_that_others_took_the_room_of_is_planned_again(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    assert carry_out(command, fleet, tmp_path, "exit 3").returncode == 1
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    other = {"allocations": {fleet.spare: {"resources": {"VCPU": 1}}}, **owner}
+    body = {**other, "consumer_generation": None}
+    fleet.cloud.call("PUT", f"/allocations/{uuid.uuid4()}", json=body)
+    done = carry_out(command, fleet, tmp_path, "exit 0")
+    assert "Another plan is made." in done.stdout
+    # one guest makes way for another
+    assert "Move 2 guests" in done.stdout
+    assert done.returncode == 0
+    assert 2 in (used_of(fleet, fleet.light), used_of(fleet, fleet.heavy))
+    assert not (tmp_path / "plan").exists()
+
+
+def test_a_plan_is_not_carried_out_without_a_mover(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    refused = command("make-room", *fleet.request, "--carry-out", str(tmp_path / "plan"))
+    assert refused.returncode == 2
+    assert "--mover" in refused.stderr
