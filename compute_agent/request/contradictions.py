@@ -42,26 +42,20 @@ def _equal_settings(spec: RequestSpec) -> None:
     if _is_true(spec.setting("hw:mem_encryption")):
         names.append("hw:mem_encryption_model")
     for name in names:
-        flavor, image = spec.flavor_setting(name), spec.image_setting(name)
+        flavor, image = _both(spec, name)
         if None not in (flavor, image) and flavor != image:
             raise _conflict(spec, name)
     for name in _EQUAL_FLAGS:
-        flavor, image = spec.flavor_setting(name), spec.image_setting(name)
+        flavor, image = _both(spec, name)
         if None not in (flavor, image) and _is_true(flavor) != _is_true(image):
             raise _conflict(spec, name)
 
 
 def _policies(spec: RequestSpec) -> None:
-    flavor, image = (
-        spec.flavor_setting("hw:cpu_policy"),
-        spec.image_setting("hw:cpu_policy"),
-    )
+    flavor, image = _both(spec, "hw:cpu_policy")
     if (flavor == "shared" and image in _PINNING) or (flavor, image) == ("mixed", "dedicated"):
         raise _conflict(spec, "hw:cpu_policy")
-    flavor, image = (
-        spec.flavor_setting("hw:cpu_thread_policy"),
-        spec.image_setting("hw:cpu_thread_policy"),
-    )
+    flavor, image = _both(spec, "hw:cpu_thread_policy")
     if flavor not in (None, "prefer") and image not in (None, flavor):
         raise _conflict(spec, "hw:cpu_thread_policy")
     is_pinned = spec.setting("hw:cpu_policy") in _PINNING or _written(spec, "PCPU")
@@ -150,10 +144,7 @@ def _masks(spec: RequestSpec) -> None:
 
 
 def _memory(spec: RequestSpec) -> None:
-    flavor, image = (
-        spec.flavor_setting("hw:mem_page_size"),
-        spec.image_setting("hw:mem_page_size"),
-    )
+    flavor, image = _both(spec, "hw:mem_page_size")
     if image is not None and flavor not in ("large", "any"):
         raise InvalidRequest(
             "image property hw_mem_page_size",
@@ -197,6 +188,11 @@ def _conflict(spec: RequestSpec, name: str) -> InvalidRequest:
         spec.image_setting(name),
         f"none, or as {name} of the flavor, which is {spec.flavor_setting(name)!r}",
     )
+
+
+def _both(spec: RequestSpec, name: str) -> tuple[str | None, str | None]:
+    """Return what flavor and image have of a setting."""
+    return spec.flavor_setting(name), spec.image_setting(name)
 
 
 def _is_true(value: str | None) -> bool:

@@ -135,26 +135,16 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
                 request.alias_name,
                 "no alias while [filter_scheduler]pci_in_placement is off",
             )
-        alias = alias_named(request.alias_name, aliases)
+        alias = aliases.get(request.alias_name)
+        if alias is None:
+            known = ", ".join(sorted(aliases)) or "there is none"
+            raise InvalidRequest(
+                _ALIAS_SPEC, request.alias_name, f"an alias of option [pci]alias: {known}"
+            )
         group = RequestGroup({alias.resource_class: 1}, forbidden=alias.forbidden_traits)
         group = group.requiring(*alias.traits)
         groups += [(suffix, group) for suffix in _suffixes_of(request)]
     return groups
-
-
-def alias_named(name: str, aliases: Mapping[str, PciAlias]) -> PciAlias:
-    """Return an alias of `aliases`.
-
-    :raises InvalidRequest: there is none of this name.
-    """
-    alias = aliases.get(name)
-    if alias is None:
-        raise InvalidRequest(
-            _ALIAS_SPEC,
-            name,
-            f"an alias of option [pci]alias: {', '.join(sorted(aliases)) or 'there is none'}",
-        )
-    return alias
 
 
 def device_aliases(spec: RequestSpec) -> dict[str, str]:

@@ -135,33 +135,18 @@ class SchedulerEndpoint:
             announcements = self._parts.announcements
             return {"hosts": announcements.snapshot() if announcements is not None else []}
 
-    def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
+    def update_aggregates(self, _ctxt: Mapping[str, Any], **changes: Any) -> None:
         """Read the aggregates again."""
-        LOG.debug("Aggregates changed: %s", aggregates)
+        LOG.debug("Aggregates changed: %s", changes)
         self.renew()
 
-    def delete_aggregate(self, _ctxt: Mapping[str, Any], aggregate: Any) -> None:
-        """Read the aggregates again."""
-        LOG.debug("Aggregate deleted: %s", aggregate)
-        self.renew()
+    delete_aggregate = update_aggregates
 
-    def update_instance_info(
-        self, _ctxt: Mapping[str, Any], host_name: str, instance_info: Any
-    ) -> None:
-        """Log a change of an instance: placement knows its consumers, nothing is kept here."""
-        LOG.debug("Instances on %s changed: %s", host_name, instance_info)
+    def update_instance_info(self, _ctxt: Mapping[str, Any], **changes: Any) -> None:
+        """Log a change of instances: placement knows its consumers, nothing is kept here."""
+        LOG.debug("Instances changed: %s", changes)
 
-    def delete_instance_info(
-        self, _ctxt: Mapping[str, Any], host_name: str, instance_uuid: str
-    ) -> None:
-        """Log that an instance is gone."""
-        LOG.debug("Instance %s on %s is gone", instance_uuid, host_name)
-
-    def sync_instance_info(
-        self, _ctxt: Mapping[str, Any], host_name: str, instance_uuids: Any
-    ) -> None:
-        """Log the instances of a host."""
-        LOG.debug("Instances on %s: %s", host_name, instance_uuids)
+    delete_instance_info = sync_instance_info = update_instance_info
 
 
 class StateEndpoint:

@@ -34,7 +34,8 @@ NOT_COMPARED: Final = {
     "emulated-numa": "the capture has no file system of guests",
     "limited-container": "the memory is that of the limit here, and of libvirt in nova",
     "no-numa": "nova counts the memory of cells alone, and there are none",
-    "riscv": "likewise",
+    "old-kernel": "the memory is what the kernel has in all here, and of the modules in nova",
+    "riscv": "nova counts the memory of cells alone, and there are none",
     "vendor-vgpus": "nova knows no vGPUs of the vendor's own interface",
 }
 """Machines that nova reports otherwise, and why."""
@@ -185,6 +186,7 @@ def test_the_tree_is_novas(drivers: BothDrivers, options: Options) -> None:
     COUNTS["refused" if "refused" in theirs else "equal"] += 1
 
 
+_OF_THE_DAEMON: Final = ("HW_ARCH_", "HW_CPU_X86_", "HW_CPU_AARCH64_", "CUSTOM_MDEV_")
 _OF_ONE_SIDE: Final = frozenset(("COMPUTE_REMOTE_MANAGED_PORTS", "COMPUTE_FIRMWARE_BIOS"))
 
 
@@ -194,7 +196,8 @@ def comparable(tree: Tree) -> Any:
     - Ports are managed remotely here only where a card for it is; BIOS as a firmware has a trait.
     - A type of mediated devices has a trait of its own here.
     - The size of the disk is that of the captured machine here, and of this one in nova.
-    - Without KVM the CPU of guests is the emulator's here, and the host's in nova.
+    - Without KVM the CPU of guests is the emulator's here, and the host's in nova, which takes that
+      of the daemon, also where the machine has another architecture.
     - The virtual functions of a GPU are one provider here, and one each in nova.
     """
     if "refused" in tree:
@@ -217,6 +220,6 @@ def comparable(tree: Tree) -> Any:
         traits.setdefault(card, set()).update(
             trait
             for trait in provider["traits"]
-            if not trait.startswith(("HW_CPU_X86_", "CUSTOM_MDEV_")) and trait not in _OF_ONE_SIDE
+            if not trait.startswith(_OF_THE_DAEMON) and trait not in _OF_ONE_SIDE
         )
     return inventories, traits

@@ -44,10 +44,7 @@ GOOD: dict[str, Any] = {
     "allocations": {INSTANCE: {"VCPU": 1}},
     "return_objects": True,
     "return_alternates": False,
-    "aggregates": [],
-    "aggregate": {},
-    "host_name": "host",
-    "instance_info": {},
+    "changes": {},
 }
 
 
@@ -100,7 +97,7 @@ ENTRIES: dict[str, tuple[str, ...]] = {
         *("requester_id", "resources", "required_traits", "forbidden_traits", "aggregates"),
         *("forbidden_aggregates", "in_tree"),
     ),
-    "pci_requests": ("request_id", "alias_name", "count"),
+    "pci_requests": ("request_id", "alias_name", "count", "spec"),
     "requested_networks": (
         *("segment_aggregates", "remote_managed", "physnet", "tunneled", "resource_request"),
         "port_id",
