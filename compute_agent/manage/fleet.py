@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -9,9 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
+from compute_agent import errors
 from compute_agent.drift.wording import count_of
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.placement.transports.transport import BASE
+from compute_agent.programs.exit_status import Exit
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker.decisions import EventKind
 from compute_agent.virt.layout.application import UNHEALTHY
@@ -237,6 +240,39 @@ def would_change(
         # to be enabled by an operator also forgets the builds that failed
         return not node.get("enabled", True) or bool(node.get("build_failures"))
     return bool(node.get("enabled", True)) or node.get("disabled_reason") != reason
+
+
+class WouldBeUndone(errors.ComputeAgentError):
+    """The agent of a host runs, cannot be given an order, and would undo what is changed."""
+
+    exit_status = Exit.REFUSED
+
+
+def check_not_undone(
+    placement: PlacementApi, root: tuple[str, str], agents: HeardAgents | None, *, is_enabled: bool
+) -> None:
+    """Check that the agent of a host takes the order, or does not run.
+
+    :param root: uuid and name of the host.
+    :param agents: None without a message bus that can be used.
+    :raises WouldBeUndone: it runs and cannot be reached; the text has the command that works.
+    :raises PlacementError: placement cannot be read.
+    """
+    uuid, name = root
+    node = None if agents is None else agents.nodes.get(uuid)
+    report = placement.agent_reports.read([uuid]).get(uuid)
+    agent, bus, _ = _agent_and_bus(node, agents, report)
+    if node is not None or report is None or agent != UP:
+        return
+    seconds = max(0, round(time.time() - report.at))
+    why = "this command has no message bus" if bus == UP else f"its message bus is {bus}"
+    command = "enable" if is_enabled else "disable --reason TEXT"
+    raise WouldBeUndone(
+        f"The agent of host {name} reported to placement {seconds} s ago, but cannot be given an "
+        f"order ({why}), and would undo this with its next pass. Nothing was "
+        f"changed. Give the order on that host, {report.place['address']}: "
+        f"`compute-agent {command}`; or mend the message bus."
+    )
 
 
 def set_enabled(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from oslo_context import context
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs.kept_values import KeptValues
@@ -23,11 +24,13 @@ from placement_server.api.extensions import (
     candidate_explanation,
     capacity,
     changes,
+    history,
     make_room,
     provider_trees,
     what_if,
 )
 from placement_server.api.request import (
+    CALLER_KEY,
     EXTENSIONS_KEY,
     REQUEST_ID_KEY,
     ROUTE_KEY,
@@ -52,7 +55,9 @@ from placement_server.api.response import STATUS_LINES, Headers, Response
 from placement_server.api.services import Services
 from placement_server.negotiation import extensions, microversion
 from placement_server.negotiation.microversion import Microversion
+from placement_server.policies.enforcer import Caller
 from placement_server.store.errors import StoreUnavailable
+from placement_server.store.transactions.past_changes import AUTHOR, USER_LENGTH, Author
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
@@ -126,6 +131,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
     Microversion(1, 1): {
         "/agent_reports": {"GET": agent_reports.list_},
         "/changes": {"GET": changes.list_},
+        "/history": {"GET": history.list_},
         "/provider_trees/{uuid}": {"GET": provider_trees.show},
         "/what_if": {"POST": what_if.answer},
         "/make_room": {"POST": make_room.answer},
@@ -261,7 +267,17 @@ class Dispatcher:
                 "The method specified is not allowed for this resource.",
                 allow=route.allowed_methods,
             )
+        AUTHOR.set(_author(environ))
         return handler(Request(environ, version, self._services, path_values))
+
+
+def _author(environ: errors.Environ) -> Author:
+    """Return who makes a request: by the id that the client gave it, where there is one."""
+    current = context.get_current()
+    sent_id = None if current is None else current.global_request_id
+    caller: Caller | None = environ.get(CALLER_KEY)
+    user_id = (caller.user_id if caller is not None else None) or ""
+    return Author(sent_id or environ[REQUEST_ID_KEY], user_id[:USER_LENGTH])
 
 
 def _negotiate(environ: errors.Environ) -> Microversion:

@@ -14,6 +14,7 @@ from placement_server.schemas import (
     agent_reports,
     aggregate,
     allocation,
+    history,
     inventory,
     make_room,
     provider_tree,
@@ -169,6 +170,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         (200, 410, 503),
         query=changes_schema.QUERY,
         result=changes_schema.CHANGES,
+        extension=Microversion(1, 1),
+    ),
+    ("GET", "/history"): Operation(
+        "What was changed, of which host and consumer, when and by whom",
+        0,
+        (200,),
+        query=history.QUERY,
+        result=history.HISTORY,
         extension=Microversion(1, 1),
     ),
     ("GET", "/provider_trees/{uuid}"): Operation(

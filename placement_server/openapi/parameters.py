@@ -105,6 +105,8 @@ IN_QUERY: Final = {
         "placement-ext 1.0",
     ),
     "after": Parameter("Number of the last change that is known; 0 for all that are kept.", "0"),
+    "before": Parameter("Only past changes with smaller numbers.", "1000"),
+    "consumer": Parameter("Consumer whose allocations were changed.", _UUID),
     "wait": Parameter("Seconds to wait for a change, where there is none yet.", "1"),
     "notable": Parameter(
         "Only agents that are silent, in trouble, or have disabled their host.",

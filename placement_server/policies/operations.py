@@ -46,6 +46,7 @@ AGENT_REPORTS_LIST: Final = "placement:agent_reports:list"
 CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
 CAPACITY_SHOW: Final = "placement:capacity:show"
 FRAGMENTATION_SHOW: Final = "placement:fragmentation:show"
+HISTORY_LIST: Final = "placement:history:list"
 RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
 WHAT_IF: Final = "placement:what_if"
@@ -147,6 +148,11 @@ RULES: Final = (
         FRAGMENTATION_SHOW,
         "Show how much is free, and how much of that is stranded (placement-ext 1.1).",
         "GET /fragmentation",
+    ),
+    _rule(
+        HISTORY_LIST,
+        "List past changes of allocations and providers, with who made them (placement-ext 1.1).",
+        "GET /history",
     ),
     _rule(
         RESHAPE,

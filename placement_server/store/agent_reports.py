@@ -19,6 +19,9 @@ from placement_server.store.transactions.transaction import ReadTransaction, Wri
 MISSED_PERIODS: Final = 3
 """Periods without a report after which an agent is silent."""
 
+DELAY: Final = 5
+"""Seconds that a report may take into the database: those of some seconds are written together."""
+
 _C: Final = agent_reports.c
 _P: Final = resource_providers.c
 _ROOTS: Final = select(_P.uuid).where(among(_P.uuid, "uuids"), _P.parent_provider_id.is_(None))
@@ -41,7 +44,9 @@ class AgentReport:
     @property
     def silent_at(self) -> datetime | None:
         period = self.document["period"]
-        return None if period is None else self.at + timedelta(seconds=MISSED_PERIODS * period)
+        if period is None:
+            return None
+        return self.at + timedelta(seconds=MISSED_PERIODS * period + DELAY)
 
     @property
     def is_notable(self) -> bool:

@@ -249,7 +249,7 @@ class Store:
                 self._label(connection, function)
                 transaction = connection.begin()
                 start = self._clock()
-                tx = WriteTransaction(connection, self._known_owners)
+                tx = WriteTransaction(connection, self._known_owners, self.options.history_days)
                 try:
                     result = function(tx, *args, **kwargs)
                     tx.append_changes()

@@ -1,8 +1,8 @@
 """The tables, as the newest schema revision leaves them.
 
 The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column by column. Ours are
-`inventories.capacity`, `inventories.used` and the tables `changes`, `agent_reports`
-and `use_samples`.
+`inventories.capacity`, `inventories.used` and the tables `changes`, `agent_reports`,
+`use_samples` and `past_changes`.
 
     resource_providers 1-* inventories *-1 resource_classes
             | 1                  ^ (provider, class)
@@ -206,4 +206,22 @@ use_samples = Table(
     metadata,
     Column("minute", Integer, primary_key=True, autoincrement=False),
     Column("document", Text, nullable=False),
+)
+
+# What writes changed of one host and, where it is about one, of one consumer; the document has the
+# entries. AUTOINCREMENT on SQLite, so that readers can go on from an id.
+past_changes = Table(
+    "past_changes",
+    metadata,
+    *_times(),
+    Column("id", _BIG_ID, primary_key=True),
+    Column("root_provider_id", Integer, nullable=False),
+    Column("root_provider_uuid", String(36)),
+    Column("consumer_id", String(36)),
+    Column("request_id", String(64), nullable=False),
+    Column("user_id", String(255), nullable=False),
+    Column("document", Text, nullable=False),
+    Index("past_changes_root_provider_id_idx", "root_provider_id", "id"),
+    Index("past_changes_consumer_id_idx", "consumer_id", "id"),
+    sqlite_autoincrement=True,
 )

@@ -95,7 +95,7 @@ def _drain(namespace: argparse.Namespace) -> int:
     conf = configuration(namespace)
     placement = fleet_commands.placement_api(namespace, conf)
     uuid, _ = hosts.root_of(placement, namespace.name)
-    with fleet_commands.agents_on_bus(conf) as agents:
+    with fleet_commands.agents_on_bus(conf, may_be_away=True) as agents:
         host, heard_nodes = _host(placement, agents, uuid)
         if namespace.undo:
             return _undo(namespace, placement, agents, host, heard_nodes)
@@ -166,8 +166,11 @@ def _disable(
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
     is_wanted = was_disabled and (not namespace.reason or host.reason == reason)
+    root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
+    if not is_wanted:
+        heard = None if agents is None else fleet.HeardAgents(heard_nodes)
+        fleet.check_not_undone(placement, root, heard, is_enabled=False)
     if not is_wanted and not namespace.dry_run:
-        root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
         fleet.set_enabled(placement, agents, root, node, is_enabled=False, reason=reason)
     return by, was_disabled
 
@@ -187,8 +190,11 @@ def _undo(
             f"Host {host.name} was disabled by hand ({host.reason or 'no reason given'}), not by a "
             f"drain, so nothing was changed. `compute-manage host enable {host.name}` enables it."
         )
+    root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
+    if not host.is_enabled:
+        heard = None if agents is None else fleet.HeardAgents(heard_nodes)
+        fleet.check_not_undone(placement, root, heard, is_enabled=True)
     if not host.is_enabled and not namespace.dry_run:
-        root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
         fleet.set_enabled(placement, agents, root, node, is_enabled=True)
     would_change = namespace.dry_run and not host.is_enabled
     if namespace.json:

@@ -60,8 +60,9 @@ def add_commands(commands: argparse._SubParsersAction[ManageParser]) -> None:
             partial(_set_enabled, is_enabled=verb == "enable"),
             text,
             text[0].upper() + text[1:] + ". The agent of the host makes the change. If\n"
-            "no agent is heard, only placement is changed, so a dead host can be disabled. An\n"
-            "agent that returns later reports the state that it had stored itself.",
+            "it is dead, only placement is changed, so a dead host can be disabled. If it runs\n"
+            "but cannot be reached, nothing is changed. An agent that returns later reports the\n"
+            "state that it had stored itself.",
         )
         parser.add_argument("name", metavar="HOST", help="name or uuid of the host's root provider")
         if verb == "disable":
@@ -133,12 +134,15 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     uuid, name = hosts.root_of(placement, namespace.name)
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
-    with agents_on_bus(conf) as agents:
+    with agents_on_bus(conf, may_be_away=True) as agents:
         heard_nodes = {} if agents is None else agents.nodes([uuid])
         node = heard_nodes.get(uuid)
         changes = fleet.would_change(
             placement, (uuid, name), node, is_enabled=is_enabled, reason=reason
         )
+        if changes:
+            heard = None if agents is None else fleet.HeardAgents(heard_nodes)
+            fleet.check_not_undone(placement, (uuid, name), heard, is_enabled=is_enabled)
         if not namespace.dry_run:
             fleet.set_enabled(
                 placement, agents, (uuid, name), node, is_enabled=is_enabled, reason=reason

@@ -105,12 +105,13 @@ _compute_agent_completion() {
         placement/fragmentation) words='-h --help -f --format -c --column --json --member-of' ;;
         placement/what-if) words='-h --help -f --format -c --column --json --resources --required --member-of --in-tree --disabled --add-like --remove --release --set-inventory --set-traits' hosts='--in-tree --add-like --remove' ;;
         placement/drain) words='-h --help -f --format -c --column --json --with' hosts='HOST' ;;
-        placement/changes) words='-h --help -f --format -c --column --json --after --root --kind --watch --limit' hosts='--root' ;;
+        placement/history) words='-h --help -f --format -c --column --json --consumer --name --limit' hosts='HOST' ;;
+        placement/watch) words='-h --help -f --format -c --column --json --consumer --name' hosts='HOST' ;;
         placement/export) words='-h --help --json' hosts='HOST' ;;
         placement/apply) words='-h --help --json --dry-run' ;;
         placement/reshape) words='-h --help --json --dry-run' ;;
         placement/completion) words='-h --help bash zsh' ;;
-        placement) words='-h --help --version --os-cloud --url --token --config-file provider tree usage inventory trait class aggregate allocation candidates claim explain capacity fragmentation what-if drain changes export apply reshape completion' ;;
+        placement) words='-h --help --version --os-cloud --url --token --config-file provider tree usage inventory trait class aggregate allocation candidates claim explain capacity fragmentation what-if drain history watch export apply reshape completion' ;;
         placement-server/serve) words='-h --help --config-file --config-dir --host --port --workers --threads --tls-cert --tls-key --database-url --sync-database --auth-strategy' ;;
         placement-server) words='-h --help --version serve' ;;
         placement-manage/db/stamp) words='-h --help' ;;

@@ -21,9 +21,9 @@ from compute_agent.cmd import program
 from compute_agent.cmd.placement.commands import (
     allocations,
     candidates,
-    changes,
     completion,
     documents,
+    history,
     inventories,
     names,
     providers,
@@ -82,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for module in (
         *(providers, inventories, names, allocations),
-        *(candidates, questions, changes, documents, completion),
+        *(candidates, questions, history, documents, completion),
     ):
         module.add_commands(commands)
     return parser

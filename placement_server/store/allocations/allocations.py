@@ -40,6 +40,7 @@ from placement_server.store.errors import NoAllocations, ProviderNotFound, joine
 from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.schema.names import class_ids
+from placement_server.store.transactions.past_changes import PastChanges
 from placement_server.store.transactions.transaction import (
     LostRace,
     ReadTransaction,
@@ -216,6 +217,9 @@ def carry_out(
     :param given_back: the present allocations of the consumers.
     :raises LostRace: something is not as the context says any more.
     """
+    if tx.past is not None:
+        for uuid, provider_id in context.provider_ids.items():
+            tx.past.know(provider_id, uuid, context.root_ids[provider_id])
     replace_holdings(tx, context.consumers, requested_use)
 
     if not context.root_ids:
@@ -324,4 +328,24 @@ def replace_holdings(
     new_consumers = consumers.store_records(tx, seen_consumers)
     consumers.delete_allocations(tx, seen_consumers)
     insertions = [new_consumers, Insertion("allocations", _COLUMNS, requested_use.rows)]
+    if tx.past is not None:
+        _remember(tx.past, seen_consumers, requested_use)
+        if not tx.past.unknown_providers():
+            # with the same statement, where the database can
+            insertions.append(tx.past.take())
     tx.batches.insert(tx.connection, insertions, tx.now)
+
+
+def _remember(
+    past: PastChanges, seen_consumers: Sequence[SeenConsumer], requested_use: RequestedAllocations
+) -> None:
+    """Remember what consumers had before and have now."""
+    new_holdings: dict[str, dict[Key, int]] = {}
+    for provider_id, class_id, consumer, used in requested_use.rows:
+        new_holdings.setdefault(consumer, {})[provider_id, class_id] = used
+    for seen in seen_consumers:
+        before: dict[Key, int] = {}
+        for provider_id, class_id, used in seen.old_allocations:
+            key = (provider_id, class_id)
+            before[key] = before.get(key, 0) + used
+        past.add_holdings(seen.write.uuid, before, new_holdings.get(seen.write.uuid, {}))

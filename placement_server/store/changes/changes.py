@@ -9,6 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import func, select
 
+from placement_server.store.changes import past_changes
 from placement_server.store.tables import changes
 from placement_server.store.transactions.transaction import (
     NAMES,
@@ -34,12 +35,15 @@ def record(tx: WriteTransaction, touched_roots: Iterable[tuple[int, int]]) -> No
 
 
 def prune(tx: WriteTransaction) -> int:
-    """Delete old change records; the newest stay, so that followers can go on.
+    """Delete old change records, and past changes that were kept long enough.
+
+    The newest records stay, so that followers can go on.
 
     A follower whose last record is gone has fallen behind, and must read everything again.
 
     :returns: the number of records deleted.
     """
+    past_changes.prune(tx)
     condition = _old_condition(tx, tx.now)
     return 0 if condition is None else tx.execute(sa.delete(changes).where(condition)).rowcount
 

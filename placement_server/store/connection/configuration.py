@@ -44,7 +44,16 @@ def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
         connect_tries=group.max_retries if group.max_retries < 0 else group.max_retries + 1,
         connect_interval=group.retry_interval,
         claim_tries=_claim_tries(conf),
+        history_days=_history_days(conf),
     )
+
+
+def _history_days(conf: cfg.ConfigOpts) -> int:
+    """Return how long past changes are kept; the default if that group is not registered."""
+    try:
+        return int(conf.placement_server.history_days)
+    except cfg.NoSuchOptError:
+        return StoreOptions().history_days
 
 
 def _claim_tries(conf: cfg.ConfigOpts) -> int:

@@ -18,6 +18,7 @@ class StoreOptions:
         transaction.
     :ivar claim_tries: how often a write is tried in all before the caller gets the conflict.
     :ivar connect_tries: how often the first connection is tried; -1 means without limit.
+    :ivar history_days: days for which past changes are kept; 0 keeps none.
     :ivar connect_interval: the time between these tries.
     """
 
@@ -38,6 +39,7 @@ class StoreOptions:
     write_idle_timeout: float = 30.0
     claim_tries: int = 10
     sync_on_startup: bool = False
+    history_days: int = 7
 
     def for_maintenance(self) -> StoreOptions:
         """Return these options with long limits, for work that no client waits for."""

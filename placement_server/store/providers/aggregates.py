@@ -65,7 +65,9 @@ def replace(
     # the provider's row first, so that two writers of the same provider take turns
     bump(tx, provider, by=0 if generation is None else 1)
     old_ids = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
-    links.replace(tx, _LINKS.c.aggregate_id, provider, old_ids, new_ids)
+    links.replace(
+        tx, _LINKS.c.aggregate_id, placement_aggregates.c.uuid, provider, old_ids, new_ids
+    )
     tx.touch([provider.root_id], STRUCTURE)
     return provider_rows.get(tx, uuid)
 

@@ -20,6 +20,7 @@ from placement_server.store.tables import (
     resource_classes,
     resource_providers,
 )
+from placement_server.store.transactions.past_changes import RESERVED, TOTAL
 from placement_server.store.transactions.transaction import (
     AnyRow,
     LostRace,
@@ -173,6 +174,11 @@ def write_many(
         (key, held_inventories.get(key), record, stored_ratio(tx, record.allocation_ratio))
         for key, record in sorted(records.items())
     ]
+    if tx.past is not None:
+        for (provider_id, class_id), old_row, record, _ in values:
+            old_total, old_reserved = (0, 0) if old_row is None else old_row[3:5]
+            tx.past.add(provider_id, TOTAL, class_id, old_total, record.total)
+            tx.past.add(provider_id, RESERVED, class_id, old_reserved, record.reserved)
     updates = [
         {"the_id": old_row.id, "now": tx.now, **_columns(record, ratio)}
         for _, old_row, record, ratio in values
@@ -190,6 +196,9 @@ def write_many(
 
 def remove(tx: WriteTransaction, held_inventories: Collection[HeldInventory]) -> None:
     """Delete held inventories, none of which may be in use."""
+    if tx.past is not None:
+        for inventory in held_inventories:
+            tx.past.add(inventory.provider_id, TOTAL, inventory.class_id, inventory.total, 0)
     for ids in chunks(sorted(inventory.id for inventory in held_inventories)):
         tx.execute(_DELETE, {"ids": ids})
 

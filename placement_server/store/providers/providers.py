@@ -34,6 +34,7 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
+from placement_server.store.transactions.past_changes import NAME, PARENT, PROVIDER
 from placement_server.store.transactions.transaction import (
     STRUCTURE,
     AnyRow,
@@ -139,6 +140,9 @@ def create(
         )
     _, above, root_id, root_uuid = parent or (None, None, provider_id, uuid)
     tx.touch([root_id], STRUCTURE)
+    if tx.past is not None:
+        tx.past.know(provider_id, uuid, root_id)
+        tx.past.add(provider_id, PROVIDER, name, 0, 1)
     now = aware(tx.now)
     return Provider(provider_id, uuid, name, 0, above, root_uuid, now, now, root_id)
 
@@ -202,6 +206,10 @@ def update(
     if changed_rows != 1:
         raise LostRace(f"Provider {uuid} was deleted meanwhile.", uuids=[uuid])
     tx.touch([provider.root_id], STRUCTURE)
+    if tx.past is not None:
+        new_parent = provider.parent_uuid if parent_uuid is KEEP else parent_uuid
+        tx.past.add(provider.id, NAME, "", provider.name, name)
+        tx.past.add(provider.id, PARENT, "", provider.parent_uuid, new_parent)
     return get(tx, uuid)
 
 
@@ -305,6 +313,9 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         )
     tx.execute(sa.delete(resource_providers).where(_C.id == provider.id))
     tx.touch([provider.root_id], STRUCTURE)
+    if tx.past is not None:
+        tx.past.know(provider.id, uuid, provider.root_id)
+        tx.past.add(provider.id, PROVIDER, provider.name or "", 1, 0)
     if provider.id == provider.root_id:
         tx.end_tree(provider.id, provider.uuid)
         tx.execute(

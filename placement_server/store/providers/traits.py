@@ -147,5 +147,5 @@ def _set(tx: WriteTransaction, provider: Provider, new_ids: set[int]) -> None:
     if old_ids == new_ids:
         return
     bump(tx, provider)
-    links.replace(tx, _LINKS.c.trait_id, provider, old_ids, new_ids)
+    links.replace(tx, _LINKS.c.trait_id, _T.name, provider, old_ids, new_ids)
     tx.touch([provider.root_id], STRUCTURE)

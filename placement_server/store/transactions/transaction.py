@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import tenacity
-from sqlalchemy import Connection, CursorResult, Executable, Row
+from sqlalchemy import Connection, CursorResult, Executable, Row, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from placement_server.store.connection import failures
 from placement_server.store.dialects import BATCHES
+from placement_server.store.dialects.among import among
 from placement_server.store.dialects.batches import (
     ChangeRecord,
     InventoryUpdate,
@@ -29,7 +30,9 @@ from placement_server.store.dialects.batches import (
     chunks,
 )
 from placement_server.store.errors import ConcurrentUpdate, StoreError, StoreUnavailable
+from placement_server.store.tables import resource_providers
 from placement_server.store.transactions.known_owners import KnownOwners
+from placement_server.store.transactions.past_changes import PastChanges
 
 # Kinds of change records. A reader that sees STRUCTURE reads the whole tree again.
 STRUCTURE: Final = 0
@@ -44,6 +47,11 @@ NO_ROOT: Final = 0
 _Value = TypeVar("_Value", int, str)
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 AnyResult: TypeAlias = "CursorResult[*tuple[Any, ...]]"
+
+_P: Final = resource_providers.c
+_KNOWN: Final = select(_P.id, _P.uuid, func.coalesce(_P.root_provider_id, _P.id)).where(
+    among(_P.id, "ids")
+)
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -82,15 +90,30 @@ class ReadTransaction:
 class WriteTransaction(ReadTransaction):
     """A transaction that changes the database, and records which trees it touched.
 
+    :ivar history_days: days for which past changes are kept.
+    :ivar past: takes what is changed; None where past changes are not kept.
     :ivar now: the time that all rows of the transaction carry: UTC, naive as the columns are, whole
         seconds because MySQL would round the rest.
     """
 
-    __slots__ = ("_ended_trees", "_touched_roots", "change_id", "known_owners", "now", "write_id")
+    __slots__ = (
+        "_ended_trees",
+        "_touched_roots",
+        "change_id",
+        "history_days",
+        "known_owners",
+        "now",
+        "past",
+        "write_id",
+    )
 
-    def __init__(self, connection: Connection, known_owners: KnownOwners) -> None:
+    def __init__(
+        self, connection: Connection, known_owners: KnownOwners, history_days: int = 0
+    ) -> None:
         super().__init__(connection)
         self.known_owners = known_owners
+        self.history_days = history_days
+        self.past = PastChanges() if history_days else None
         self.now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         self._touched_roots: set[tuple[int, int]] = set()
         self._ended_trees: dict[int, str] = {}
@@ -148,7 +171,15 @@ class WriteTransaction(ReadTransaction):
         return settlement
 
     def append_changes(self) -> None:
-        """Write the change records, unless that is done. It is the last statement."""
+        """Write what is to be remembered, and the change records, unless that is done.
+
+        It is the last statement.
+        """
+        if self.past is not None:
+            if unknown_ids := self.past.unknown_providers():
+                for provider_id, uuid, root_id in self.execute_among(_KNOWN, "ids", unknown_ids):
+                    self.past.know(provider_id, uuid, root_id)
+            self.batches.insert(self.connection, [self.past.take(self._ended_trees)], self.now)
         if self._touched_roots and self.change_id is None:
             self.change_id = self.batches.append_changes(
                 self.connection, self._records(), self.write_id, self.now

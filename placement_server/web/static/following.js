@@ -22,12 +22,6 @@ export async function nowAndThen(act, signal) {
   }
 }
 
-/** Return the newest changes, which are at most so many. */
-export async function newest(most, signal) {
-  const { last, oldest } = await changes([], signal);
-  return changes([["after", Math.max(oldest - 1, last - most)], ["limit", most]], signal);
-}
-
 async function changes(parameters, signal) {
   const answer = await read("changes", parameters, signal);
   if (answer === null) throw new ApiError(404, "There is no feed of changes where the pages ask the API.");

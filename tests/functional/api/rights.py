@@ -105,6 +105,7 @@ OPERATIONS: Final = (
     Operation("GET", "/agent_reports", "placement:agent_reports:list"),
     Operation("POST", "/make_room", "placement:make_room"),
     Operation("GET", "/capacity", "placement:capacity:show"),
+    Operation("GET", "/history", "placement:history:list"),
     Operation("GET", "/fragmentation", "placement:fragmentation:show"),
     # the pages
     Operation("GET", "/{web_path}/fleet", "placement:web:fleet"),

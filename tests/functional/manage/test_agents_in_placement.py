@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compute_agent.programs.exit_status import Exit
 from tests.fixtures import programs
 from tests.fixtures.placement import free_port
 from tests.functional.agent.processes import (
@@ -32,12 +34,16 @@ def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementPro
     server.kill()
 
 
+def manage(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command about a host."""
+    return programs.run(
+        "compute-manage", "host", *arguments, f"--config-file={config}", timeout=PATIENCE
+    )
+
+
 def host_of(config: Path, name: str = HOST) -> dict[str, Any]:
     """Return a host as an operator's `host list` shows it."""
-    ended = programs.run(
-        "compute-manage", *("host", "list", name, "--json", f"--config-file={config}"),
-        timeout=PATIENCE,
-    )  # fmt: skip
+    ended = manage(config, "list", name, "--json")
     [host] = json.loads(ended.stdout)
     return dict(host)
 
@@ -64,6 +70,15 @@ def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_
         assert "start the broker" in host["trouble"][0]
         # the operator's own bus is the same, which is away: placement still knows the agent
         assert host_of(agent.config)["agent"] == "up"
+        refused = manage(operator, "disable", HOST, "--reason", "fan")
+        assert refused.returncode == Exit.REFUSED
+        assert "`compute-agent disable --reason TEXT`" in refused.stderr
+        assert "its message bus is unreachable" in refused.stderr
+        assert "COMPUTE_STATUS_DISABLED" not in placement.tree(HOST)[HOST]["traits"]
+        # the broker of this one is away, too: one line says so, and no library
+        lines = manage(agent.config, "drain", HOST).stderr.splitlines()
+        assert [line.partition(" ")[0] for line in lines] == ["The", "compute-manage"]
+        assert "message bus is unreachable" in lines[0]
         agent.ask("set_host_enabled", enabled=False, reason="fan")
         eventually(lambda: host_of(operator)["reason"] == "fan", "the reason")
     host = eventually(
@@ -71,3 +86,6 @@ def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_
     )
     assert (host["bus"], host["reason"]) == ("unknown", "fan")
     assert host["silent_since"] is not None
+    enabled = manage(operator, "enable", HOST)
+    assert enabled.returncode == 0, enabled.stderr
+    assert "COMPUTE_STATUS_DISABLED" not in placement.tree(HOST)[HOST]["traits"]

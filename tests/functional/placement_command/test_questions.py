@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ EXTENDED = [
     ["capacity", "--resources", "VCPU=1"],
     ["fragmentation", "VCPU=1"],
     ["what-if", "--resources", "VCPU=1"],
-    ["changes"],
+    ["history"],
 ]
 
 
@@ -213,36 +214,52 @@ def test_parts_on_devices_of_a_host_move_as_parts(zone: Zone) -> None:
     assert (full.status, full.json[0]["to"]) == (1, None)
 
 
-def test_changes_of_a_host_are_listed(zone: Zone) -> None:
+def test_what_was_changed_of_a_host_is_listed_with_who_did_it(zone: Zone) -> None:
     host, other = zone.host(1, 4), zone.host(2, 4)
-    root = zone.run("provider", "show", host, "--json").json["uuid"]
-    last = done(zone.run("changes", "--json")).json["last"]
-    zone.claim(host, "VCPU=1")
+    consumer = zone.claim(host, "VCPU=1")
     zone.claim(other, "VCPU=1")
-    listed = zone.run("changes", "--after", str(last), "--root", host, "--kind", "usage", "--json")
-    assert [change["root_provider_uuid"] for change in done(listed).json["changes"]] == [root]
-    assert zone.run("changes", "--after", "999999999").status == 4
+    done(zone.run("trait", "set", "--add", host, "COMPUTE_STATUS_DISABLED"))
+    columns = ("-f", "value", "-c", "consumer", "-c", "change", "-c", "user")
+    lines = done(zone.run("history", host, *columns)).lines
+    assert [line.split() for line in lines[:2]] == [
+        ["+trait", "COMPUTE_STATUS_DISABLED", "admin"],
+        [consumer, "VCPU", "0", "to", "1", "admin"],
+    ]
+    assert f"+provider {host} admin" in lines[-1]
+    [one] = done(zone.run("history", "--consumer", consumer, "--json")).json["history"]
+    assert one["root_provider_name"] == host
+    [row] = done(zone.run("history", host, "--name", "COMPUTE_STATUS_DISABLED", *columns)).lines
+    assert "COMPUTE_STATUS_DISABLED" in row
 
 
 def test_changes_are_watched_until_an_interrupt(placement_url: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "compute_agent.cmd.placement.main", "--url", placement_url]
     name = f"watched-{uuid.uuid4().hex[:8]}"
-    created = subprocess.run(
-        [*command, "provider", "create", name, "-f", "value", "-c", "uuid"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    watch = [*command, "changes", "--watch", "--after", "0", "--root", name]
-    watch += ["-c", "kinds", "-c", "root_provider_uuid"]
+
+    def run(*arguments: str) -> None:
+        subprocess.run([*command, *arguments], check=True, capture_output=True)
+
+    run("provider", "create", name)
     # a test run in the background ignores interrupts, and its children would too
-    heeding = ["env", "--default-signal=INT", *watch]
+    heeding = ["env", "--default-signal=INT", *command, "watch", name]
     with subprocess.Popen(heeding, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
+        ready = threading.Event()
+
+        def change_until_seen() -> None:
+            total = 1
+            while not ready.is_set():
+                run("inventory", "set", name, f"VCPU={total}")
+                total += 1
+
+        writer = threading.Thread(target=change_until_seen)
+        writer.start()
         line = watching.stdout.readline()
+        ready.set()
+        writer.join()
         watching.send_signal(2)
         assert watching.wait(30) == 130
-    assert line.split() == ["structure", created.stdout.strip()]
+    assert f" {name} {name} VCPU total " in line
 
 
 @pytest.mark.parametrize("arguments", EXTENDED)

@@ -66,7 +66,7 @@ def test_hover_says_who_holds_a_unit_and_marks_all_it_holds(open_page: OpenPage)
     assert marked.count() == of_guest.count() == 8 + 4 + 2
     page.mouse.move(5, 5)
     assert marked.count() == 0
-    page.get_by_role("link", name=guest).focus()
+    page.get_by_role("group", name="Consumers").get_by_role("link", name=guest).focus()
     assert marked.count() == of_guest.count()
     part.first.click()
     page.wait_for_url(f"**/#/consumer/{guest}")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.manage import main as manage
+from compute_agent.programs.exit_status import Exit
 from tests.fixtures.placement import free_port
 from tests.functional.agent.processes import (
     AgentProcess,
@@ -157,8 +158,10 @@ def test_hosts_are_seen_while_the_broker_is_away(
     assert err.rstrip().endswith("Agents are known only by what placement heard of them.")
     assert len(err.splitlines()) == 1
     assert operator.json("show", silent)["agent"] == "unknown"
-    # a change is made by the agent where one runs
-    operator.run("disable", "silent", status=2)
+    # a change is made by the agent where one runs, and in placement where none was ever heard
+    operator.run("disable", "silent")
+    operator.run("enable", "silent")
+    operator.run("disable", "node1", status=Exit.REFUSED)
 
 
 def test_a_host_is_disabled_by_its_agent_where_that_is_heard(

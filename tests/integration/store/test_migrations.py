@@ -59,7 +59,7 @@ def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
     engine = sa.create_engine(url)
     reflected = sa.MetaData()
     reflected.reflect(engine)
-    ours = {"agent_reports", "changes", "use_samples", "alembic_version"}
+    ours = {"agent_reports", "changes", "past_changes", "use_samples", "alembic_version"}
     with engine.connect() as connection:
         rows = {
             table.name: sorted(

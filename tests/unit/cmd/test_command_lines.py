@@ -136,7 +136,7 @@ def test_a_program_has_one_status_for_bad_arguments(
         (agent.main, "dev --hosts 17"),
         (agent.main, "dev --hosts ٣"),
         (scheduler.main, "top --count ²"),
-        (placement.main, "changes --after -1"),
+        (placement.main, "history --limit -1"),
         (placement.main, "candidates --limit 0"),
         (serve.main, "serve --workers ٣"),
         (serve.main, "serve --port 65536"),

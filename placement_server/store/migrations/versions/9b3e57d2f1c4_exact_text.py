@@ -7,8 +7,9 @@ these tables as well, so going back changes nothing.
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
+
+from placement_server.store.schema import exact_text
 
 revision = "9b3e57d2f1c4"
 down_revision = "4d1f0c6b2a57"
@@ -29,22 +30,7 @@ _TABLES = (
 
 
 def upgrade() -> None:
-    connection = op.get_bind()
-    if connection.dialect.name not in ("mysql", "mariadb"):
-        return
-    # the collations that do not pad with blanks have other names on either side
-    mariadb = getattr(connection.dialect, "is_mariadb", False)
-    exact = "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"
-    for table in _TABLES:
-        collations = connection.scalars(
-            sa.text(
-                "SELECT collation_name FROM information_schema.columns WHERE "
-                "table_schema = database() AND table_name = :table AND collation_name IS NOT NULL"
-            ),
-            {"table": table},
-        ).all()
-        if set(collations) != {exact}:
-            op.execute(f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE {exact}")
+    exact_text.convert(op.get_bind(), *_TABLES)
 
 
 def downgrade() -> None:

@@ -1,104 +1,60 @@
-// The page of what changed: the newest changes of the fleet, as they happen.
+// The page of what changed: who got, lost or changed what, when and by whom, as it happens.
 
-import { readOwn } from "../api.js";
-import { element, entitle, pageLink, renew } from "../dom.js";
-import { follow, newest } from "../following.js";
-import { scrolling } from "../host/page.js";
+import { element, entitle, field, pageAddress, renew } from "../dom.js";
+import { follow } from "../following.js";
+import { past, pastTable } from "./past.js";
 
 const MOST = 200;
-const AT_ONCE = 50;
-const MEANINGS = {
-  structure: "providers, inventories, traits or aggregates",
-  usage: "allocations",
-  names: "names of resource classes or traits",
-};
+/** What is searched for is not there, or cannot be. */
+const REFUSED = new Set([400, 404]);
 
-export async function show(page, { signal }) {
+export async function show(page, { query, signal }) {
   entitle("What changed");
-  const kind = element("select", { change: () => list.filter(kind.value) },
-    element("option", { value: "" }, "all"),
-    Object.entries(MEANINGS).map(([value, text]) => element("option", { value }, text)));
-  const list = new ChangeList(signal);
+  const inputs = Object.fromEntries(["host", "consumer", "name"].map((key) => [key, element("input", {
+    type: "search", autocomplete: "off", spellcheck: "false", value: query.get(key) ?? "", change: () => search(),
+  })]));
+  let isPaused = false;
   const pause = element("button", { type: "button", "aria-pressed": "false", click: () => {
-    const isPaused = list.toggle();
+    isPaused = !isPaused;
     pause.setAttribute("aria-pressed", String(isPaused));
     pause.textContent = isPaused ? "Go on" : "Pause";
+    if (!isPaused) search();
   } }, "Pause");
+  const failure = element("p", { class: "failure", role: "alert", hidden: true });
+  const content = element("div");
   page.append(
     element("h1", {}, "What changed"),
-    element("form", { class: "filters", submit: (event) => event.preventDefault(), "aria-label": "Filters" },
-      element("label", { class: "field" }, element("span", {}, "Of what"), kind),
+    element("form", { class: "filters", submit: (event) => { event.preventDefault(); search(); }, "aria-label": "Search" },
+      field("Host, its name or uuid", inputs.host), field("Consumer", inputs.consumer),
+      field("Class, trait or aggregate", inputs.name),
+      element("div", { class: "field last" }, element("button", {}, "Search")),
       element("div", { class: "field last" }, pause)),
-    list.element,
+    failure,
+    content,
   );
-  await follow({
-    signal,
-    onStart: async () => list.replace((await newest(MOST, signal)).changes),
-    onChanges: (changes) => list.add(changes),
-  });
-}
+  const asked = () => Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value.trim()]));
 
-class ChangeList {
-  constructor(signal) {
-    this.signal = signal;
-    this.changes = [];
-    this.names = new Map();
-    this.wanted = "";
-    this.isPaused = false;
-    this.element = element("div");
+  async function search() {
+    history.replaceState(null, "", pageAddress("changes", [], asked()));
+    await refresh();
   }
 
-  filter(kind) {
-    this.wanted = kind;
-    this.#draw();
-  }
-
-  toggle() {
-    this.isPaused = !this.isPaused;
-    if (!this.isPaused) this.#draw();
-    return this.isPaused;
-  }
-
-  async replace(changes) {
-    this.changes = [];
-    await this.add(changes);
-  }
-
-  async add(changes) {
-    const known = new Set(this.changes.map(({ id }) => id));
-    this.changes = [...this.changes, ...changes.filter(({ id }) => !known.has(id))].slice(-MOST);
-    await this.#readNames(changes);
-    if (!this.isPaused) this.#draw();
-  }
-
-  /** Read the names of hosts; where one was renamed or is gone, the newest that was seen stays. */
-  async #readNames(changes) {
-    const asked = [...new Set(changes.filter(({ kinds, root_provider_uuid: root }) => (
-      root && (kinds.includes("structure") || !this.names.has(root)))).map((change) => change.root_provider_uuid))];
-    for (let start = 0; start < asked.length; start += AT_ONCE) {
-      const roots = asked.slice(start, start + AT_ONCE).map((uuid) => ["root", uuid]);
-      const { uuids, names } = await readOwn("fleet", roots, this.signal);
-      uuids.forEach((uuid, place) => this.names.set(uuid, names[place] ?? uuid));
+  async function refresh() {
+    failure.hidden = true;
+    try {
+      const answer = await past(asked(), MOST, signal);
+      renew(content, () => content.replaceChildren(pastTable(answer)));
+    } catch (error) {
+      if (signal.aborted || !REFUSED.has(error.status)) throw error;
+      failure.textContent = error.message;
+      failure.hidden = false;
+      content.replaceChildren();
     }
   }
 
-  #draw() {
-    const shown = this.changes.filter(({ kinds }) => !this.wanted || kinds.includes(this.wanted)).reverse();
-    const rows = shown.map((change) => element("tr", {},
-      element("td", {}, element("time", { datetime: change.at }, clock(change.at))),
-      element("th", { scope: "row" }, this.#host(change.root_provider_uuid)),
-      element("td", {}, change.kinds.map((kind) => MEANINGS[kind] ?? kind).join("; "))));
-    renew(this.element, () => this.element.replaceChildren(rows.length
-      ? scrolling("Changes, the newest first", ["Time", "Host", "Of what"], rows)
-      : element("p", { class: "faint" }, "Nothing in the last ten minutes.")));
-  }
-
-  #host(uuid) {
-    if (uuid === null) return "the whole fleet";
-    return this.names.has(uuid) ? pageLink("host", this.names.get(uuid), uuid) : `${uuid}, which is gone`;
-  }
-}
-
-function clock(at) {
-  return new Date(at).toLocaleTimeString("en-GB");
+  await follow({
+    signal,
+    onStart: () => refresh(),
+    onChanges: async () => { if (!isPaused) await refresh(); },
+  });
 }

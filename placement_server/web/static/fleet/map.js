@@ -91,17 +91,17 @@ export class HostMap {
       }
       if (isNamed) write(context, host.name, used, left + 10, top, width - 20, colours);
       if (host.isDisabled) cross(context, left + width - inner, top, inner, colours);
+      if (marked !== null && !isFaint) {
+        context.strokeStyle = colours.mark;
+        context.lineWidth = 2;
+        context.strokeRect(left + 1, top + 1, width - 2, inner - 2);
+      }
       if (fleet.isSilent(host)) {
         context.strokeStyle = colours.bad;
         context.lineWidth = Math.max(1, size / 9);
         context.setLineDash([inner / 4, inner / 8]);
         context.strokeRect(left + 1, top + 1, width - 2, inner - 2);
         context.setLineDash([]);
-      }
-      if (marked !== null && !isFaint) {
-        context.strokeStyle = colours.mark;
-        context.lineWidth = 2;
-        context.strokeRect(left + 1, top + 1, width - 2, inner - 2);
       }
     });
   }

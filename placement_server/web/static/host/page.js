@@ -2,11 +2,13 @@
 
 import { read } from "../api.js";
 import { count, element, entitle, number, pageLink, renew, titleCells, usedOf } from "../dom.js";
+import { past, pastTable } from "../changes/past.js";
 import { moment, notableReports, statesOf } from "../fleet/hosts.js";
 import { follow, nowAndThen } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 
 const MOST_CONSUMERS = 500;
+const MOST_CHANGES = 100;
 
 export async function show(page, { path: [uuid], signal }) {
   entitle("Host");
@@ -31,11 +33,19 @@ export async function show(page, { path: [uuid], signal }) {
     // The address may name any provider of the tree.
     ofHost[1] = body.root_provider_uuid;
     const [first] = body.providers;
-    const report = (await notableReports([["root", first.uuid]], signal)).get(first.uuid);
+    const [reports, changes] = await Promise.all([
+      notableReports([["root", first.uuid]], signal),
+      past({ host: first.uuid }, MOST_CHANGES, signal).catch((error) => {
+        // Whoever may not read who changed what sees the host without.
+        if (error.status === 403) return null;
+        throw error;
+      }),
+    ]);
+    const report = reports.get(first.uuid);
     title.textContent = first.name;
     entitle(first.name);
     const isOpen = content.querySelector("details")?.open ?? false;
-    renew(content, () => content.replaceChildren(...parts(body, report, isOpen)));
+    renew(content, () => content.replaceChildren(...parts(body, report, changes, isOpen)));
   }
 }
 
@@ -43,7 +53,7 @@ export function tree(uuid, signal) {
   return read(`provider_trees/${encodeURIComponent(uuid)}`, [["include", "usages,allocations"]], signal);
 }
 
-function parts(body, report, isOpen) {
+function parts(body, report, changes, isOpen) {
   const root = treeOf(body);
   const all = preorder(root);
   const consumers = Object.entries(body.allocations);
@@ -67,6 +77,8 @@ function parts(body, report, isOpen) {
     drawn,
     element("h2", {}, "Consumers"),
     consumerTable(consumers, all, drawn),
+    changes ? element("h2", {}, "What changed") : null,
+    changes ? pastTable(changes, true) : null,
     element("details", isOpen ? { open: true } : {}, element("summary", {}, "All providers, with their traits"), providerTable(all)),
   ];
 }
