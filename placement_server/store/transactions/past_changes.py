@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from placement_server.store.dialects import Insertion, chunks
+from placement_server.store.dialects.batches import Insertion, chunks
 
 TOTAL: Final = "total"
 RESERVED: Final = "reserved"

@@ -348,8 +348,8 @@ def _load_and_sync(url: str) -> None:
         (load, "revision a082b8bb98d0, .* 'placement-manage db sync'"),
         (
             _load_and_stamp,
-            r"lacks agent_reports, changes, inventories\.capacity, inventories\.used, past_changes, "
-            r"use_samples",
+            r"lacks agent_reports, changes, inventories\.capacity, inventories\.used, "
+            r"past_changes, use_samples",
         ),
         (_load_older, "revision 422ece571366.* must be at its newest revision"),
         (_load_and_sync, None),
