@@ -35,6 +35,7 @@ NOT_COMPARED: Final = {
     "limited-container": "the memory is that of the limit here, and of libvirt in nova",
     "no-numa": "nova counts the memory of cells alone, and there are none",
     "old-kernel": "the memory is what the kernel has in all here, and of the modules in nova",
+    "power9-gpus": "nova counts the memory of the GPUs",
     "riscv": "nova counts the memory of cells alone, and there are none",
     "vendor-vgpus": "nova knows no vGPUs of the vendor's own interface",
 }
