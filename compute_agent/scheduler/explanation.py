@@ -105,8 +105,11 @@ class Explainer:
             result = self._search.find(spec)
         except NoValidHost as error:
             return ExplainedRequest(error.causes)
-        hosts = tuple(dropwhile(result.members.crowding, result.hosts))
+        with_room = list(dropwhile(result.members.crowding, result.hosts))
+        refused = [host for host in with_room if not result.best_first(host).candidates]
+        hosts = tuple(host for host in with_room if host not in refused)
         causes = result.causes.with_filter(result.members.cause(result.hosts))
+        causes = causes.with_filter(result.plan_cause(refused, len(with_room)))
         if not hosts:
             with self._lock:
                 return ExplainedRequest(self._with_explanations(causes))

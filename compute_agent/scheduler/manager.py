@@ -214,10 +214,12 @@ class Scheduler:
         return [
             [selection_of(place.host, place.candidate, found_hosts.microversion)]
             + [
-                selection_of(
-                    host, found_hosts.best_first(host).candidates[0], found_hosts.microversion
+                selection_of(host, host.candidates[0], found_hosts.microversion)
+                for host in map(
+                    found_hosts.best_first,
+                    self._of_cell(place.host.cell, spare, found_hosts.members),
                 )
-                for host in self._of_cell(place.host.cell, spare, found_hosts.members)
+                if host.candidates
             ]
             for place in chosen_hosts
         ]
@@ -279,9 +281,10 @@ class Scheduler:
             fitting_hosts, drops = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(drops))
         usable = [host for host in fitting_hosts if host.candidates]
-        members = found_hosts.members
+        members, refused = found_hosts.members, list[HostState]()
         for ordered_host in self._order(spec, usable, instance, members):
             host = found_hosts.best_first(ordered_host)
+            refused += [] if host.candidates else [ordered_host]
             order_of_host = HostOrder(host.candidates, self._options.candidates_per_host)
             while (candidate := order_of_host.next()) and not members.crowding(host, instance):
                 held_claims[instance] = candidate
@@ -302,6 +305,7 @@ class Scheduler:
                 self._lost_to_the_group(host, others, lost_claims)
                 break
         causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost_claims))
+        causes = causes.with_filter(found_hosts.plan_cause(refused, len(usable)))
         raise NoValidHost(causes.sentence(), causes)
 
     def _claim(

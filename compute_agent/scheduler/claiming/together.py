@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import dropwhile
+from itertools import filterfalse
 from typing import Final
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
@@ -182,12 +182,15 @@ class InstancesTogether:
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(drops))
             usable = [host for host in fitting_hosts if host.candidates]
             ordered_hosts = self.order_hosts(spec, usable, instance)
-            with_room = next(dropwhile(found_hosts.members.crowding, ordered_hosts), None)
-            if with_room is None:
+            with_room = filterfalse(found_hosts.members.crowding, ordered_hosts)
+            planned_hosts = map(found_hosts.best_first, with_room)
+            host = next((planned for planned in planned_hosts if planned.candidates), None)
+            if host is None:
                 causes = causes.with_filter(found_hosts.members.cause(usable))
+                refused = [h for h in usable if not found_hosts.best_first(h).candidates]
+                causes = causes.with_filter(found_hosts.plan_cause(refused, len(usable)))
                 causes = causes.with_claims_lost(tuple(lost_claims))
                 raise NoValidHost(causes.sentence(), causes)
-            host = found_hosts.best_first(with_room)
             candidate = host.candidates[0]
             placed_instances.append(PlacedInstance(host, candidate))
             spec = with_group_host(spec, host.name)

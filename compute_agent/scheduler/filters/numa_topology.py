@@ -66,7 +66,7 @@ class NUMATopologyFilter(HostFilter):
     def _wishes(self, host: HostState, announced: Host, spec: RequestSpec) -> Iterator[Wish]:
         """Yield the devices of the candidates, each of any provider of the host.
 
-        Which of them a group may have by its traits its plan has looked at before.
+        Which of them a group may have by its traits the plan of the host looks at.
         """
         known_classes = {device.resource_class for device in announced.devices}
         classes = {

@@ -11,11 +11,11 @@ is refused where a summary was stale.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.fitting.drawing import draw
-from compute_agent.fitting.guest import ISOLATE, LEGACY, REQUIRE, REQUIRED, SOCKET, Guest
+from compute_agent.fitting.guest import REQUIRED, Guest
 from compute_agent.fitting.host import Host
 from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
@@ -27,6 +27,7 @@ from compute_agent.request.candidate_request import (
 )
 from compute_agent.request.guest_numa import GuestNuma
 from compute_agent.scheduler.host_state import HostState, fits
+from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, FilterCause, RejectedHost
 from compute_agent.scheduler.placement.candidates import (
     AllocationCandidates,
     Candidate,
@@ -63,40 +64,34 @@ class HostPlans:
         """The policies of the devices that must be on a cell of the guest."""
         return {suffix: name for suffix, name in self.policy_of.items() if name == REQUIRED}
 
-    @property
-    def decides(self) -> bool:
-        """Whether a guest may not fit on a host that placement names, so that it is planned first.
-
-        Placement does not know cores, sockets and the cells that are near networks.
-        """
-        guest = self.guest
-        return (
-            guest.threads in (REQUIRE, ISOLATE)
-            or guest.needs_tunnel
-            or bool(guest.physnets)
-            or not {REQUIRED, SOCKET, LEGACY}.isdisjoint(self.policy_of.values())
-        )
-
-    def planned(self, host: HostState) -> HostState:
-        """Return a host with the candidates that its plan allows; none if there is no plan.
+    def with_near_devices(self, host: HostState) -> HostState:
+        """Return a host with the candidates whose devices are where they must be.
 
         The best that it can give is one of them, whether placement named it or not.
         """
-        answer = self._answer(host)
-        if answer is not None and self._is_refused_for_announced(host, answer[2]):
-            return host._replace(candidates=())
         near = [c for c in host.candidates if is_near(c, host.providers, self.required)]
         return self.best_first(host._replace(candidates=tuple(near)), base=host)
 
-    def _is_refused_for_announced(self, host: HostState, answer: Plan | Refusal) -> bool:
-        """Whether a host has no plan for what its agent announces, and else would."""
-        if isinstance(answer, Plan) or answer.is_undecided:
-            return False
-        without = replace(self, announced=lambda _root: None)._answer(host)
-        return without is not None and isinstance(without[2], Plan)
+    def _is_refused_for_announced(self, host: HostState, refusal: Refusal) -> bool:
+        """Whether a host has no plan for what its agent announces, and else would.
 
-    def reason(self, host: HostState) -> str:
-        """Return why a host has no plan; "" where the planner was not asked."""
+        Placement knows nothing of cores, sockets and the cells that are near networks.
+        """
+        without = replace(self, announced=lambda _root: None)._answer(host)
+        return not refusal.is_undecided and without is not None and isinstance(without[2], Plan)
+
+    def cause(self, refused: Sequence[HostState], before: int) -> FilterCause | None:
+        """Return why hosts have no plan, as the cause of a filter; None if none was refused.
+
+        :param before: how many hosts there were.
+        """
+        if not refused:
+            return None
+        rejected = [RejectedHost(host.name, self._reason(host)) for host in refused[:SHOWN_HOSTS]]
+        left = before - len(refused)
+        return FilterCause("the plan of the host", before, left, (), tuple(rejected))
+
+    def _reason(self, host: HostState) -> str:
         answer = self._answer(host)
         return answer[2].sentence if answer and isinstance(answer[2], Refusal) else ""
 
@@ -108,26 +103,26 @@ class HostPlans:
     def best_first(self, host: HostState, *, base: HostState | None = None) -> HostState:
         """Return a host with the best that it can give as its first candidate.
 
+        It has none where its agent announces that the guest does not fit.
+
         :param base: the host with a candidate to compose it from; None: the host itself.
         """
-        best = self._best(base or host)
-        if best is None:
-            return host
-        others = [candidate for candidate in host.candidates if not _equal(candidate, best)]
-        return host._replace(candidates=(best, *others))
-
-    def _best(self, host: HostState) -> Candidate | None:
-        answer = self._answer(host)
+        base = base or host
+        answer = self._answer(base)
         if answer is None:
-            return None
+            return host
         tree, _host, best = answer
         if isinstance(best, Refusal):
             if best.is_undecided:
                 LOG.warning("Host %s: %s; placement's candidates stay.", host.name, best.sentence)
-            return None
+            is_refused = self._is_refused_for_announced(base, best)
+            return host._replace(candidates=()) if is_refused else host
         composed = tree.compose(best)
         is_apart = self.request.group_policy != "isolate" or _is_isolated(composed)
-        return composed if is_apart and fits(composed, host.providers) else None
+        if not (is_apart and fits(composed, host.providers)):
+            return host
+        others = [candidate for candidate in host.candidates if not _equal(candidate, composed)]
+        return host._replace(candidates=(composed, *others))
 
     def _answer(self, host: HostState) -> tuple[CandidateTree, Host, Plan | Refusal] | None:
         """Return what the planner says of a host; None where nothing can be put elsewhere."""

@@ -22,7 +22,7 @@ from compute_agent.scheduler.fleet.aggregates import Aggregates, AggregateSource
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.outcomes.causes import SHOWN_HOSTS, Causes, FilterCause, RejectedHost
+from compute_agent.scheduler.outcomes.causes import Causes, FilterCause
 from compute_agent.scheduler.outcomes.observer import Observer
 from compute_agent.scheduler.placement.candidates import AllocationCandidates, ProviderSummary
 from compute_agent.scheduler.placement.client import PlacementClient
@@ -69,8 +69,12 @@ class SearchResult:
     plans: HostPlans | None
 
     def best_first(self, host: HostState) -> HostState:
-        """Return a host with the best that it can give as its first candidate."""
+        """Return a host with the best that it can give as its first candidate, if it has a plan."""
         return host if self.plans is None else self.plans.best_first(host)
+
+    def plan_cause(self, refused: Sequence[HostState], before: int) -> FilterCause | None:
+        """Return why some of so many hosts have no plan; None if none was refused."""
+        return None if self.plans is None else self.plans.cause(refused, before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,24 +212,14 @@ class HostSearch:
     ) -> tuple[list[HostState], list[FilterCause]]:
         hosts = self._host_states(spec, answer, request)
         admitted_hosts, exclusions = run_exclusions(spec, request.target, hosts)
-        if plans is None or not plans.decides:
+        if plans is None or not plans.required:
             return admitted_hosts, exclusions
-        planned_hosts = [plans.planned(host) for host in admitted_hosts]
+        planned_hosts = [plans.with_near_devices(host) for host in admitted_hosts]
         near_hosts = [host for host in planned_hosts if host.candidates]
-        if len(near_hosts) < len(admitted_hosts):
-            exclusions.append(
-                FilterCause(
-                    "the plan of the host",
-                    len(admitted_hosts),
-                    len(near_hosts),
-                    tuple(host.name for host in near_hosts[:SHOWN_HOSTS]),
-                    tuple(
-                        RejectedHost(host.name, plans.reason(before))
-                        for host, before in zip(planned_hosts, admitted_hosts, strict=True)
-                        if not host.candidates
-                    )[:SHOWN_HOSTS],
-                )
-            )
+        pairs = zip(planned_hosts, admitted_hosts, strict=True)
+        refused = [before for planned, before in pairs if not planned.candidates]
+        cause = plans.cause(refused, len(admitted_hosts))
+        exclusions += [cause] if cause else []
         return near_hosts, exclusions
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:

@@ -178,3 +178,24 @@ def test_a_nested_host_gives_through_placement_what_a_flat_one_plans(
         card = planned.setdefault(given_unit.device, {})
         card["VGPU"] = card.get("VGPU", 0) + 1
     assert held == planned
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_hosts_whose_cores_do_not_fit_are_left_for_others(
+    placement: InProcessTransport, tmp_path: Path, instances: int
+) -> None:
+    world = World(placement, tmp_path / "journal")
+    mark = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
+    halves, halves_root, _cells = host_of(world, [(1, 9, 0, 0, 0, 9, 12)], mark)
+    announcements = Announcements()
+    announcements.receive({"host": "halves", "nodes": [{"uuid": halves_root, **document(halves)}]})
+    asked = GuestDemand(1, True, 2, 1, 0, "", "require").spec(mark)
+    consumers = [str(uuid.uuid4()) for _ in range(instances)]
+    with pytest.raises(NoValidHost, match="whole cores") as refused:
+        world.scheduler(announcements).select_destinations(asked, consumers)
+    assert refused.value.causes.filters[-1].name == "the plan of the host"
+    other_world = World(placement, tmp_path / "journal")
+    whole, root, _cells = host_of(other_world, [(1, 9, 0, 0, 2, 0, 12)], mark)
+    announcements.receive({"host": "whole", "nodes": [{"uuid": root, **document(whole)}]})
+    chosen = world.scheduler(announcements).select_destinations(asked, consumers, alternates=True)
+    assert [[own.compute_node_uuid for own in hosts] for hosts in chosen] == [[root]] * instances

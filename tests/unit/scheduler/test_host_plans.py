@@ -263,13 +263,16 @@ def test_a_host_whose_candidates_have_far_devices_only_gets_one_with_a_near_devi
     state = host(base, a=cell(8), b=cell(8), card=gpu("b"))
     asked = CandidateRequest({UNSUFFIXED: RequestGroup({"VCPU": 2, "MEMORY_MB": 100}), "gpu": GPU})
     near = plans(asked, WHOLE, {"gpu": "required"})
-    [only] = near.planned(state).candidates
+    [only] = near.with_near_devices(state).candidates
     assert only.mappings == {"_NUMA0": ("b",), "gpu": ("card",)}
-    [over_both] = near.planned(host(base, a=cell(8), b=cell(1), card=gpu("b"))).candidates
+    [over_both] = near.with_near_devices(host(base, a=cell(8), b=cell(1), card=gpu("b"))).candidates
     assert over_both.mappings == {"_NUMA0": ("a", "b"), "gpu": ("card",)}
     full = host(base, a=cell(8), b=cell(0, 0), card=gpu("b"))
-    assert near.planned(full).candidates == ()
-    assert "policy required" in near.reason(full)
+    assert near.with_near_devices(full).candidates == ()
+    cause = near.cause([full], 3)
+    assert cause is not None
+    assert (cause.hosts_before, cause.hosts_left) == (3, 2)
+    assert "policy required" in cause.rejected[0].reason
 
 
 def test_groups_that_are_isolated_stay_on_providers_of_their_own():
@@ -309,7 +312,6 @@ def test_where_the_fit_is_not_decided_the_candidates_of_placement_stay(caplog):
     hurried = plans(request(PAIR), PAIR, budget=0, limit=0)
     assert hurried.best_first(state).candidates == state.candidates
     assert "Host host: the fit of the guest could not be decided within 0 steps" in caplog.text
-    assert "could not be decided" in hurried.reason(state)
 
 
 # -- what agents announce -------------------------------------------------------------------------
@@ -423,7 +425,7 @@ def test_a_flat_host_gives_the_device_beside_cpus_that_are_free():
     state, announced = flat_with_two_cards(1, 8)
     asked, numa = pins(1, gpu=GPU)
     near = plans(asked, numa, {"gpu": "required"}, announced=announced)
-    for planned in (near.best_first(state), near.planned(state)):
+    for planned in (near.best_first(state), near.with_near_devices(state)):
         assert planned.candidates[0].mappings == {"gpu": ("two",)}
         assert planned.candidates[0].allocations["two"] == {"VGPU": 1}
 
@@ -433,4 +435,4 @@ def test_a_flat_host_whose_devices_are_all_too_far_is_left_out(policy):
     state, announced = flat_with_two_cards(0, 0, 8)
     asked, numa = pins(1, gpu=GPU)
     near = plans(asked, numa, {"gpu": policy}, announced=announced)
-    assert bool(near.planned(state).candidates) == (policy == "preferred")
+    assert bool(near.best_first(state).candidates) == (policy == "preferred")
