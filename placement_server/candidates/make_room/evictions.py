@@ -89,13 +89,20 @@ class Evictions:
     def _all(self, size: int, free: Free) -> dict[Shapes, list[Eviction]]:
         by_shapes: dict[Shapes, list[Eviction]] = {}
         done = self._add_single(free, by_shapes) if size == 1 else set()
-        for number, spot in enumerate(self._places.lacking(free)):
-            if number % _BETWEEN_TICKS == 0:
-                self._tick()
-            if (spot.group, spot.placement) not in done:
-                short = shortage(self._places.place(spot).amounts, free)
-                for consumers in self._covers.of(short, size):
-                    self._add(by_shapes, spot, consumers)
+        for number, group in enumerate(self._places.groups):
+            for placement in range(len(group.placements)):
+                if (number, placement) in done:
+                    continue
+                lacks = [
+                    (class_id, group.slots(position).tolist(), short.tolist())
+                    for class_id, position, short in group.shortages(placement, free)
+                ]
+                for tree in range(len(group.roots)):
+                    if tree % _BETWEEN_TICKS == 0:
+                        self._tick()
+                    short = {(s[tree], c): lack[tree] for c, s, lack in lacks if lack[tree] > 0}
+                    for consumers in self._covers.of(short, size) if short else ():
+                        self._add(by_shapes, Spot(number, tree, placement), consumers)
         for evictions in by_shapes.values():
             self._keep(evictions)
             self._account.take(len(evictions) * 2 * sizes.ENTRY)

@@ -112,7 +112,6 @@ class Holdings:
         np.add.at(self.memory, self.consumer[of_memory], self.amount[of_memory])
         self.shapes: list[CandidateQuery] = []
         self._shape_numbers: dict[object, int] = {}
-        self._known_shapes: dict[int, int] = {}
         self._holders: dict[Key, dict[int, int]] = {}
         position = np.where(self.is_pool[self.slot], -1 - self.slot, self.slot - root)
         self._kinds = self._mixed(
@@ -189,15 +188,15 @@ class Holdings:
     def shape(self, consumer: int) -> int:
         """Return the number of the shape of a consumer; equal numbers ask for the same."""
         request = self._requests.get(self.uuids[consumer]) if self._requests else None
-        kind = int(self._kinds[consumer]) if request is None else hash(request)
-        number = self._known_shapes.get(kind)
+        kind: object = int(self._kinds[consumer]) if request is None else request
+        number = self._shape_numbers.get(kind)
         if number is None:
-            key = request or self._parts(consumer)
-            number = self._shape_numbers.get(key)
-            if number is None:
-                number = self._shape_numbers[key] = len(self.shapes)
+            # What differs by where it is held may ask for the same.
+            key: object = request or self._parts(consumer)
+            number = self._shape_numbers.setdefault(key, len(self.shapes))
+            self._shape_numbers[kind] = number
+            if number == len(self.shapes):
                 self.shapes.append(request or self._query(self._parts(consumer)))
-            self._known_shapes[kind] = number
         return number
 
     def _parts(self, consumer: int) -> tuple[_Part, ...]:

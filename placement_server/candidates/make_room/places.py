@@ -24,6 +24,8 @@ from placement_server.candidates.search.tree_classes import TreeView
 
 # Placements of one tree that are considered.
 _MOST_PLACEMENTS: Final = 256
+# Places that are kept.
+_MOST_MADE: Final = 4096
 
 
 class Place(NamedTuple):
@@ -114,6 +116,7 @@ class Places:
                 alike.setdefault((placements, view.shares), []).append(view)
         self.groups: list[_AlikeTrees] = []
         self._in_tree: dict[int, list[Place]] = {}
+        self._made: dict[Spot, Place] = {}
         for (placements, shares), views in alike.items():
             search.tick()
             listed_placements = placements.distinct.some(0, _MOST_PLACEMENTS)
@@ -140,14 +143,20 @@ class Places:
         return [(class_id, position, amount) for (position, class_id), amount in amounts]
 
     def place(self, spot: Spot) -> Place:
-        """Return a place."""
-        group = self.groups[spot.group]
-        view = TreeView(int(group.roots[spot.tree]), group.size, group.shares)
-        amounts = tuple(
-            ((view.slot(position), class_id), amount)
-            for class_id, position, amount in group.needs[spot.placement]
-        )
-        return Place(view.root, amounts, view, group.placements[spot.placement], self)
+        """Return a place. The same few are asked for again and again."""
+        place = self._made.get(spot)
+        if place is None:
+            if len(self._made) >= _MOST_MADE:
+                self._made.clear()
+            group = self.groups[spot.group]
+            view = TreeView(int(group.roots[spot.tree]), group.size, group.shares)
+            amounts = tuple(
+                ((view.slot(position), class_id), amount)
+                for class_id, position, amount in group.needs[spot.placement]
+            )
+            placement = group.placements[spot.placement]
+            place = self._made[spot] = Place(view.root, amounts, view, placement, self)
+        return place
 
     def in_tree(self, root: int) -> list[Place]:
         """Return the places of one tree."""
@@ -165,7 +174,7 @@ class Places:
         """Yield the places that lack nothing now, first those in trees as they were."""
         state = self._state
         if self.is_scarce:
-            yield from map(self.place, self._spots(state.free, fitting=True))
+            yield from map(self.place, self._fitting(state.free))
             return
         for spot in self.fitting_at_first:
             if int(self.groups[spot.group].roots[spot.tree]) not in state.touched:
@@ -178,20 +187,17 @@ class Places:
     @cached_property
     def fitting_at_first(self) -> list[Spot]:
         """The places that lacked nothing at the beginning, tree by tree."""
-        return self._spots(self._state.base, fitting=True)
+        return self._fitting(self._state.base)
 
-    def lacking(self, free: Free) -> list[Spot]:
-        """Return the places that lack something, tree by tree."""
-        return self._spots(free, fitting=False)
-
-    def _spots(self, free: Free, *, fitting: bool) -> list[Spot]:
+    def _fitting(self, free: Free) -> list[Spot]:
+        """Return the places that lack nothing of what is free, tree by tree."""
         spots: list[tuple[int, Spot]] = []
         for number, group in enumerate(self.groups):
             for placement in range(len(group.placements)):
                 fits = np.ones(len(group.roots), bool)
                 for _class_id, _position, short in group.shortages(placement, free):
                     fits &= short <= 0
-                trees = np.flatnonzero(fits == fitting)
+                trees = np.flatnonzero(fits)
                 roots = group.roots[trees].tolist()
                 spots += [
                     (root, Spot(number, tree, placement))

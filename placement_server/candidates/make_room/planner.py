@@ -96,9 +96,10 @@ class Planner:
         for most in range(self._bounds.most_moves + 1):
             if most:
                 self._options.is_guessed = True
-                self._search(waiting, most, memory, 4)
+                self._search(waiting, most, memory, 3)
                 self._options.is_guessed = False
-            self._search(waiting, most, memory, 1 if most == self._bounds.most_moves else 2)
+            is_last = most == self._bounds.most_moves or bool(self._answer.plans)
+            self._search(waiting, most, memory, 1 if is_last else 2)
             if self._answer.plans or self._clock() >= self._ends_at:
                 break
         if not self._answer.plans and self._forced:
