@@ -41,7 +41,7 @@ MAKE_ROOM: Final = SchemaByVersion(
                 "maxProperties": limits.NAMES,
             },
             plans={"type": "integer", "minimum": 1, "maximum": 10},
-            time_limit={"type": "number", "exclusiveMinimum": 0},
+            time_limit={"type": "number", "exclusiveMinimum": 0, "maximum": 86_400},
         )
     }
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from placement_server.candidates.limits import sizes
+from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.make_room.holdings import Holdings, Key
 
 
@@ -12,21 +14,30 @@ from placement_server.candidates.make_room.holdings import Holdings, Key
 class Covers:
     """The covers by consumers that may move and have not left.
 
+    :ivar look: called with each consumer that is tried, as there may be too many covers to find
+        them all; may raise.
     :ivar out: the consumers that have left.
     """
 
     holdings: Holdings
+    look: Callable[[], None]
+    account: Account
     out: set[int] = field(default_factory=set)
 
     def of(self, short: dict[Key, int], size: int) -> Iterator[tuple[int, ...]]:
         """Yield the covers of so many consumers; of those that are alike the first."""
         seen = set[tuple[int, ...]]()
-        for consumers in self._extended((), short, size):
-            cover = tuple(sorted(consumers))
-            if len(cover) == size and cover not in seen:
-                seen.add(cover)
-                if size == 1 or self._is_minimal(cover, short):
-                    yield cover
+        entry = sizes.ENTRY + sizes.key(size)
+        try:
+            for consumers in self._extended((), short, size):
+                cover = tuple(sorted(consumers))
+                if len(cover) == size and cover not in seen:
+                    self.account.take(entry)
+                    seen.add(cover)
+                    if size == 1 or self._is_minimal(cover, short):
+                        yield cover
+        finally:
+            self.account.give(len(seen) * entry)
 
     def _is_minimal(self, cover: tuple[int, ...], short: dict[Key, int]) -> bool:
         amounts = [[self.holdings.holders(key).get(c, 0) for c in cover] for key in short]
@@ -51,6 +62,7 @@ class Covers:
         for consumer, amount in holders(key).items():
             if amount * left < lack:
                 return
+            self.look()
             if consumer in chosen or consumer in self.out:
                 continue
             identity = self.holdings.identity(consumer)

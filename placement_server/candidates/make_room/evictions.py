@@ -17,6 +17,7 @@ from placement_server.candidates.make_room.state import Free, State, shortage
 
 # Of evictions of the same shapes these are kept, those of the least memory.
 _MOST: Final = 5000
+_SIZE: Final = 2 * sizes.ENTRY
 # Places between two looks at the clock.
 _BETWEEN_TICKS: Final = 64
 
@@ -67,7 +68,10 @@ class Evictions:
         scarce sharing provider they are as now.
         """
         if self._places.is_scarce:
-            return self._all(size, self._state.free)
+            by_shapes = self._all(size, self._state.free)
+            # another state has others
+            self._drop(by_shapes)
+            return by_shapes
         if size not in self._at_first:
             self._at_first[size] = self._all(size, self._state.base)
         return self._at_first[size]
@@ -88,6 +92,17 @@ class Evictions:
 
     def _all(self, size: int, free: Free) -> dict[Shapes, list[Eviction]]:
         by_shapes: dict[Shapes, list[Eviction]] = {}
+        try:
+            self._add_all(size, free, by_shapes)
+        except BaseException:
+            self._drop(by_shapes)
+            raise
+        return by_shapes
+
+    def _drop(self, by_shapes: dict[Shapes, list[Eviction]]) -> None:
+        self._account.give(sum(map(len, by_shapes.values())) * _SIZE)
+
+    def _add_all(self, size: int, free: Free, by_shapes: dict[Shapes, list[Eviction]]) -> None:
         done = self._add_single(free, by_shapes) if size == 1 else set()
         for number, group in enumerate(self._places.groups):
             for placement in range(len(group.placements)):
@@ -105,12 +120,11 @@ class Evictions:
                         self._add(by_shapes, Spot(number, tree, placement), consumers)
         for evictions in by_shapes.values():
             self._keep(evictions)
-            self._account.take(len(evictions) * 2 * sizes.ENTRY)
-        return by_shapes
 
     def _keep(self, evictions: list[Eviction]) -> None:
         """Keep those of the least memory, and mark where the others would begin."""
         if len(evictions) > _MOST:
+            self._account.give((len(evictions) - _MOST) * _SIZE)
             evictions[:] = nsmallest(_MOST, evictions, key=_memory)
             evictions.append(Eviction(evictions[-1].memory, evictions[-1].spot, ()))
 
@@ -119,6 +133,7 @@ class Evictions:
     ) -> None:
         shapes = tuple(sorted(map(self._holdings.shape, consumers)))
         evictions = by_shapes.setdefault(shapes, [])
+        self._account.take(_SIZE)
         evictions.append(Eviction(self._memory_of(consumers), spot, consumers))
         if len(evictions) > 4 * _MOST:
             self._keep(evictions)

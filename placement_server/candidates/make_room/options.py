@@ -61,7 +61,7 @@ class Options:
         self._places: dict[int, Places] = {}
         self._evictions: dict[int, Evictions] = {}
         self._known_least: dict[tuple[int, int], int] = {}
-        self.covers = Covers(holdings)
+        self.covers = Covers(holdings, look, account)
         self.taken: list[tuple[int, Place]] = []
         self.is_ordered = True
         self.is_guessed = False

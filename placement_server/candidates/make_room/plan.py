@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -82,59 +83,61 @@ class Steps:
     """An order of some moves.
 
     :ivar order: None where there is none.
-    :ivar blocked: what is lacked by moves that cannot be made at some point, one dict for each.
+    :ivar blocked: what is lacked by moves that cannot be made at some point.
     :ivar is_whole: whether every order was tried.
     """
 
     order: list[Move] | None
-    blocked: list[dict[Key, int]]
+    blocked: set[frozenset[tuple[Key, int]]]
     is_whole: bool
 
 
-def find_order(moves: Sequence[Move], base: Free) -> Steps:
+def find_order(moves: Sequence[Move], base: Free, look: Callable[[], None]) -> Steps:
     """Find an order in which each move fits while what it leaves is still held.
 
     :param base: what is free before the first.
+    :param look: called now and then; may raise.
     """
-    changes: list[dict[Key, int]] = []
-    for move in moves:
-        change = dict(move.held)
-        for key, amount in move.place.amounts:
-            change[key] = change.get(key, 0) - amount
-        changes.append(change)
-    seen = set[frozenset[int]]()
-    steps = Steps(None, [], True)
-
-    def lacks(move: Move, made: frozenset[int]) -> dict[Key, int]:
-        short = {}
-        for key, amount in move.place.amounts:
-            free = int(base[key[1]][key[0]]) + sum(changes[at].get(key, 0) for at in made)
-            if free < amount:
-                short[key] = amount - free
-        return short
-
-    def go_on(made: frozenset[int], order: tuple[int, ...]) -> tuple[int, ...] | None:
-        if len(order) == len(moves):
-            return order
-        if made in seen:
-            return None
-        if len(seen) == _MOST_SETS:
-            steps.is_whole = False
-            return None
-        seen.add(made)
-        for at, move in enumerate(moves):
-            if at in made:
+    freed = Counter[Key]()
+    steps = Steps(None, set(), True)
+    # a bit for each move that is made, and which may be the next
+    stack = [(0, iter(range(len(moves))))]
+    seen, order = set[int](), list[int]()
+    while len(order) < len(moves):
+        look()
+        made, candidates = stack[-1]
+        for at in candidates:
+            further = made | 1 << at
+            if further == made or further in seen:
                 continue
-            short = lacks(move, made)
+            short = _shortage(moves[at].place.amounts, base, freed)
             if short:
-                steps.blocked.append(short)
-                continue
-            whole_order = go_on(made | {at}, (*order, at))
-            if whole_order is not None:
-                return whole_order
-        return None
-
-    found_order = go_on(frozenset(), ())
-    if found_order is not None:
-        steps.order = [moves[at] for at in found_order]
+                steps.blocked.add(short)
+            elif len(seen) == _MOST_SETS + len(moves):
+                steps.is_whole = False
+            else:
+                seen.add(further)
+                stack.append((further, iter(range(len(moves)))))
+                order.append(at)
+                _add(freed, moves[at], 1)
+                break
+        else:
+            stack.pop()
+            if not stack:
+                return steps
+            _add(freed, moves[order.pop()], -1)
+    steps.order = [moves[at] for at in order]
     return steps
+
+
+def _shortage(amounts: Amounts, base: Free, freed: Counter[Key]) -> frozenset[tuple[Key, int]]:
+    free = ((key, int(base[key[1]][key[0]]) + freed[key], amount) for key, amount in amounts)
+    return frozenset((key, amount - left) for key, left, amount in free if left < amount)
+
+
+def _add(freed: Counter[Key], move: Move, sign: int) -> None:
+    """Record that a move is made, or not made any more."""
+    for key, amount in move.held:
+        freed[key] += sign * amount
+    for key, amount in move.place.amounts:
+        freed[key] -= sign * amount

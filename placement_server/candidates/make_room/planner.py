@@ -9,7 +9,7 @@ in which every move fits while its consumer holds both places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,6 +28,14 @@ from placement_server.candidates.search.search import Search, SearchLimits
 
 # Of more places of the request than these, not every combination is tried.
 _FEW: Final = 4
+# What a consumer takes in the list of those that wait.
+_ENTRY: Final = 8
+
+_Search = Generator["_Search"]
+"""A part of the search, which yields the parts below it.
+
+They are stacked in a list: a rack has more guests than Python has levels of calls.
+"""
 
 
 class _LevelOver(Exception):
@@ -117,10 +125,24 @@ class Planner:
         """
         now = self._clock()
         self._level_ends_at = now + max(0.0, self._ends_at - now) / share
+        stack, size = [self._place(waiting, most, memory)], 0
         try:
-            self._place(waiting, most, memory)
+            while stack:
+                further_search = next(stack[-1], None)
+                if further_search is None:
+                    stack.pop()
+                    continue
+                stack.append(further_search)
+                if len(stack) * self._rounds * _ENTRY > size:
+                    self._account.take(self._rounds * _ENTRY)
+                    size += self._rounds * _ENTRY
         except (_LevelOver, OutOfTime):
             self._answer.is_proved &= self._options.is_guessed
+        finally:
+            # what each of them changed is undone, the last first
+            while stack:
+                stack.pop().close()
+            self._account.give(size)
 
     def _look(self) -> None:
         now = self._clock()
@@ -148,13 +170,13 @@ class Planner:
             search, takes, self._holdings.is_pool, self._state, self._rounds, self._largest
         )
 
-    def _place(self, waiting: tuple[int, ...], most: int, memory: int) -> None:
+    def _place(self, waiting: tuple[int, ...], most: int, memory: int) -> _Search:
         """Find places for all that wait, with so many more moves at most."""
         self._look()
         if self._is_worse(memory):
             return
         if not waiting:
-            self._finish(most, memory)
+            yield from self._finish(most, memory)
             return
         consumer, places, is_sure = self._hardest(waiting)
         at = waiting.index(consumer)
@@ -165,7 +187,7 @@ class Planner:
             places, is_sure = places[:1], True
         for place in places[:1] if is_sure else places:
             with self._taken(consumer, place):
-                self._place(rest, most, memory)
+                yield self._place(rest, most, memory)
             if self._is_worse(memory):
                 return
         if is_sure:
@@ -178,16 +200,16 @@ class Planner:
                     self._is_every_way_tried &= self._options.is_guessed
                     continue
                 with self._evicted(consumers), self._taken(consumer, place):
-                    self._place((*rest, *consumers), most - len(consumers), memory + more)
+                    yield self._place((*rest, *consumers), most - len(consumers), memory + more)
         if self._stuck is not None and not places:
-            self._stay(consumer, rest, memory)
+            yield from self._stay(consumer, rest, memory)
 
-    def _stay(self, consumer: int, rest: tuple[int, ...], memory: int) -> None:
+    def _stay(self, consumer: int, rest: tuple[int, ...], memory: int) -> _Search:
         """Go on with a consumer that stays where it is."""
         assert self._stuck is not None
         with self._state.changed(self._holdings.held(consumer), -1):
             self._stuck.append(consumer)
-            self._place(rest, 0, memory - int(self._holdings.memory[consumer]))
+            yield self._place(rest, 0, memory - int(self._holdings.memory[consumer]))
             self._stuck.pop()
 
     def _hardest(self, waiting: tuple[int, ...]) -> tuple[int, list[Place], bool]:
@@ -210,7 +232,7 @@ class Planner:
         assert fewest is not None
         return fewest
 
-    def _finish(self, most: int, memory: int) -> None:
+    def _finish(self, most: int, memory: int) -> _Search:
         """Keep the plan if there is an order of its moves, else let others move first."""
         moves = [
             Move(consumer, self._holdings.held(consumer), place)
@@ -218,10 +240,10 @@ class Planner:
             if consumer != REQUEST
         ]
         if not self._bounds.swap:
-            steps = find_order(moves, self._state.base)
+            steps = find_order(moves, self._state.base, self._look)
             self._answer.is_proved &= steps.is_whole
             if steps.order is None:
-                self._unblock(steps.blocked, most, memory)
+                yield from self._unblock(steps.blocked, most, memory)
                 return
             moves = steps.order
         plan = Plan(
@@ -237,14 +259,14 @@ class Planner:
             plans.sort(key=lambda plan: plan.cost)
             del plans[self._bounds.plans :]
 
-    def _unblock(self, blocked: Sequence[Mapping[Key, int]], most: int, memory: int) -> None:
+    def _unblock(self, blocked: Set[frozenset[tuple[Key, int]]], most: int, memory: int) -> _Search:
         """Let others move out of the way of moves that block each other."""
-        for short in {frozenset(short.items()) for short in blocked}:
+        for short in blocked:
             for size in range(1, most + 1):
                 for consumers in self._options.covers.of(dict(short), size):
                     more = sum(int(self._holdings.memory[consumer]) for consumer in consumers)
                     with self._evicted(consumers):
-                        self._place(consumers, most - size, memory + more)
+                        yield self._place(consumers, most - size, memory + more)
 
     @contextmanager
     def _taken(self, consumer: int, place: Place) -> Iterator[None]:

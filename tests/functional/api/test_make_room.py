@@ -191,6 +191,7 @@ def test_without_time_nothing_is_proved(api: Client) -> None:
         ({}, 400, ""),
         ({"request": "resources=VCPU:1", "max_moves": 9}, 400, "/max_moves"),
         ({"request": "resources=VCPU:1", "places": 0}, 400, "/places"),
+        ({"request": "resources=VCPU:1", "time_limit": 10**400}, 400, "/time_limit"),
         ({"request": "resources=VCPU:1", "leave_alone": {"hosts": []}}, 400, "/leave_alone"),
         ({"empty": [UNKNOWN]}, 404, "/empty/0"),
         ({"empty": [HOSTS["a"], GPUS["a"]]}, 404, "/empty/1"),
