@@ -6,11 +6,11 @@ claims through running schedulers, from a call on the bus to the claim; month: w
 month, by the rules of the planner; room: which guests to move so that a request fits; floors:
 claims and many hosts beside what the same costs when only the unavoidable is done.
 
-The rows of search, reads, startup, claims and floors, which are run when none is named, are shown
-in one table at the end. With --quick that takes some three minutes: fewer rows, and little
-data. What the load of the machine may have turned is left open there ("needs a quiet machine"):
-times of the clock, absolute CPU, and ratios up to twice their bound. Counts and memory are judged
-as ever.
+The rows of search, reads, startup, claims and floors, which are run when none is named, and of
+scheduling are shown in one table at the end. With --quick that takes some three minutes: fewer
+rows, and little data. What the load of the machine may have turned is left open there ("needs a
+quiet machine"): times of the clock, absolute CPU, and ratios up to twice their bound. Counts and
+memory are judged as ever.
 
 The exit status is 1 where a row fails or could not be measured, otherwise 0.
 """
@@ -143,6 +143,7 @@ TABLED: Final[dict[str, Callable[[Console, argparse.Namespace], Iterable[table.R
     "startup": lambda _console, arguments: starts.rows(quick=arguments.quick),
     "claims": lambda console, arguments: rates.show(console, arguments.quick),
     "floors": run_floors,
+    "scheduling": lambda _console, arguments: bus_claims.rows(quick=arguments.quick),
 }
 """Benchmarks whose rows are shown in one table."""
 
@@ -151,7 +152,6 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "month": lambda console, arguments: month.show(console, arguments.quick, arguments.plot),
     "room": lambda console, arguments: make_room.run(console, arguments.quick),
     "plans": lambda console, arguments: planner.show(console, arguments.quick),
-    "scheduling": lambda console, arguments: bus_claims.show(console, arguments.quick),
 }
 DEFAULT: Final = ("search", "reads", "startup", "claims", "floors")
 

@@ -3,7 +3,7 @@
 - `flat`: hosts of one provider with VCPU, MEMORY_MB and DISK_GB, one trait, one aggregate;
 - `nested`: hosts of 13 providers: root with the disk, two NUMA cells with CPUs and memory, two
   GPUs and a card with two PFs below each cell;
-- `gpus`: hosts with one-unit GPUs as children.
+- `gpus`: hosts with GPUs of 256 units as children.
 """
 
 import threading
@@ -94,7 +94,7 @@ def gpu_host(children: int) -> Callable[[Loader, int], None]:
     def make(loader: Loader, number: int) -> None:
         root = loader.provider(f"gpus-{number:06}", {"VCPU": 64})
         for child in range(children):
-            loader.provider(f"gpus-{number:06}_{child}", {"VGPU": 1}, root)
+            loader.provider(f"gpus-{number:06}_{child}", {"VGPU": 256}, root)
 
     return make
 

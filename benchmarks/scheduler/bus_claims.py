@@ -17,9 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.floors.table import Row
 from benchmarks.parts import servers
 from benchmarks.parts.servers import Server
 from benchmarks.parts.worlds import World
@@ -41,72 +39,58 @@ KINDS: Final = ("ours", "published")
 WORLDS: Final = (SCHEDULED, MANY_SCHEDULED)
 
 
-def show(console: Console, quick: bool) -> bool:
-    """Measure and print; False where something that it needs is missing."""
+def rows(*, quick: bool) -> Iterator[Row]:
+    """Measure; an error where something that it needs is missing."""
     for missing_reason in (mariadb_missing(), rabbitmq_missing()):
         if missing_reason:
-            console.print(f"scheduling: {missing_reason}")
-            return False
+            raise RuntimeError(missing_reason)
     seconds, counts = (2.0, (1, 2)) if quick else (5.0, (1, 2, 4))
-    table = Table(
-        title=f"Claims of {CLIENTS} clients on the bus, {ROUNDS} rounds of {seconds:.0f} s each by "
-        f"turns; placement of {WORKERS} workers on MariaDB"
-    )
-    for heading in ("hosts", "schedulers", "placement", "claims/s", "p50 ms", "p95 ms"):
-        table.add_column(heading, justify="left" if heading == "placement" else "right")
-    for heading in ("retries per claim", "server CPU ms", "scheduler CPU ms", "claims", "failed"):
-        table.add_column(heading, justify="right")
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scheduling-")))
         directory.chmod(0o755)
         database = start_mariadb(directory / "mariadb")
         stack.callback(end, database)
         brokers = {kind: stack.enter_context(_broker(directory, kind)) for kind in KINDS}
-        try:
-            for world in WORLDS:
-                _rows(table, world, quick, directory, database, brokers, counts, seconds)
-        finally:
-            # also what was measured before it was interrupted
-            console.print(table)
-    return True
+        for world in WORLDS:
+            hosts = world.quick if quick else world.hosts
+            roots = [root_of(number) for number in range(hosts)]
+            with ExitStack() as servers_of_world:
+                placements = [
+                    servers_of_world.enter_context(
+                        _placement(kind, directory / f"{kind}-{hosts}", database, world, quick)
+                    )
+                    for kind in KINDS
+                ]
+                for count in counts:
+                    rounds = _measure(placements, brokers, directory, count, roots, seconds)
+                    yield from _rows(hosts, count, *(rounds[kind] for kind in KINDS))
 
 
-def _rows(
-    table: Table,
-    world: World,
-    quick: bool,
-    directory: Path,
-    database: Database,
-    brokers: dict[str, RabbitMq],
-    counts: Sequence[int],
-    seconds: float,
-) -> None:
-    hosts = world.quick if quick else world.hosts
-    roots = [root_of(number) for number in range(hosts)]
-    with ExitStack() as stack:
-        placements = [
-            stack.enter_context(
-                _placement(kind, directory / f"{kind}-{hosts}", database, world, quick)
-            )
-            for kind in KINDS
-        ]
-        for count in counts:
-            rounds_by_kind = _measure(placements, brokers, directory, count, roots, seconds)
-            for kind, rounds in rounds_by_kind.items():
-                table.add_row(
-                    f"{hosts:,}",
-                    str(count),
-                    kind,
-                    f"{rounds.rate:.1f}",
-                    f"{rounds.percentile(50):.0f}",
-                    f"{rounds.percentile(95):.0f}",
-                    f"{rounds.per_claim('retries'):.3f}",
-                    f"{rounds.per_claim('server_cpu_ms'):.1f}",
-                    f"{rounds.per_claim('scheduler_cpu_ms'):.1f}",
-                    str(rounds.claims),
-                    str(rounds.failed_count),
-                    end_section=kind == KINDS[-1],
-                )
+def _rows(hosts: int, count: int, ours: Rounds, theirs: Rounds) -> Iterator[Row]:
+    data = f"{hosts:,} hosts, {count} scheduler{'s' if count > 1 else ''}, {CLIENTS} clients"
+    failed = f"FAILS: {ours.failed_count} claims failed" if ours.failed_count else None
+    runs = f"{ours.claims} claims, {theirs.claims} published"
+    scheduler, server = ours.per_claim("scheduler_cpu_ms"), ours.per_claim("server_cpu_ms")
+    most = 5.0 if hosts <= 500 else 8.0
+    yield Row("claim on the bus: scheduler", "CPU ms", scheduler, most=most, data=data, runs=runs)
+    yield Row(
+        "claim on the bus: placement",
+        "CPU ms",
+        server,
+        published_value=theirs.per_claim("server_cpu_ms"),
+        data=data,
+        runs=runs,
+    )
+    yield Row(
+        "claim on the bus: time for each",
+        "ms",
+        1000 / ours.rate,
+        published_value=1000 / theirs.rate,
+        verdict=failed,
+        data=data,
+        runs=f"p50 {ours.percentile(50):.0f}, p95 {ours.percentile(95):.0f} ms, "
+        f"{ours.per_claim('retries'):.3f} retries",
+    )
 
 
 def _measure(

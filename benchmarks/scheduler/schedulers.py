@@ -1,6 +1,7 @@
 """Running schedulers, a broker of their own, and clients that claim through them."""
 
 import contextlib
+import itertools
 import math
 import os
 import statistics
@@ -39,6 +40,7 @@ _SPEC: Final[dict[str, Any]] = {
 }
 
 
+_NUMBERS: Final = itertools.count()
 _TRAITS: Final = ("COMPUTE_NODE", "OWNER_NOVA")
 
 
@@ -177,10 +179,6 @@ class Schedulers:
         latency = tuple(latencies)
         return Round(latency, len(failures), took, retries, 1000 * server, 1000 * schedulers)
 
-    @property
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes.values()]
-
     def _start(self, name: str) -> None:
         state = self.directory / name
         state.mkdir(parents=True)
@@ -254,8 +252,9 @@ def _claim(client: SchedulerClient) -> str:
     """
     import oslo_messaging
 
+    flavor = {**_SPEC["flavor"], "memory_mb": 256 + next(_NUMBERS) % 256}
     try:
-        client.call("claim", spec_obj=_SPEC, instance_uuid=str(uuid.uuid4()))
+        client.call("claim", spec_obj={**_SPEC, "flavor": flavor}, instance_uuid=str(uuid.uuid4()))
     except (oslo_messaging.RemoteError, oslo_messaging.MessagingTimeout) as error:
         return str(error).splitlines()[0]
     return ""
