@@ -24,9 +24,11 @@ _UNITS: Final = ("compute-agent", "compute-scheduler", "placement-server")
 _READABLE: Final = (".conf", ".yaml", ".yml", ".json")
 
 _SECRET_NAME: Final = re.compile(
-    r"^\s*([\w.-]*(?:password|passphrase|secret|token|key|credential)[\w.-]*)\s*[=:]", re.IGNORECASE
+    r"(?:pass|secret|token|key|credential)[\w.-]*(?=[\"']?\s*[=:])", re.IGNORECASE
 )
-_USER_OF_URL: Final = re.compile(r"(?<=://)\S*@")
+"""The end of the name of an option, of a key of YAML and JSON, or of a parameter of a URL."""
+_USER: Final = re.compile(r"(?<=://)\S*@|[^\s/:@]+:(?!//)\S+@")
+"""User and password: of the first URL of a line, or of a further one, which has no scheme."""
 
 
 class Command(NamedTuple):
@@ -43,16 +45,17 @@ class Command(NamedTuple):
 def without_secrets(text: str) -> str:
     """Return a configuration without its comments, passwords, tokens, keys and users of URLs."""
     lines: list[str] = []
-    is_secret = False
+    secret_indent: int | None = None
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith(("#", ";")):
             continue
-        if line[:1].isspace() and is_secret:
+        indent = len(line) - len(line.lstrip(" \t-"))
+        if secret_indent is not None and indent > secret_indent:
             # further lines of a value
             continue
-        match = _SECRET_NAME.match(line)
-        is_secret = match is not None
-        lines.append(f"{match[1]} = ***" if match else _USER_OF_URL.sub("***@", line))
+        match = _SECRET_NAME.search(line)
+        secret_indent = indent if match else None
+        lines.append(_USER.sub("***@", f"{line[: match.end()]} = ***" if match else line))
     return "\n".join([*lines, ""])
 
 
@@ -149,4 +152,4 @@ def _output(words: Sequence[str]) -> str:
     except subprocess.TimeoutExpired as error:
         printed, end = error.stdout or b"", f"It did not end in {_MOST_SECONDS} s."
     text = printed[-_LAST_LOG_BYTES:].decode(errors="replace")
-    return f"{head}{_USER_OF_URL.sub('***@', text)}\n{end}\n"
+    return f"{head}{_USER.sub('***@', text)}\n{end}\n"
