@@ -41,8 +41,10 @@ Resource class of the devices: VGPU, or a name that starts with CUSTOM_.
         "max_instances",
         min=1,
         help="""
-Maximum number of devices of this type on one physical device, for types that do not report how
-many fit. Unset: the number that the physical device reports.
+Maximum number of devices of this type on one physical device. Unset: the number that the physical
+device reports. A host that nova-compute ran keeps another meaning in its file: there the option
+limits the virtual functions that are used, and a device without virtual functions that could have
+more than so many offers nothing; here such a device offers so many.
 """,
     ),
 ]
