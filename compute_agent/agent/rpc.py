@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
@@ -72,6 +73,12 @@ class AgentEndpoint:
 
     def _answer(self, call: Callable[..., Any], _ctxt: Mapping[str, Any], **arguments: Any) -> Any:
         try:
+            try:
+                signature(call).bind(**arguments)
+            except TypeError as error:
+                raise errors.InvalidInput(
+                    f"The arguments of the call do not fit: {error}"
+                ) from None
             return call(**arguments)
         except errors.ComputeAgentError as error:
             # the caller gets it as it is; without this the bus would log it as a defect

@@ -325,7 +325,9 @@ def test_two_agents_that_report_one_host_both_stop_and_name_each_other(
         agents[-1].script(nodes=[node], inventory=INVENTORY, units=UNITS)
     original, clone = agents
     with running(original):
-        with running(clone):
+        clone.start("--adopt")
+        try:
+            clone.started()
             assert "WARNING" in next(
                 line for line in clone.logged().splitlines() if "taken over from placement" in line
             )
@@ -343,6 +345,8 @@ def test_two_agents_that_report_one_host_both_stop_and_name_each_other(
                 timeout=PATIENCE,
             )
             assert "Two agents report" in " ".join(shown.stdout.split())
+        finally:
+            clone.cleanup()
         # the other is gone, and this one goes on
         eventually(lambda: original.node()["trouble"] is None, "a pass")
     root = placement.root(node)
