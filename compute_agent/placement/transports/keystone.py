@@ -203,6 +203,9 @@ class KeystoneTransport:
             if answer is None:
                 answer = adapter.request(request.path, request.method, timeout=timeout, **arguments)
                 self._way = KnownWay.learn(adapter, request, answer)
+            elif "set-cookie" in answer.headers:
+                # the libraries receive it with the next request: this one may have been a write
+                self._way = None
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
             raise self._unauthorized_error(request, exc) from exc

@@ -107,8 +107,7 @@ class KnownWay:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             reason = f"Unable to establish connection to {url}: {error}"
             raise ka_exc.ConnectFailure(reason) from error
-        is_final = answer.status_code not in (401, *REDIRECT_STATUSES)
-        return answer if is_final and "set-cookie" not in answer.headers else None
+        return None if answer.status_code in (401, *REDIRECT_STATUSES) else answer
 
 
 def _authorization(adapter: Any) -> Mapping[str, str]:

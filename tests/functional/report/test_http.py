@@ -281,6 +281,22 @@ def test_a_later_request_is_redirected_and_has_cookies_as_the_first_one(stub):
     assert stub.requests[-1][2]["cookie"] == "node=7"
 
 
+def test_a_write_whose_answer_has_a_cookie_is_sent_once(stub):
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
+    transport.send(Request("GET", "/", (1, 0)))
+
+    def with_cookie(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(204)
+        handler.send_header("Set-Cookie", "node=7")
+        handler.end_headers()
+
+    stub.answer = with_cookie
+    for _ in range(3):
+        assert transport.send(Request("PUT", "/x", (1, 0), {})).status == 204
+    cookies = [headers.get("cookie") for _, _, headers, _ in stub.requests]
+    assert cookies == [None, None, None, "node=7"]
+
+
 @pytest.mark.parametrize("earlier", [0, 1])
 def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub, earlier):
     transport = from_conf(auth_type="noauth", endpoint_override=stub.url, timeout=1)
