@@ -117,8 +117,9 @@ _MULTIPLIERS = (
     (
         "leaves_whole",
         0.25,
-        "minus the number of whole groups of linked devices, and of kinds of free devices on the "
-        "NUMA cells of the guest, that it would break or use up without need",
+        "minus the number of whole groups of linked devices, of kinds of free devices on the NUMA "
+        "cells of the guest, and where agents announce cells of whole cores, that it would break "
+        "or use up without need",
     ),
     ("cross_cell_move", 1000000.0, "0 in the cell of an instance that moves, -1 in another cell"),
 )

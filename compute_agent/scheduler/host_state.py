@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from compute_agent.fitting.plan import Cost
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.placement.candidates import (
@@ -32,6 +33,7 @@ class HostState(NamedTuple):
     :param alive: whether the agent announced itself lately; True without a bus.
     :param claimed_here: instances of this request placed here so far.
     :param usual_cell: the cell of hosts that announce none.
+    :param cost: of the plan of the guest here, None where none was made yet.
     """
 
     uuid: str
@@ -44,6 +46,7 @@ class HostState(NamedTuple):
     alive: bool = True
     claimed_here: int = 0
     usual_cell: str = NO_CELL
+    cost: Cost | None = None
 
     @property
     def known_as(self) -> frozenset[str]:
@@ -100,6 +103,7 @@ class HostState(NamedTuple):
                 candidate for candidate in self.candidates if fits(candidate, providers)
             ),
             claimed_here=self.claimed_here + claimed_count,
+            cost=None,
         )
 
 

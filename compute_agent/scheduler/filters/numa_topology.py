@@ -9,7 +9,7 @@ from dataclasses import replace
 from compute_agent.fitting.announced import host_of
 from compute_agent.fitting.guest import Guest, Wish
 from compute_agent.fitting.host import Host
-from compute_agent.fitting.plan import Refusal
+from compute_agent.fitting.plan import Plan, Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX
 from compute_agent.request import flavor_settings
@@ -37,11 +37,13 @@ class NUMATopologyFilter(HostFilter):
         """Yield the hosts with the candidates that fit."""
         for host in hosts:
             if not any(map(_cells, host.candidates)):
-                refusal = self._refusal(host, spec)
-                if refusal is None:
+                answer = self._answer(host, spec)
+                if answer is None:
                     yield host
-                elif refusal.is_undecided:
-                    LOG.warning("Host %s is left out: %s.", host.name, refusal.sentence)
+                elif isinstance(answer, Plan):
+                    yield host._replace(cost=answer.cost)
+                elif answer.is_undecided:
+                    LOG.warning("Host %s is left out: %s.", host.name, answer.sentence)
                 continue
             fitting_candidates = tuple(
                 candidate for candidate in host.candidates if _is_apart(candidate, host)
@@ -51,17 +53,16 @@ class NUMATopologyFilter(HostFilter):
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return why the guest does not fit on a host, in the words of its agent."""
-        refusal = None if any(map(_cells, host.candidates)) else self._refusal(host, spec)
-        return refusal.sentence if refusal is not None else ""
+        answer = None if any(map(_cells, host.candidates)) else self._answer(host, spec)
+        return answer.sentence if isinstance(answer, Refusal) else ""
 
-    def _refusal(self, host: HostState, spec: RequestSpec) -> Refusal | None:
-        """Return why a guest does not fit on a host that announces its cells."""
+    def _answer(self, host: HostState, spec: RequestSpec) -> Plan | Refusal | None:
+        """Return what the planner says of a flat host; None where it announces no cells."""
         announced = host_of(host.announcement.attributes) if host.announcement else None
         if announced is None or HW_NUMA_ROOT in host.traits:
             return None
         guest = _guest_of(spec, announced, self._wishes(host, announced, spec))
-        answer = plan(announced, guest)
-        return answer if isinstance(answer, Refusal) else None
+        return plan(announced, guest)
 
     def _wishes(self, host: HostState, announced: Host, spec: RequestSpec) -> Iterator[Wish]:
         """Yield the devices of the candidates, each of any provider of the host.

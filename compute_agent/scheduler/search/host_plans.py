@@ -122,7 +122,7 @@ class HostPlans:
         if not (is_apart and fits(composed, host.providers)):
             return host
         others = [candidate for candidate in host.candidates if not _equal(candidate, composed)]
-        return host._replace(candidates=(composed, *others))
+        return host._replace(candidates=(composed, *others), cost=best.cost)
 
     def _answer(self, host: HostState) -> tuple[CandidateTree, Host, Plan | Refusal] | None:
         """Return what the planner says of a host; None where nothing can be put elsewhere."""

@@ -242,17 +242,23 @@ class HypervisorVersionWeigher(HostWeigher):
 
 
 class LeavesWholeWeigher(HostWeigher):
-    """Hosts first where a guest breaks no whole group of links and uses up no cell with devices."""
+    """Hosts first where a guest breaks no whole core or group of links and spares device cells.
+
+    Where a plan was made for the filters, as on flat hosts for what they announce, it counts.
+    """
 
     option = "leaves_whole"
     default_multiplier = 0.25
 
     def weigh_all(self, hosts: WeighedHosts, spec: RequestSpec) -> list[float]:
         """Weigh hosts only where there is anything to break."""
-        return super().weigh_all(hosts, spec) if hosts.has_parts else [0.0] * len(hosts)
+        differs = hosts.has_parts or any(host.cost for host in hosts)
+        return super().weigh_all(hosts, spec) if differs else [0.0] * len(hosts)
 
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the negative number of what is broken."""
+        if host.cost is not None:
+            return -float(host.cost.broken_links + host.cost.device_cells + host.cost.broken_cores)
         kinds, groups = _kinds_of_cells(host), _whole_groups(host)
         if not (kinds or groups):
             return 0.0

@@ -9,6 +9,7 @@ import pytest
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.spec import Destination, InstanceGroup, RequestSpec
+from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
@@ -310,6 +311,73 @@ def test_hosts_whose_groups_of_links_and_cells_with_devices_stay_whole_come_firs
     apart = tree("e", "5x", takes="1")
     assert ordered([beside, apart], multipliers=only) == ["e", "d"]
     assert ordered([beside, apart], multipliers={**only, "leaves_whole": 0.0}) == ["d", "e"]
+
+
+def announced_cell(cores: list[list[int]], **fields: Any) -> dict[str, Any]:
+    """A cell with cores of so many free CPUs, threads, L3 group and number."""
+    free = sum(core[0] * core[3] for core in cores)
+    return {"pcpu": free, "memory_mb": 9999, "cores": cores, **fields}
+
+
+def announced_card(uuid: str, *, used: bool = False) -> dict[str, Any]:
+    return {
+        "provider": uuid,
+        "class": "VGPU",
+        "free": int(not used),
+        "used": used,
+        "cell": 0,
+        "links": "5",
+    }
+
+
+HALF, WHOLE = [1, 2, 0, 2], [2, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("breaking", "whole", "takes_card"),
+    [
+        ({"cells": [announced_cell([WHOLE])]}, {"cells": [announced_cell([HALF])]}, False),
+        (
+            {"cells": [announced_cell([HALF])], "devices": [announced_card("y")]},
+            {
+                "cells": [announced_cell([HALF]), announced_cell([HALF], id=1)],
+                "devices": [announced_card("y")],
+            },
+            False,
+        ),
+        (
+            {
+                "cells": [announced_cell([HALF])],
+                "devices": [announced_card("x"), announced_card("y")],
+            },
+            {
+                "cells": [announced_cell([HALF])],
+                "devices": [announced_card("x"), announced_card("y", used=True)],
+            },
+            True,
+        ),
+    ],
+    ids=["cores", "cells with devices", "links"],
+)
+def test_flat_hosts_whose_announced_cores_cells_and_links_stay_whole_come_first(
+    breaking: dict[str, Any], whole: dict[str, Any], takes_card: bool
+) -> None:
+    asked = spec({"hw:cpu_policy": "dedicated"}, vcpus=1)
+    hosts = []
+    for name, attributes in (("a", breaking), ("b", whole)):
+        taken = {name: {"PCPU": 1}, **({"x": {"VGPU": 1}} if takes_card else {})}
+        mappings = {"": (name,), **({"gpu": ("x",)} if takes_card else {})}
+        state = announcing(name, **attributes)
+        providers = {
+            name: ProviderSummary(name, name, counts=counts({"PCPU": 8})),
+            "x": ProviderSummary("x", name, name, counts({"VGPU": 1})),
+        }
+        candidates = (Candidate(name, taken, mappings),)
+        hosts.append(state._replace(providers=providers, candidates=candidates))
+    [numa] = registry.make(["NUMATopologyFilter"])
+    fitting = list(numa.filter_all(hosts, asked))
+    assert by("LeavesWholeWeigher", fitting, asked) == ["b", "a"]
+    assert by("LeavesWholeWeigher", fitting, asked, leaves_whole=0.0) == ["a", "b"]
 
 
 def test_equals_are_spread_by_request_and_the_same_request_has_the_same_order() -> None:
