@@ -37,6 +37,7 @@ MAKE_ROOM: Final = SchemaByVersion(
             ),
             requests={
                 "type": "object",
+                "propertyNames": _UUID,
                 "additionalProperties": {"type": "string"},
                 "maxProperties": limits.NAMES,
             },

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from placement_server import errors
 from placement_server.api.request import Request
@@ -66,18 +67,23 @@ def _question(request: Request, body: Mapping[str, Any]) -> Question:
         bounds=Bounds(
             **{field: kind(body[name]) for name, (field, kind) in _BOUNDS.items() if name in body}
         ),
-        emptied=tuple(dict.fromkeys(body.get("empty", ()))),
-        avoided=tuple(body.get("avoid", ())),
-        trees=tuple(left_alone.get("trees", ())),
+        emptied=tuple(dict.fromkeys(map(_canonical, body.get("empty", ())))),
+        avoided=tuple(map(_canonical, body.get("avoid", ()))),
+        trees=tuple(map(_canonical, left_alone.get("trees", ()))),
         traits=frozenset(left_alone.get("traits", (DISABLED,))),
-        aggregates=frozenset(left_alone.get("aggregates", ())),
-        consumers=frozenset(left_alone.get("consumers", ())),
+        aggregates=frozenset(map(_canonical, left_alone.get("aggregates", ()))),
+        consumers=frozenset(map(_canonical, left_alone.get("consumers", ()))),
         projects=frozenset(left_alone.get("projects", ())),
         types=frozenset(left_alone.get("types", (UNFINISHED_MOVE,))),
         requests={
-            consumer: _query(request, text) for consumer, text in body.get("requests", {}).items()
+            _canonical(consumer): _query(request, text)
+            for consumer, text in body.get("requests", {}).items()
         },
     )
+
+
+def _canonical(uuid: str) -> str:
+    return str(UUID(uuid))
 
 
 def _query(request: Request, text: str) -> CandidateQuery:

@@ -108,6 +108,14 @@ QUESTIONS: dict[str, tuple[dict[str, Any], set[tuple[str, str, str]] | None, str
         {("on_c", "c", "b")},
         "c",
     ),
+    "what a guest in capitals really asks for": (
+        {
+            "request": WHOLE_HOST + ENABLED,
+            "requests": {ON_C.upper(): "resources=VCPU:4,MEMORY_MB:512"},
+        },
+        {("on_c", "c", "b")},
+        "c",
+    ),
     "not where the caller cannot have it": (
         {"request": WHOLE_HOST + ENABLED, "avoid": [HOSTS["b"]]},
         OFF_A,
@@ -138,12 +146,14 @@ def test_a_plan_can_be_carried_out_move_by_move(api: Client, question: str) -> N
     ("left_alone", "expected_moves"),
     [
         ({"consumers": [ON_B]}, OFF_A),
+        ({"consumers": [ON_B.upper()]}, OFF_A),
         ({"projects": ["project on_b"]}, OFF_A),
         ({"types": ["ON_B"]}, OFF_A),
         ({"trees": [HOSTS["b"]]}, None),
         ({"trees": [HOSTS["c"]]}, None),
         ({"traits": ["CUSTOM_RACK", "COMPUTE_STATUS_DISABLED"]}, None),
         ({"aggregates": [ZONE]}, None),
+        ({"aggregates": [ZONE.replace("-", "")]}, None),
         ({"traits": []}, TO_C),
     ],
 )
@@ -194,6 +204,7 @@ def test_without_time_nothing_is_proved(api: Client) -> None:
         ({"request": "resources=VCPU:1", "time_limit": 10**400}, 400, "/time_limit"),
         ({"request": "resources=VCPU:1", "leave_alone": {"hosts": []}}, 400, "/leave_alone"),
         ({"empty": [UNKNOWN]}, 404, "/empty/0"),
+        ({"empty": [HOSTS["a"]], "requests": {"on_b": "resources=VCPU:1"}}, 400, "/requests"),
         ({"empty": [HOSTS["a"], GPUS["a"]]}, 404, "/empty/1"),
         (
             {"request": "resources=VCPU:1", "leave_alone": {"trees": [UNKNOWN]}},
