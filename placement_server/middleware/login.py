@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,8 @@ from placement_server.middleware.keystone import auth_url, new_session, without_
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
+LOG = logging.getLogger(__name__)
+
 NAME: Final = "login"
 """The path below that of the pages."""
 
@@ -26,6 +29,9 @@ _LARGEST: Final = 8192
 
 _AT_ONCE: Final = 4
 """Logins of one process that wait for Keystone; anybody may send one."""
+
+_MISREAD: Final = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
+"""Errors of the library, which reads answers of Keystone without checking them."""
 
 _FIELDS: Final = ("user", "password", "domain", "project", "project_domain")
 _HEADERS: Final = [
@@ -87,15 +93,17 @@ class Login:
         )
         try:
             access = plugin.get_access(new_session(self._conf))
+            token = {"token": access.auth_token, "expires_at": access.expires.isoformat()}
         except exceptions.Unauthorized:
             return _refusal(
                 "401 Unauthorized",
                 "Keystone does not accept this name and password, or the user has no role in the "
                 "project",
             )
-        except exceptions.ClientException:
+        except (exceptions.ClientException, *_MISREAD) as error:
+            LOG.warning("Keystone does not answer a login as expected: %s", type(error).__name__)
             return _refusal("503 Service Unavailable", "Keystone does not answer as expected")
-        return "200 OK", {"token": access.auth_token, "expires_at": access.expires.isoformat()}
+        return "200 OK", token
 
 
 def _fields(environ: errors.Environ) -> dict[str, str] | None:

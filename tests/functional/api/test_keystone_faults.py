@@ -148,6 +148,16 @@ def test_a_keystone_that_answers_nonsense_lets_nobody_in(
     assert reply.status in (401, 503), reply.body
 
 
+@pytest.mark.parametrize("lie", NONSENSE.values(), ids=NONSENSE)
+def test_a_keystone_that_answers_nonsense_logs_nobody_in(
+    make_behind_keystone: Callable[..., Client], keystone: LyingProxy, lie: Lie
+) -> None:
+    api = make_behind_keystone("[placement_server]\nweb_path = /-/web\n")
+    keystone.lie(lie, "", method="POST", path=READS)
+    reply = api.post("/-/web/login", {"user": "a", "password": "b"}, token=None)
+    assert reply.status in (401, 503), reply.body
+
+
 def test_a_token_that_keystone_could_not_be_asked_about_is_not_remembered(
     api: Client, keystone: LyingProxy
 ) -> None:
