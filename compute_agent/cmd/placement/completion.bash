@@ -36,7 +36,7 @@ _compute_agent_completion() {
         compute-scheduler/release) words='-h --help --json' ;;
         compute-scheduler/select) words='-h --help --alternates --json' ;;
         compute-scheduler/explain) words='-h --help --resources --group --required --forbidden --member-of --in-tree --root-required --same-subtree --group-policy --host --project --user --type --spec --json' hosts='--host' ;;
-        compute-scheduler/make-room) words='-h --help --resources --group --required --forbidden --member-of --in-tree --root-required --same-subtree --group-policy --host --project --user --type --spec --max-moves --places --time-limit --swap --keep --keep-project --carry-out --mover --json' hosts='--host' ;;
+        compute-scheduler/make-room) words='-h --help --resources --group --required --forbidden --member-of --in-tree --root-required --same-subtree --group-policy --host --project --user --type --spec --max-moves --places --time-limit --swap --keep --keep-project --carry-out --mover --at-once --json' hosts='--host' ;;
         compute-scheduler/reschedule) words='-h --help --failed' hosts='--failed' ;;
         compute-scheduler/delete) words='-h --help --migration --local' ;;
         compute-scheduler/attach) words='-h --help --before' ;;

@@ -15,6 +15,7 @@ from compute_agent.cmd.scheduler import claim_options
 from compute_agent.drift.wording import resources
 from compute_agent.placement.allocations.amounts import by_class, of_record
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.whole_numbers import positive
 
 if TYPE_CHECKING:
     from compute_agent.scheduler.assembly import SchedulerParts
@@ -68,6 +69,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--mover",
         metavar="TEXT",
         help="command that moves a guest and waits for it; gets guest, source and destination",
+    )
+    command.add_argument(
+        "--at-once",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="most guests that --mover moves at the same time; default: %(default)s",
     )
     command.add_argument("--json", action="store_true", help="one JSON document on stdout")
     command.set_defaults(function=_make_room)
@@ -141,7 +149,7 @@ def _carry_out(
                 return Exit.FINE if room.now.hosts else Exit.FAILED
             plan = CarriedPlan.write(path, room.plan["moves"])
         try:
-            is_done = plan.carry_out(parts.client, parts.mover, move_guest, say)
+            is_done = plan.carry_out(parts.client, parts.mover, move_guest, say, namespace.at_once)
         except (AllocationMoveFailed, MoveRefused) as error:
             say(f"{error} Another plan is made.")
             path.unlink()

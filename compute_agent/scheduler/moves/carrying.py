@@ -1,8 +1,12 @@
-"""Plans of moves carried out, one move after the other, by a command that moves a guest.
+"""Plans of moves carried out, some moves at once, by a command that moves a guest.
 
-A file has the plan and how many of its moves are done. It is written before the first move, so a
-plan that was cut off at any point goes on from there: whether a move was begun, or ended, follows
-from what its consumers hold.
+Moves begin in the order of the plan. One that does not fit while others are running waits until one
+of them has freed the place that it leaves. This ends: the plan has an order in which each move fits
+once those before it are done.
+
+A file has the plan and which of its moves are done. It is written before the first move, so a plan
+that was cut off at any point goes on from there: whether a move was begun, or ended, follows from
+what its consumers hold.
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Final
 
+from compute_agent.errors import AllocationMoveFailed
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover
@@ -35,7 +41,7 @@ _MOVE: Final = object_of(
     }
 )
 _FILE: Final = Shape(
-    "a plan that is carried out", object_of({"moves": list_of(_MOVE), "done": WHOLE})
+    "a plan that is carried out", object_of({"moves": list_of(_MOVE), "done": list_of(WHOLE)})
 )
 
 
@@ -53,7 +59,7 @@ class CarriedPlan:
     def write(cls, path: Path, moves: list[Mapping[str, Any]]) -> CarriedPlan:
         """Write the file of a plan of which nothing is done."""
         named = [{**move, "migration": str(uuid.uuid4())} for move in moves]
-        write_atomically(path, json.dumps({"moves": named, "done": 0}).encode(), 0o600)
+        write_atomically(path, json.dumps({"moves": named, "done": []}).encode(), 0o600)
         return cls(path)
 
     def carry_out(
@@ -62,52 +68,94 @@ class CarriedPlan:
         mover: Mover,
         move_guest: Callable[[Mapping[str, Any]], int],
         say: Callable[[str], None],
+        at_once: int = 1,
     ) -> bool:
         """Make the moves that are not done; return whether all are done then.
 
-        A guest that cannot be moved gets back what it held, and the plan ends there.
+        A guest that cannot be moved gets back what it held, and the plan ends there, after the
+        moves that are running.
 
         :param move_guest: moves one and returns a status, 0 when it is moved. It is asked again for
-            a move that was cut off.
+            a move that was cut off, and in as many threads as there are moves at once.
         :param say: reports the progress.
         :raises AllocationMoveFailed: a step does not fit any more; nothing of it is written.
         :raises MoveRefused: the consumer holds something else than the plan knows.
         :raises PlacementError: what was not done can be gone on with.
         """
         moves = self._document["moves"]
-        while self._document["done"] < len(moves):
-            entry, number = moves[self._document["done"]], self._document["done"] + 1
-            what = f"move {number} of {len(moves)}, {entry['consumer']}"
-            begun_move = self._begun(client, mover, entry)
-            if begun_move is not None:
-                say(f"{what}: moving")
-                status = move_guest(entry)
-                if status:
-                    mover.revert(begun_move)
-                    say(f"{what}: failed with status {status}, and holds what it held")
-                    return False
-                mover.finish(begun_move)
-            self._document["done"] = number
-            write_atomically(self._path, json.dumps(self._document).encode(), 0o600)
-            say(f"{what}: done")
-        self._path.unlink()
+        waiting = [at for at in range(len(moves)) if at not in self._document["done"]]
+        mover.recover()
+        # those that were cut off hold two places until they end
+        waiting.sort(key=lambda at: _cut_off(client, moves[at]) is None)
+        running: dict[Future[int], tuple[int, Move]] = {}
+        is_going_on = True
+        with ThreadPoolExecutor(at_once, "moves") as pool:
+            while running or (waiting and is_going_on):
+                while waiting and is_going_on and len(running) < at_once:
+                    entry = moves[waiting[0]]
+                    try:
+                        begun_move = _begun(client, mover, entry)
+                    except (AllocationMoveFailed, MoveRefused):
+                        if not running:
+                            raise
+                        break
+                    at = waiting.pop(0)
+                    if begun_move is None:
+                        self._record_done(at, say)
+                    else:
+                        say(f"{self._name(at)}: moving")
+                        running[pool.submit(move_guest, entry)] = at, begun_move
+                for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                    at, begun_move = running.pop(ended)
+                    is_going_on &= self._end(mover, at, begun_move, ended.result(), say)
+        if is_going_on:
+            self._path.unlink()
+        return is_going_on
+
+    def _end(
+        self, mover: Mover, at: int, begun_move: Move, status: int, say: Callable[[str], None]
+    ) -> bool:
+        """End a move by the status of its command; return whether the guest is moved."""
+        try:
+            if status:
+                mover.revert(begun_move)
+                say(f"{self._name(at)}: failed with status {status}, and holds what it held")
+                return False
+            mover.finish(begun_move)
+        except (AllocationMoveFailed, MoveRefused) as error:
+            # not raised: others may be running
+            say(f"{self._name(at)}: {error}")
+            return False
+        self._record_done(at, say)
         return True
 
-    def _begun(
-        self, client: PlacementClient, mover: Mover, entry: Mapping[str, Any]
-    ) -> Move | None:
-        """Return the move after its claim, be it an earlier one; None where it is over."""
-        consumer, migration = entry["consumer"], entry["migration"]
-        mover.recover()
-        begun_move = begun_before(client, MoveKind.LIVE, consumer, migration)
-        if begun_move is not None:
-            return begun_move
-        wanted = {uuid: part["resources"] for uuid, part in entry["allocations"].items()}
-        held = client.holding(consumer).allocations
-        if held == wanted:
-            return None
-        if not held:
-            raise MoveRefused(f"Moving {consumer} was refused: it holds nothing any more.")
-        mappings = {suffix: tuple(uuids) for suffix, uuids in entry["mappings"].items()}
-        candidate = Candidate(entry["to"]["root"], wanted, mappings)
-        return mover.begin_at(consumer, migration, candidate)
+    def _record_done(self, at: int, say: Callable[[str], None]) -> None:
+        self._document["done"].append(at)
+        write_atomically(self._path, json.dumps(self._document).encode(), 0o600)
+        say(f"{self._name(at)}: done")
+
+    def _name(self, at: int) -> str:
+        moves = self._document["moves"]
+        return f"move {at + 1} of {len(moves)}, {moves[at]['consumer']}"
+
+
+def _cut_off(client: PlacementClient, entry: Mapping[str, Any]) -> Move | None:
+    """Return the move if its claim was made and it has not ended."""
+    return begun_before(client, MoveKind.LIVE, entry["consumer"], entry["migration"])
+
+
+def _begun(client: PlacementClient, mover: Mover, entry: Mapping[str, Any]) -> Move | None:
+    """Return the move after its claim, be it an earlier one; None where it is over."""
+    begun_move = _cut_off(client, entry)
+    if begun_move is not None:
+        return begun_move
+    consumer = entry["consumer"]
+    wanted = {uuid: part["resources"] for uuid, part in entry["allocations"].items()}
+    held = client.holding(consumer).allocations
+    if held == wanted:
+        return None
+    if not held:
+        raise MoveRefused(f"Moving {consumer} was refused: it holds nothing any more.")
+    mappings = {suffix: tuple(uuids) for suffix, uuids in entry["mappings"].items()}
+    candidate = Candidate(entry["to"]["root"], wanted, mappings)
+    return mover.begin_at(consumer, entry["migration"], candidate)

@@ -113,13 +113,13 @@ def test_a_bound_beyond_what_placement_takes_is_refused(fleet: Fleet, command: C
 
 
 def carry_out(
-    command: Command, fleet: Fleet, directory: Path, mover: str
+    command: Command, fleet: Fleet, directory: Path, mover: str, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     script = directory / "mover"
     script.write_text(f'#!/bin/sh\necho "$@" >> {directory}/moved\n{mover}\n')
     script.chmod(0o755)
     options = ("--carry-out", str(directory / "plan"), "--mover", str(script))
-    return command("make-room", *fleet.request, *options)
+    return command("make-room", *fleet.request, *options, *arguments)
 
 
 def moved_guest(fleet: Fleet) -> dict[str, dict[str, int]]:
@@ -128,6 +128,14 @@ def moved_guest(fleet: Fleet) -> dict[str, dict[str, int]]:
 
 def used_of(fleet: Fleet, host: str) -> int:
     return int(fleet.cloud.call("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"])
+
+
+def take_some_of_spare(fleet: Fleet) -> None:
+    """Claim a part of the room of which the guest needs all."""
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    other = {"allocations": {fleet.spare: {"resources": {"VCPU": 1}}}, **owner}
+    body = {**other, "consumer_generation": None}
+    fleet.cloud.call("PUT", f"/allocations/{uuid.uuid4()}", json=body)
 
 
 def there(fleet: Fleet, host: str) -> dict[str, dict[str, int]]:
@@ -173,10 +181,7 @@ def test_a_step_that_others_took_the_room_of_is_planned_again(
     fleet: Fleet, command: Command, tmp_path: Path
 ) -> None:
     assert carry_out(command, fleet, tmp_path, "exit 3").returncode == 1
-    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    other = {"allocations": {fleet.spare: {"resources": {"VCPU": 1}}}, **owner}
-    body = {**other, "consumer_generation": None}
-    fleet.cloud.call("PUT", f"/allocations/{uuid.uuid4()}", json=body)
+    take_some_of_spare(fleet)
     done = carry_out(command, fleet, tmp_path, "exit 0")
     assert "Another plan is made." in done.stdout
     # one guest makes way for another
@@ -192,3 +197,66 @@ def test_a_plan_is_not_carried_out_without_a_mover(
     refused = command("make-room", *fleet.request, "--carry-out", str(tmp_path / "plan"))
     assert refused.returncode == 2
     assert "--mover" in refused.stderr
+
+
+# -- some at once ----------------------------------------------------------------------------------
+
+# Waits until both guests are being moved; fails where they never are.
+MEET = """
+: > "$0.$1"
+for _ in $(seq 600); do
+    [ "$(ls "$0".* | wc -l)" = 2 ] && break
+    sleep 0.05
+done
+[ "$(ls "$0".* | wc -l)" = 2 ] || exit 9
+"""
+# The request together with this needs a whole host, from which two guests move to different ones.
+BOTH = ("--resources", "VCPU=2", "--at-once")
+
+
+def test_moves_that_do_not_need_each_other_are_made_at_once(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    done = carry_out(command, fleet, tmp_path, MEET, *BOTH, "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert used_of(fleet, fleet.light) == 0
+    assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize("at_once", ["1", "2"])
+def test_moves_that_were_cut_off_together_go_on(
+    fleet: Fleet, command: Command, tmp_path: Path, at_once: str
+) -> None:
+    killed = carry_out(command, fleet, tmp_path, MEET + "kill -9 $PPID", *BOTH, "2")
+    assert killed.returncode == -9
+    # both sources and destinations are held
+    assert [used_of(fleet, host) for host in (fleet.light, fleet.heavy, fleet.spare)] == [6, 8, 4]
+    done = carry_out(command, fleet, tmp_path, "exit 0", *BOTH, at_once)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [used_of(fleet, host) for host in (fleet.light, fleet.heavy, fleet.spare)] == [0, 8, 4]
+
+
+def test_one_that_fails_lets_the_others_end(fleet: Fleet, command: Command, tmp_path: Path) -> None:
+    fails = MEET + f"[ $1 != {fleet.guests[fleet.light]} ]"
+    assert carry_out(command, fleet, tmp_path, fails, *BOTH, "2").returncode == 1
+    assert moved_guest(fleet) == there(fleet, fleet.light)
+    assert [used_of(fleet, host) for host in (fleet.light, fleet.heavy, fleet.spare)] == [4, 8, 0]
+    assert carry_out(command, fleet, tmp_path, "exit 0", *BOTH, "2").returncode == 0
+    # the other one was not moved again
+    assert len((tmp_path / "moved").read_text().splitlines()) == 3
+
+
+def test_a_move_waits_for_the_room_that_an_earlier_one_frees(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
+    take_some_of_spare(fleet)
+    done = carry_out(command, fleet, tmp_path, "exit 0", "--at-once", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    progress = [line for line in done.stdout.splitlines() if line.startswith("move ")]
+    assert [line.split()[1] + line.split()[-1] for line in progress] == [
+        "1moving",
+        "1done",
+        "2moving",
+        "2done",
+    ]
+    assert "Another plan is made." not in done.stdout
