@@ -98,7 +98,6 @@ class Agent:
         self._auditor = parts.auditor(self._claims)
         if remedies is not None:
             self._heal_drift(remedies)
-        parts.report.placement.trees.own_report = OwnReport(conf, parts.board, parts.options)
         parts.board.on_answer = self._manager.watchdog
         parts.board.hung_calls = parts.driver.hung_calls
         self._follower = parts.follower(self.tracker, self._placement_changed)
@@ -111,6 +110,9 @@ class Agent:
             self._loop.wake,
             book=self._claims,
             availability=self._availability,
+        )
+        parts.report.placement.trees.own_report = OwnReport(
+            conf, parts.board, parts.options, self.commands.cores
         )
 
     def _heal_drift(self, remedies: Callable[[], AbstractContextManager[Remedies]]) -> None:

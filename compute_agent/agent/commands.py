@@ -67,12 +67,15 @@ class AgentCommands:
         if node is not None:
             self._check_node(node)
             document["nodes"] = [entry for entry in document["nodes"] if entry["name"] == node]
-        claims = self.book.claims()
         for entry in document["nodes"]:
-            name = entry["name"]
-            facts = self.tracker.facts(name) if name in self.tracker.nodes() else {}
-            entry["cells"] = core_holders(cells_of(facts), [c for c in claims if c.node == name])
+            entry["cells"] = self.cores(entry["name"])
         return document
+
+    def cores(self, node: str) -> list[dict[str, Any]]:
+        """Return the cores with dedicated CPUs of a node, by cell, with their guests."""
+        facts = self.tracker.facts(node) if node in self.tracker.nodes() else {}
+        claims = [claim for claim in self.book.claims() if claim.node == node]
+        return core_holders(cells_of(facts), claims)
 
     def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:
         """Run a pass of one node, or of all, and return the status document.

@@ -6,9 +6,9 @@ So the fleet knows agents that are dead, or whose message bus is away, without a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.place import own_place
@@ -21,20 +21,30 @@ if TYPE_CHECKING:
 
 _SHOWN_LENGTH: Final = 200
 _SENTENCE_LENGTH: Final = 500
+_MOST_CHARACTERS: Final = 4096
+"""Of a header that placement reads."""
+_DIGITS: Final = 8
+"""Of the uuid of a guest: enough to find it among those of one host."""
 
 
 class OwnReport:
     """The report of this agent, for the header of the read of a tree.
 
     :param options: returns what is configured for passes now.
+    :param cells: returns the cores of a node with their guests, by the name of the node.
     """
 
     def __init__(
-        self, conf: cfg.ConfigOpts, board: StatusBoard, options: Callable[[], TrackerOptions]
+        self,
+        conf: cfg.ConfigOpts,
+        board: StatusBoard,
+        options: Callable[[], TrackerOptions],
+        cells: Callable[[str], list[dict[str, Any]]],
     ) -> None:
         self._place = own_place(conf)._asdict()
         self._board = board
         self._options = options
+        self._cells = cells
 
     def __call__(self, root_uuid: str) -> str | None:
         """Return the report; None where the tree is not that of a node of this agent."""
@@ -43,15 +53,30 @@ class OwnReport:
             return None
         period, bus = self._options().period, self._board.bus
         since = None if bus.since is None else datetime.fromtimestamp(bus.since, UTC).isoformat()
-        return json.dumps(
-            {
-                "period": None if period == NEVER else period,
-                "bus": {"state": bus.state, "since": since, "why": bus.why[:_SHOWN_LENGTH]},
-                "disabled_reason": "" if node.enabled else node.disabled_reason[:_SHOWN_LENGTH],
-                "trouble": _text(node.trouble),
-                "place": self._place,
-            }
-        )
+        report = {
+            "period": None if period == NEVER else period,
+            "bus": {"state": bus.state, "since": since, "why": bus.why[:_SHOWN_LENGTH]},
+            "disabled_reason": "" if node.enabled else node.disabled_reason[:_SHOWN_LENGTH],
+            "trouble": _text(node.trouble),
+            "place": self._place,
+        }
+        return with_cores(report, self._cells(node.name))
+
+
+def with_cores(report: Mapping[str, Any], cells: Iterable[Mapping[str, Any]]) -> str:
+    """Return a report with cores and their guests, as far as the header has room for them all."""
+    shown_cells = [
+        {
+            "id": cell["id"],
+            "cores": [
+                [(cpu, guest and guest[:_DIGITS]) for cpu, guest in c] for c in cell["cores"]
+            ],
+        }
+        for cell in cells
+    ]
+    text = json.dumps(dict(report) | {"cells": shown_cells}, separators=(",", ":"))
+    is_short = shown_cells and len(text) <= _MOST_CHARACTERS
+    return text if is_short else json.dumps(report)
 
 
 def _text(trouble: Trouble | None) -> str:

@@ -34,6 +34,24 @@ _OWN: Final[dict[str, Any]] = {
         "properties": dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), _TEXT),
     },
 }
+_CPU: Final[dict[str, Any]] = {
+    "type": "array",
+    "minItems": 2,
+    "maxItems": 2,
+    "items": {"type": ["integer", "string", "null"], "maxLength": 36},
+}
+_CORES: Final = {"type": "array", "items": {"type": "array", "items": _CPU}}
+_CELLS: Final[dict[str, Any]] = {
+    "cells": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["id", "cores"],
+            "properties": {"id": {"type": "integer", "minimum": 0}, "cores": _CORES},
+        },
+    }
+}
 
 REPORT: Final = SchemaByVersion(
     {
@@ -41,7 +59,7 @@ REPORT: Final = SchemaByVersion(
             "type": "object",
             "additionalProperties": False,
             "required": list(_OWN),
-            "properties": _OWN,
+            "properties": {**_OWN, **_CELLS},
         }
     }
 )
@@ -77,6 +95,7 @@ REPORTS: Final[dict[str, Any]] = {
                     "at": {"type": "string", "format": "date-time"},
                     "silent": {"type": "boolean"},
                     **_OWN,
+                    **_CELLS,
                 },
             },
         }

@@ -38,8 +38,8 @@ def take(request: Request, root_uuid: str) -> None:
 def list_(request: Request) -> Response:
     """List the last report of each agent, by the names of the hosts.
 
-    Of `root` several may be given: of these hosts only. `notable` leaves out agents that report in
-    time and have nothing to say.
+    Of `root` several may be given: of these hosts only, with their cores. `notable` leaves out
+    agents that report in time and have nothing to say.
     """
     request.require_json_accepted()
     request.authorise(operations.AGENT_REPORTS_LIST)
@@ -60,7 +60,11 @@ def list_(request: Request) -> Response:
                 "name": report.name,
                 "at": report.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "silent": report.is_silent,
-                **report.document,
+                **{
+                    name: value
+                    for name, value in report.document.items()
+                    if roots or name != "cells"
+                },
             }
             for report in reports
         ]

@@ -12,6 +12,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
+from compute_agent.agent.own_report import OwnReport
 from compute_agent.cmd.agent.inspection import print_status
 from compute_agent.fitting import guest as wanted
 from compute_agent.fitting.announced import host_of
@@ -19,6 +20,8 @@ from compute_agent.fitting.plan import Refusal
 from compute_agent.fitting.planner import plan
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.state.claim import AssignedUnit, Claim
+from placement_server.negotiation.microversion import MIN
+from placement_server.schemas import agent_reports as schemas
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
 
@@ -152,7 +155,7 @@ def test_claims_of_guests_that_are_not_here_yet_and_of_those_that_leave_are_unde
     assert told["io_ops"] == 2
 
 
-def test_status_shows_which_guest_has_which_cores(flat, capsys):
+def test_status_and_report_show_which_guest_has_which_cores(flat, capsys):
     assert flat.node.run().completed
     one, two = sorted(str(uuid.uuid4()) for _ in range(2))
     held = {one: ("0", "16"), two: ("1",)}
@@ -174,3 +177,11 @@ def test_status_shows_which_guest_has_which_cores(flat, capsys):
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     expected = ["cell 0, cores (0a 1b)", "cell 1, cores (16a 17)", f"a: {one}", f"b: {two}"]
     assert [line for line in lines if line in expected] == expected
+    parts = flat.node.parts
+    own_report = OwnReport(parts.conf, parts.board, parts.options, flat.commands.cores)
+    reported = json.loads(own_report(flat.node.uuid) or "{}")
+    schemas.REPORT.check(reported, MIN)
+    assert [cell["cores"] for cell in reported["cells"]] == [
+        [[[0, one[:8]], [1, two[:8]]]],
+        [[[16, one[:8]], [17, None]]],
+    ]

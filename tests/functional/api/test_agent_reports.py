@@ -24,6 +24,8 @@ REPORT = {
     "place": {"address": "10.0.0.1", "machine_id": "m", "boot_id": "b", "state_path": "/var"},
 }
 
+CORELESS = REPORT | {"cells": [{"id": 0}]}
+
 
 @pytest.fixture
 def api(make_api: MakeApi) -> Client:
@@ -71,11 +73,21 @@ def test_the_last_report_of_each_agent_is_kept_until_its_root_is_deleted(api: Cl
     assert listed(api).keys() == {one}
 
 
+def test_cores_are_shown_of_the_hosts_that_are_named(api: Client) -> None:
+    made = root(api)
+    cells = [{"id": 0, "cores": [[[0, "a1b2c3d4"], [16, None]]]}]
+    send(api, made, REPORT | {"cells": cells})
+    eventually(lambda: made in listed(api), "the report")
+    assert listed(api, f"root={made}")[made]["cells"] == cells
+    assert "cells" not in listed(api)[made]
+
+
 def test_a_header_that_is_no_report_of_an_agent_is_left_out_and_the_tree_is_shown(
     api: Client,
 ) -> None:
     made, known = root(api), root(api)
-    for wrong in ("{", "[]", '{"period": NaN}', REPORT | {"more": 1}, REPORT | {"bus": "up"}):
+    wrong_ones = (REPORT | {"more": 1}, REPORT | {"bus": "up"}, CORELESS)
+    for wrong in ("{", "[]", '{"period": NaN}', *wrong_ones):
         assert send(api, made, wrong).status == 200
     # one who may read trees, but is neither an administrator nor a service
     assert send(api, made, REPORT, roles="member").status == 403

@@ -19,7 +19,7 @@ DISABLED = "COMPUTE_STATUS_DISABLED"
 PLACE = {"address": "10.0.0.7", "machine_id": "m", "boot_id": "b", "state_path": "/var"}
 
 
-def report(site: Site, root: str, *, period: float = 3600, reason: str = "") -> None:
+def report(site: Site, root: str, *, period: float = 3600, reason: str = "", **more: Any) -> None:
     """Report as the agent of a host does."""
     said = {
         "period": period,
@@ -27,6 +27,7 @@ def report(site: Site, root: str, *, period: float = 3600, reason: str = "") -> 
         "disabled_reason": reason,
         "trouble": "",
         "place": PLACE,
+        **more,
     }
     site("GET", f"/provider_trees/{root}", **{HEADER: json.dumps(said)})
 
@@ -97,6 +98,30 @@ def test_disabled_hosts_and_dead_agents_are_counted_named_and_left_out(
     assert violations(page) == []
     for root in (up, off, dead):
         site("DELETE", f"/resource_providers/{root}")
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_the_page_of_a_host_shows_cores_and_their_guests(
+    open_page: OpenPage, site: Site, colours: str
+) -> None:
+    root = host(site, f"cores{uuid.uuid4().hex[:8]}", 8)
+    guest = site.claim({root: {"VCPU": 1}})
+    core, half = [[0, guest[:8]], [4, guest[:8]]], [[1, "ffffffff"], [5, None]]
+    report(site, root, cells=[{"id": 0, "cores": [core, half]}])
+    page = open_page(f"#/host/{root}", color_scheme=colours)
+    box = page.locator(".box.cores")
+    assert "Cell 0" in box.inner_text()
+    assert "(0 4)(1 5)" in box.inner_text()
+    label = f"CPUs of cell 0: 0 by {guest}, 4 by {guest}, 1 by ffffffff, 5 free"
+    assert box.get_by_role("img").get_attribute("aria-label") == label
+    assert [box.locator(kind).count() for kind in (".core", ".held", ".other", ".free")] == [
+        *(2, 2, 1, 1)
+    ]
+    assert violations(page) == []
+    box.locator(".held").first.click()
+    page.wait_for_url(f"**#/consumer/{guest}")
+    site("DELETE", f"/allocations/{guest}")
+    site("DELETE", f"/resource_providers/{root}")
 
 
 def test_where_only_disabled_hosts_fit_a_button_brings_them_in(

@@ -3,19 +3,25 @@
 import { count, element, pageAddress } from "../dom.js";
 import { hideTip, showTip } from "../tip.js";
 import { ConsumerColours } from "./colours.js";
+import { coresBox } from "./cores.js";
 import { figure } from "./figures.js";
 import { devices, pageSize, preorder, treeOf } from "./tree.js";
 
-/** Return the drawing of the tree that the API shows. `marked` is a consumer of which all parts stand out. */
-export function drawing(body, marked = null) {
+/**
+ * Return the drawing of the tree that the API shows. `marked` is a consumer of which all parts stand out; `coreCells`
+ * are cores as the agent reports them.
+ */
+export function drawing(body, marked = null, coreCells = []) {
   const root = treeOf(body);
-  const colours = new ConsumerColours(Object.keys(body.allocations));
+  const consumers = Object.keys(body.allocations);
+  const colours = new ConsumerColours(consumers);
   const cells = preorder(root).filter((provider) => provider.kind === "cell");
   const made = element("div", { class: "host-drawing" },
     box(root, root.label, "whole", colours),
     cells.length
       ? element("div", { class: "cells" }, cells.map((cell) => box(cell, cell.label, "cell", colours)))
-      : null);
+      : null,
+    coreCells.length ? coresBox(coreCells, consumers, colours) : null);
   respond(made, body.allocations);
   if (marked) emphasise(made, marked);
   return made;

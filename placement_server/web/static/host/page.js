@@ -57,7 +57,7 @@ function parts(body, report, changes, isOpen) {
   const root = treeOf(body);
   const all = preorder(root);
   const consumers = Object.entries(body.allocations);
-  const drawn = drawing(body);
+  const drawn = drawing(body, null, report?.cells);
   const broken = all.filter((provider) => provider.isBroken).map((provider) => provider.label);
   const gone = all.filter((provider) => provider.isGone).map((provider) => provider.label);
   const states = [
