@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from placement_server.candidates.limits import sizes
 from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.make_room.holdings import Holdings, Key
+
+# Consumers that are tried between two looks at the clock.
+_BETWEEN_LOOKS: Final = 64
 
 
 @dataclass(slots=True)
 class Covers:
     """The covers by consumers that may move and have not left.
 
-    :ivar look: called with each consumer that is tried, as there may be too many covers to find
-        them all; may raise.
+    :ivar look: called now and then, as there may be too many covers to find them all; may raise.
     :ivar out: the consumers that have left.
     """
 
@@ -23,6 +26,7 @@ class Covers:
     look: Callable[[], None]
     account: Account
     out: set[int] = field(default_factory=set)
+    _tried_count: int = 0
 
     def of(self, short: dict[Key, int], size: int) -> Iterator[tuple[int, ...]]:
         """Yield the covers of so many consumers; of those that are alike the first."""
@@ -62,7 +66,9 @@ class Covers:
         for consumer, amount in holders(key).items():
             if amount * left < lack:
                 return
-            self.look()
+            self._tried_count += 1
+            if self._tried_count % _BETWEEN_LOOKS == 0:
+                self.look()
             if consumer in chosen or consumer in self.out:
                 continue
             identity = self.holdings.identity(consumer)

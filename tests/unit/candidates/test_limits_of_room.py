@@ -64,7 +64,7 @@ def test_a_search_ends_in_time_and_holds_only_what_it_keeps(
     looks = count()
     answer = find_room(
         writer_of(fleet.world()).index,
-        Question(query, Bounds(most_moves=moves, seconds=5_000)),
+        Question(query, Bounds(most_moves=moves, seconds=500)),
         fleet.held(),
         (),
         account,
