@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from inspect import ismethod
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import __version__, errors
@@ -102,7 +101,7 @@ class _TracedEndpoint:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._endpoint, name)
-        if not ismethod(attribute):
+        if not callable(attribute):
             return attribute
 
         def call(ctxt: Mapping[str, Any], **arguments: Any) -> Any:
