@@ -169,8 +169,8 @@ def _lines(room: Room) -> Iterator[str]:
     elif room.plan is None:
         yield f"No valid host. {room.now.causes.sentence()}"
         yield from explanation_lines(room.now.causes)
-        extent = "within these bounds" if room.is_proved else "was found in time"
-        yield f"No plan makes room {extent}."
+        nothing = "makes room within these bounds" if room.is_proved else "was found; one may exist"
+        yield f"No plan {nothing}."
     else:
         yield from _plan_lines(room.plan)
         yield "No plan moves less." if room.is_proved else "A plan that moves less may exist."

@@ -7,7 +7,7 @@ the host of the request in the fleet as it would be after the moves; else anothe
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from compute_agent.placement.candidates import after_moves
@@ -67,32 +67,51 @@ def find_room(
     if now.hosts or not now.causes.queries:
         return Room(now)
     left_alone = {**bounds.get("leave_alone", {}), "trees": sorted(silent_roots)}
+    question = {**bounds, "leave_alone": left_alone}
+    avoided_roots: dict[str, list[str]] = {query.query: [] for query in now.causes.queries}
     refused: dict[str, Causes] = {}
-    avoided_roots: list[str] = []
-    room = Room(now, is_proved=False)
-    while len(refused) < _MOST_REFUSED:
-        question = {**bounds, "leave_alone": left_alone, "avoid": avoided_roots}
-        plan, is_proved = _best_plan(client, now.causes, question)
-        room = replace(room, is_proved=is_proved)
+    is_hidden = False
+    for _ in range(_MOST_REFUSED):
+        plan, is_proved, is_more_hidden = _best_plan(client, question, avoided_roots)
+        is_hidden |= is_more_hidden
         if plan is None:
-            break
+            if is_more_hidden:
+                continue
+            return Room(now, is_proved=is_proved and not is_hidden, refused=refused)
+        # none has fewer moves than one
+        is_proved &= not is_hidden or len(plan["moves"]) == 1
         with client.supposing(after_moves(plan["moves"])):
             then = explainer.explain(spec)
         wanted_hosts = {place["to"]["root"]: place["to"]["name"] for place in plan["places"]}
         refusing = wanted_hosts.keys() - {host.uuid for host in then.hosts}
         if not refusing:
-            room = replace(room, plan=plan, then=then)
-            break
-        avoided_roots += refusing
+            return Room(now, plan, then, is_proved, refused)
+        for roots in avoided_roots.values():
+            roots += refusing
         refused |= {wanted_hosts[root]: then.causes for root in refusing}
-    return replace(room, refused=refused)
+    return Room(now, is_proved=False, refused=refused)
 
 
 def _best_plan(
-    client: PlacementClient, causes: Causes, question: Mapping[str, Any]
-) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the best plan for any shape of a request, and whether that is proved."""
-    rooms = [client.make_room({**question, "request": query.query}) for query in causes.queries]
-    plans = [plan for room in rooms for plan in room["plans"]]
+    client: PlacementClient, question: Mapping[str, Any], avoided_roots: Mapping[str, list[str]]
+) -> tuple[Mapping[str, Any] | None, bool, bool]:
+    """Return the best plan for any shape of a request, whether that is proved, or one was hidden.
+
+    A plan without moves is none: a filter or the planner of its host refused the fleet as it is.
+    It hides what moves would give there, so its shape, which may ask for less than the guest,
+    avoids that host from then on.
+
+    :param avoided_roots: by the query of the shape.
+    """
+    plans, is_proved, is_hidden = [], True, False
+    for query, roots in avoided_roots.items():
+        room = client.make_room({**question, "avoid": roots, "request": query})
+        is_proved &= room["proved"]
+        for plan in room["plans"]:
+            if plan["moves"]:
+                plans.append(plan)
+            else:
+                is_hidden = True
+                roots += {place["to"]["root"] for place in plan["places"]} - set(roots)
     best = min(plans, key=lambda plan: (len(plan["moves"]), plan["memory_mb"]), default=None)
-    return best, all(room["proved"] for room in rooms)
+    return best, is_proved, is_hidden

@@ -90,6 +90,34 @@ def test_a_host_that_filters_refuse_is_not_planned_for(
     assert list(document["refused"]) == [f"p-{fleet.light}"]
 
 
+def test_a_host_whose_cells_hide_that_it_is_full_is_planned_for(
+    cloud: Cloud, command: Command
+) -> None:
+    """A guest may span cells, for which placement is asked about one VCPU, and finds it."""
+    guests = {}
+    tops = []
+    for held in ((4, 2), (6,)):
+        top, (full, fuller) = cloud.nested_host(8, 8)
+        tops.append(top)
+        for cell, vcpus in (*((full, vcpus) for vcpus in held), (fuller, 7)):
+            guests[top, vcpus] = str(uuid.uuid4())
+            body = {
+                "allocations": {cell: {"resources": {"VCPU": vcpus}}},
+                "consumer_generation": None,
+                "project_id": "p",
+                "user_id": "u",
+                "consumer_type": "INSTANCE",
+            }
+            cloud.call("PUT", f"/allocations/{guests[top, vcpus]}", json=body)
+    document = room(command, "--resources", "VCPU=4", "--required", cloud.mark)
+    assert moves(document) == [(guests[tops[0], 2], *tops)]
+    assert not document["refused"]
+    nothing = command("make-room", "--resources", "VCPU=500", "--required", cloud.mark)
+    assert nothing.returncode == 1
+    assert "would be room" not in nothing.stdout
+    assert "No plan was found" in nothing.stdout
+
+
 def test_guests_that_are_kept_do_not_move(fleet: Fleet, command: Command) -> None:
     kept = ("--keep", fleet.guests[fleet.light], "--keep-project", f"of {fleet.heavy}")
     done = command("make-room", *fleet.request, *kept)
