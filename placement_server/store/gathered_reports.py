@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from compute_agent.programs.kept_values import KeptValues
 from placement_server.store import agent_reports
 from placement_server.store.agent_reports import AgentReport
 from placement_server.store.errors import StoreError
@@ -18,6 +19,9 @@ LOG = logging.getLogger(__name__)
 
 GATHERED_FOR: Final = 2.0
 """Seconds for which reports are gathered: so a worker writes them with one transaction."""
+
+OUTAGE_LOG_SECONDS: Final = 60.0
+"""Seconds for which a cause that was logged is not logged again."""
 
 
 class GatheredReports:
@@ -31,6 +35,7 @@ class GatheredReports:
         self._mutex = threading.Lock()
         self._pending_reports: dict[str, AgentReport] = {}
         self._is_gathering = False
+        self._logged_causes: KeptValues[str, bool] = KeptValues(OUTAGE_LOG_SECONDS, most=100)
 
     def take(self, root_uuid: str, document: Mapping[str, Any]) -> None:
         """Take what the agent of a host reports of itself now."""
@@ -49,4 +54,9 @@ class GatheredReports:
         try:
             self._store.write(agent_reports.write, reports)
         except StoreError as error:
-            LOG.warning("The last reports of %d agent(s) are not recorded: %s", len(reports), error)
+            cause = str(error)
+            if self._logged_causes.get(cause) is None:
+                self._logged_causes.keep(cause, True)
+                LOG.warning(
+                    "The last reports of %d agent(s) are not recorded: %s", len(reports), cause
+                )
