@@ -98,7 +98,7 @@ class BoardCollector:
                 value=offset,
             )
         bus = self._board.bus
-        if bus.state is not BusState.OFF:
+        if bus.state not in (BusState.OFF, BusState.WAITING):
             yield GaugeMetricFamily(
                 f"{PREFIX}_bus_up",
                 "1 if the message bus takes what the agent announces, else 0.",

@@ -96,7 +96,7 @@ def test_stages_of_passes_are_counted_and_timed_also_where_they_fail(board: Stat
 
 def test_the_bus_shows_whether_it_takes_announcements(board: StatusBoard) -> None:
     assert value(board, "bus_up") is None
-    for state, is_up in ((BusState.WAITING, 0), (BusState.UP, 1), (BusState.REFUSED, 0)):
+    for state, is_up in ((BusState.WAITING, None), (BusState.UP, 1), (BusState.REFUSED, 0)):
         board.bus_is(state, "the password")
         assert value(board, "bus_up") == is_up
     assert board.document()["bus"]["why"] == "the password"
