@@ -112,9 +112,9 @@ def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator
     from compute_agent.scheduler.service.readings import per_second, quantile
 
     seconds = after.at - before.at
-    up = after.value("placement_up")
-    state = "unknown" if up is None else "answers" if up else "does not answer"
-    yield f"compute-scheduler top  {url}  last {seconds:.1f} s  placement {state}"
+    state = _state(after.value("placement_up"), "answers", "does not answer")
+    bus = _state(after.value("bus_up"), "up", "takes no messages")
+    yield f"compute-scheduler top  {url}  last {seconds:.1f} s  placement {state}  bus {bus}"
     waiting_entries = after.by_label("journal_entries", "operation")
     yield (
         f"in progress {after.value('requests_in_progress') or 0:.0f}"
@@ -139,6 +139,10 @@ def picture(before: ServiceReading, after: ServiceReading, url: str) -> Iterator
         :SHOWN_FILTERS
     ]:
         yield f"  {filter_name:<34}{rate:10.1f}"
+
+
+def _state(value: float | None, good: str, bad: str) -> str:
+    return "unknown" if value is None else good if value else bad
 
 
 def _rates(rates: Mapping[str, float]) -> str:

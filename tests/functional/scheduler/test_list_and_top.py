@@ -83,7 +83,12 @@ def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was()
                 for _ in range(50):
                     calls.on_claim("won", again=False)
                 calls.on_filtering([FilterCause("ComputeFilter", 30, 10, ())])
-            for text in ("placement answers", "oldest announcement 7 s", "p95 ", "ComputeFilter"):
+            for text in (
+                "placement answers  bus up",
+                "oldest announcement 7 s",
+                "p95 ",
+                "ComputeFilter",
+            ):
                 eventually(lambda text=text: text in terminal.shown, text)
             eventually(lambda: "claims/s     won 0.0" in terminal.shown, "the end of the burst")
             rates = [line for line in terminal.shown.splitlines() if "claims/s     won" in line]
