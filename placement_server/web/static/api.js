@@ -38,21 +38,34 @@ export function setToken(given) {
 
 /** Ask Keystone, through the server, for a token of a person: {user, password, domain, project}. */
 export async function login(given) {
+  use(await loggedIn(given), given);
+}
+
+async function loggedIn(given) {
   const url = new URL("login", document.baseURI);
   const headers = { Accept: "application/json", "Content-Type": "application/json" };
   const answer = await received(new Request(url, {
     method: "POST", headers, body: JSON.stringify(given), cache: "no-store", credentials: "omit", redirect: "error",
   }));
-  const body = answered(answer.response, answer.text);
-  token = body.token;
-  expiresAt = Date.parse(body.expires_at);
+  return answered(answer.response, answer.text);
+}
+
+function use(answer, given) {
+  token = answer.token;
+  expiresAt = Date.parse(answer.expires_at);
   credentials = given;
 }
 
-/** Ask for a new token where the old one is about to expire; many requests at once ask once. */
+/**
+ * Ask for a new token where the old one is about to expire; many requests at once ask once.
+ * Who logged out meanwhile, or in as another, stays so.
+ */
 async function renew() {
   if (credentials === null || Date.now() < expiresAt - RENEW_BEFORE_MILLISECONDS) return;
-  renewal ??= login(credentials).finally(() => { renewal = null; });
+  const given = credentials;
+  renewal ??= loggedIn(given)
+    .then((answer) => { if (credentials === given) use(answer, given); })
+    .finally(() => { renewal = null; });
   await renewal;
 }
 

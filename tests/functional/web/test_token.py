@@ -101,3 +101,32 @@ def test_a_login_is_renewed_before_it_expires_and_is_kept_nowhere(
     assert kept == ["", 0, 0]
     page.get_by_role("button", name="Log out").click()
     assert page.get_by_label("Password", exact=True).input_value() == ""
+
+
+def test_who_logs_out_stays_out_when_a_renewal_is_answered(open_page: OpenPage, site: Site) -> None:
+    logins: list[Any] = []
+
+    def prepare(page: Any) -> None:
+        with_tokens(site, [])(page)
+
+        def login(route: Any) -> None:
+            logins.append(route)
+            if len(logins) == 1:
+                route.fulfill(json={"token": "admin", "expires_at": "2020-01-01T00:00:00Z"})
+
+        page.route("**/login", login)
+
+    page = open_page("#/fleet", prepare=prepare)
+    page.get_by_label("User", exact=True).fill("ops")
+    page.get_by_label("Password", exact=True).fill("s3cret")
+    with page.expect_request(lambda request: request.url.endswith("/login") and logins):
+        page.get_by_role("button", name="Log in").click()
+    page.get_by_role("button", name="Log out").click()
+    with page.expect_response("**/login"):
+        logins[1].fulfill(json={"token": "admin", "expires_at": "2100-01-01T00:00:00Z"})
+    # what was answered before this is answered has been read
+    page.evaluate("fetch(document.baseURI).then(answer => answer.text())")
+    loaded = page.evaluate("performance.getEntriesByType('resource').map(entry => entry.name)")
+    api = next(address for address in loaded if address.endswith("/api.js"))
+    assert not page.evaluate("address => import(address).then(api => api.hasToken())", api)
+    page.get_by_label("Password", exact=True).wait_for()
