@@ -101,7 +101,8 @@ class _TracedEndpoint:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._endpoint, name)
-        if not callable(attribute):
+        # the target of an endpoint can be called, too, to make another one
+        if name == "target" or not callable(attribute):
             return attribute
 
         def call(ctxt: Mapping[str, Any], **arguments: Any) -> Any:
