@@ -7,7 +7,6 @@ other rules do not look at what is used.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import gcd
@@ -19,7 +18,7 @@ from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.placements import ClassPlacements
-from placement_server.candidates.search.problem import Positions, bits
+from placement_server.candidates.search.problem import bits
 from placement_server.candidates.search.search import Search
 from placement_server.candidates.search.tree_classes import TreeView
 
@@ -95,7 +94,10 @@ class AlikeTrees:
         :param alone: whether each tree has the pools to itself.
         """
         claims = np.zeros(len(self.roots), np.int64)
-        fitting = list(map(self._needs, self._placements))
+        fitting = [
+            {(c, self._positions.index(position)): n for (c, position), n in needs.items()}
+            for needs in map(self._plan.needs, self._placements)
+        ]
         while fitting:
             self._tick()
             is_cautious, fitting_before, fitting = len(fitting) > 1, fitting, []
@@ -116,14 +118,6 @@ class AlikeTrees:
                         taken = amount * (times.sum() if key in pooled else times)
                         own[key[0]][:, key[1]] -= taken
         return claims
-
-    def _needs(self, placement: Positions) -> Counter[tuple[int, int]]:
-        """Return what a placement takes, by class and provider."""
-        needs: Counter[tuple[int, int]] = Counter()
-        for item, position in zip(self._plan.items, placement, strict=True):
-            for class_id, amount in item.amounts:
-                needs[class_id, self._positions.index(position)] += amount
-        return needs
 
     def most(self, own: FreeAmounts) -> IntArray:
         """Return how many claims each tree has room for in sum, alone with its pools."""

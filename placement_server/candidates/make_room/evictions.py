@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from heapq import nsmallest
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -22,6 +22,8 @@ _SIZE: Final = 2 * sizes.ENTRY
 _BETWEEN_TICKS: Final = 64
 
 Shapes = tuple[int, ...]
+Option = tuple[int, Place, tuple[int, ...]]
+"""An eviction with its place."""
 
 
 class Eviction(NamedTuple):
@@ -36,7 +38,7 @@ class Eviction(NamedTuple):
     consumers: tuple[int, ...]
 
 
-_memory: Callable[[Eviction], int] = itemgetter(0)
+by_memory: Callable[[Eviction | Option], int] = itemgetter(0)
 
 
 class Evictions:
@@ -80,15 +82,12 @@ class Evictions:
         """Return the shapes of those who leave with so many consumers."""
         return set().union(*self.of(size))
 
-    def in_tree(self, root: int, size: int) -> Iterator[tuple[int, Place, tuple[int, ...]]]:
+    def in_tree(self, root: int, size: int) -> Iterator[Option]:
         """Yield those for the places of one tree, as it is now, in any order."""
         for place in self._places.in_tree(root):
             short = shortage(place.amounts, self._state.free)
             for consumers in self._covers.of(short, size) if short else ():
-                yield self._memory_of(consumers), place, consumers
-
-    def _memory_of(self, consumers: Collection[int]) -> int:
-        return int(sum(self._holdings.memory[consumer] for consumer in consumers))
+                yield self._holdings.memory_of(consumers), place, consumers
 
     def _all(self, size: int, free: Free) -> dict[Shapes, list[Eviction]]:
         by_shapes: dict[Shapes, list[Eviction]] = {}
@@ -125,7 +124,7 @@ class Evictions:
         """Keep those of the least memory, and mark where the others would begin."""
         if len(evictions) > _MOST:
             self._account.give((len(evictions) - _MOST) * _SIZE)
-            evictions[:] = nsmallest(_MOST, evictions, key=_memory)
+            evictions[:] = nsmallest(_MOST, evictions, key=by_memory)
             evictions.append(Eviction(evictions[-1].memory, evictions[-1].spot, ()))
 
     def _add(
@@ -134,7 +133,7 @@ class Evictions:
         shapes = tuple(sorted(map(self._holdings.shape, consumers)))
         evictions = by_shapes.setdefault(shapes, [])
         self._account.take(_SIZE)
-        evictions.append(Eviction(self._memory_of(consumers), spot, consumers))
+        evictions.append(Eviction(self._holdings.memory_of(consumers), spot, consumers))
         if len(evictions) > 4 * _MOST:
             self._keep(evictions)
 

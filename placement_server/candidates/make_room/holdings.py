@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -149,6 +149,10 @@ class Holdings:
         rows = slice(*self._starts[consumer : consumer + 2].tolist())
         keys = zip(self.slot[rows].tolist(), self.class_id[rows].tolist(), strict=True)
         return tuple(zip(keys, self.amount[rows].tolist(), strict=True))
+
+    def memory_of(self, consumers: Iterable[int]) -> int:
+        """Return the memory that some consumers hold in sum."""
+        return int(sum(self.memory[consumer] for consumer in consumers))
 
     def size(self, consumer: int) -> tuple[int, int]:
         """Return what the larger of two consumers has more of: memory, or all in sum."""

@@ -7,33 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import merge
-from operator import attrgetter, itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from placement_server.candidates.limits.memory import Account
 from placement_server.candidates.make_room.covers import Covers
-from placement_server.candidates.make_room.evictions import Eviction, Evictions
+from placement_server.candidates.make_room.evictions import Eviction, Evictions, Option, by_memory
 from placement_server.candidates.make_room.holdings import Holdings
 from placement_server.candidates.make_room.places import Place, Places
 from placement_server.candidates.make_room.state import State
 
 REQUEST: Final = -1
 """Stands for the request among the consumers that wait for a place, and for its shape."""
-
-
-class Option(NamedTuple):
-    """A place, and who has to leave for it.
-
-    :ivar memory: what they hold of it.
-    :ivar consumers: () stands for options of no less memory that are not known.
-    """
-
-    memory: int
-    place: Place
-    consumers: tuple[int, ...]
-
-
-_memory: Callable[[Option], int] = itemgetter(0)
 
 
 class Options:
@@ -145,14 +129,15 @@ class Options:
                 for shapes, some in evictions.of(size).items()
                 if sum(needs.get(s, 0) for s in shapes) <= more
             ]
-        now = [Option(*option) for root in touched for option in evictions.in_tree(root, size)]
+        now = [option for root in touched for option in evictions.in_tree(root, size)]
         at_first = (
-            Option(eviction.memory, place, eviction.consumers)
-            for eviction in merge(*lists, key=attrgetter("memory"))
-            if (place := places.place(eviction.spot)).root not in touched
+            (memory, place, consumers)
+            for memory, spot, consumers in merge(*lists, key=by_memory)
+            if (place := places.place(spot)).root not in touched
         )
-        for option in merge(at_first, sorted(now, key=_memory), key=_memory):
-            if not option.consumers or is_open(option.place):
+        for option in merge(at_first, sorted(now, key=by_memory), key=by_memory):
+            _memory, place, consumers = option
+            if not consumers or is_open(place):
                 yield option
 
     def _least(self, shape: int, most: int) -> int:

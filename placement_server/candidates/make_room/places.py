@@ -7,6 +7,7 @@ trees at once where they are alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import numpy as np
 
 from placement_server.candidates.index.arrays import BoolArray, IntArray
 from placement_server.candidates.make_room.holdings import Amounts
-from placement_server.candidates.make_room.state import Free, State, shortage, summed
+from placement_server.candidates.make_room.state import Free, State, shortage
 from placement_server.candidates.search.placements import ClassPlacements
 from placement_server.candidates.search.problem import Positions
 from placement_server.candidates.search.search import Search
@@ -63,14 +64,14 @@ class Spot(NamedTuple):
 class _AlikeTrees:
     """Trees with the same placements and sharing providers.
 
-    :ivar needs: by placement, what it takes: class id, position and amount.
+    :ivar needs: by placement, what it takes, by class id and position.
     """
 
     roots: IntArray
     size: int
     shares: tuple[int, ...]
     placements: list[Positions]
-    needs: list[list[tuple[int, int, int]]]
+    needs: list[Counter[tuple[int, int]]]
 
     def slots(self, position: int) -> IntArray:
         """Return the slots at a position, by tree."""
@@ -80,7 +81,7 @@ class _AlikeTrees:
 
     def shortages(self, placement: int, free: Free) -> Iterator[tuple[int, int, IntArray]]:
         """Yield class, position, and by tree what is lacked; negative where there is more."""
-        for class_id, position, amount in self.needs[placement]:
+        for (class_id, position), amount in self.needs[placement].items():
             yield class_id, position, amount - free[class_id][self.slots(position)]
 
 
@@ -123,24 +124,16 @@ class Places:
             if not listed_placements:
                 continue
             self.is_whole &= len(listed_placements) < _MOST_PLACEMENTS
-            needs = list(map(self._needs, listed_placements))
+            needs = list(map(self.plan.needs, listed_placements))
             roots = np.array([view.root for view in views])
             search.account.take(16 * len(views) * len(needs))
             group = _AlikeTrees(roots, views[0].size, shares, listed_placements, needs)
             self.groups.append(group)
-            for class_id, position, amount in {need for needed in needs for need in needed}:
+            for (class_id, position), amount in {entry for of in needs for entry in of.items()}:
                 slots = group.slots(position)
                 pools = slots[is_pool[slots]]
                 most = rounds * max(amount, largest.get(class_id, 0))
                 self.is_scarce |= bool((state.base[class_id][pools] < most).any())
-
-    def _needs(self, placement: Positions) -> list[tuple[int, int, int]]:
-        amounts = summed(
-            ((position, class_id), amount)
-            for item, position in zip(self.plan.items, placement, strict=True)
-            for class_id, amount in item.amounts
-        )
-        return [(class_id, position, amount) for (position, class_id), amount in amounts]
 
     def place(self, spot: Spot) -> Place:
         """Return a place. The same few are asked for again and again."""
@@ -152,7 +145,7 @@ class Places:
             view = TreeView(int(group.roots[spot.tree]), group.size, group.shares)
             amounts = tuple(
                 ((view.slot(position), class_id), amount)
-                for class_id, position, amount in group.needs[spot.placement]
+                for (class_id, position), amount in group.needs[spot.placement].items()
             )
             placement = group.placements[spot.placement]
             place = self._made[spot] = Place(view.root, amounts, view, placement, self)

@@ -91,11 +91,10 @@ class Planner:
         waiting = forced = tuple(sorted(self._forced, key=self._holdings.size, reverse=True))
         if self._query is not None:
             waiting = (REQUEST,) * self._bounds.count + waiting
-        memory = 0
+        memory = self._holdings.memory_of(self._forced)
         for consumer in self._forced:
             self._state.add(self._holdings.held(consumer), 1)
             self._options.covers.out.add(consumer)
-            memory += int(self._holdings.memory[consumer])
         self._answer.is_proved = self._holdings.is_whole
         ends_at = self._ends_at
         if self._forced:
@@ -209,7 +208,7 @@ class Planner:
         assert self._stuck is not None
         with self._state.changed(self._holdings.held(consumer), -1):
             self._stuck.append(consumer)
-            yield self._place(rest, 0, memory - int(self._holdings.memory[consumer]))
+            yield self._place(rest, 0, memory - self._holdings.memory_of([consumer]))
             self._stuck.pop()
 
     def _hardest(self, waiting: tuple[int, ...]) -> tuple[int, list[Place], bool]:
@@ -264,7 +263,7 @@ class Planner:
         for short in blocked:
             for size in range(1, most + 1):
                 for consumers in self._options.covers.of(dict(short), size):
-                    more = sum(int(self._holdings.memory[consumer]) for consumer in consumers)
+                    more = self._holdings.memory_of(consumers)
                     with self._evicted(consumers):
                         yield self._place(consumers, most - size, memory + more)
 

@@ -5,7 +5,8 @@ for each of its classes, because each class may come from another provider. The 
 items do not depend on the trees, so they are compiled once for a query.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from placement_server.candidates.query.query import CandidateQuery
@@ -68,6 +69,14 @@ class Plan:
     subtrees: tuple[Subtree, ...]
     is_isolated: bool
     one_per_tree: bool
+
+    def needs(self, placement: Sequence[int]) -> Counter[tuple[int, int]]:
+        """Return what a placement takes, by class and position."""
+        needs: Counter[tuple[int, int]] = Counter()
+        for item, position in zip(self.items, placement, strict=True):
+            for class_id, amount in item.amounts:
+                needs[class_id, position] += amount
+        return needs
 
 
 def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: bool) -> Plan:
