@@ -45,7 +45,7 @@ def readings(draw: st.DrawFn) -> HypervisorReading:
     functions = [device for bus in BUSES for device in draw(FAMILIES[bus])]
     numbers = draw(CELLS)
     cells = [cell(n, 2 * n, 2 * n + 1, memory_kib=draw(st.integers(0, 9))) for n in numbers]
-    addresses = [device.address for device in functions]
+    addresses = [device.function.address for device in functions]
     some = st.sets(st.sampled_from(addresses)) if addresses else st.just(set())
     devices = NodeDevices(
         pci=tuple(functions),

@@ -122,8 +122,10 @@ def test_a_conflict_is_repeated_and_then_waited_out(placement, proxy, new_agent,
     with running(new_agent(proxy.url, compute_agent=PLAIN_API)) as agent:
         proxy.error("PUT", "/inventories$", 409, "placement.concurrent_update", times=1)
         # more than before, as less would be a warning of its own
-        agent.script(nodes=[node], inventory={"VCPU": {"total": 10}})
-        eventually(lambda: vcpus(placement, node) == 10, "the change")
+        more = {"VCPU": {"total": 10}, "MEMORY_MB": {"total": 1024}}
+        agent.script(nodes=[node], inventory=more)
+        eventually(lambda: "total 8 to 10" in agent.logged(), "the change")
+        assert vcpus(placement, node) == 10
         assert "ERROR" not in agent.logged()
         assert "WARNING" not in agent.logged()
 
