@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.agent import assembly
+from compute_agent.agent.local_socket import AgentNotRunning
+from compute_agent.cmd.agent.claims import ask_agent
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.disks import examine_disks
 from compute_agent.manage.doctor import (
@@ -63,6 +65,7 @@ def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     yield from examine_placement(Connection(KeystoneTransport.from_conf(conf)))
     yield from examine_bus(conf)
     yield from examine_disks(conf)
+    yield from _troubles_of_the_running_agent(conf)
     try:
         parts = assembly.build(conf, read_only=True)
     except errors.ComputeAgentError as error:
@@ -73,3 +76,21 @@ def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
         yield from examine(parts)
     finally:
         parts.close()
+
+
+def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
+    """Yield what keeps it from reporting now; nothing where none runs, which is no fault here."""
+    try:
+        status = ask_agent(conf, "status")
+    except AgentNotRunning:
+        return
+    except errors.ComputeAgentError as error:
+        yield Diagnosis(Level.ERROR, "running agent", str(error))
+        return
+    for call in status.get("hung_calls", ()):
+        text = f"{call['source']} hangs in {call['call']} since {call['since']}"
+        yield Diagnosis(Level.ERROR, "running agent", text)
+    for entry in (status, *status["nodes"]):
+        if (trouble := entry.get("trouble")) is not None:
+            text = f"{trouble['what']} since {trouble['since']}: {trouble['message']}"
+            yield Diagnosis(Level.ERROR, "running agent", f"{entry.get('name', 'host')}: {text}")

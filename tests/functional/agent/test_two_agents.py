@@ -61,6 +61,10 @@ def test_of_two_agents_that_undo_each_other_one_stops_with_an_error_that_names_b
             winner = clone if loser is original else original
             assert f"VCPU of {node}" in message(loser)
             assert str(loser.state) in message(loser)
+            diagnosed = loser.run("doctor")
+            assert f"running agent: {node}" in diagnosed.stdout, diagnosed.stdout
+            assert "in a row" in diagnosed.stdout
+            assert diagnosed.returncode == 2
             eventually(lambda: str(winner.state) in message(loser), "who the other one is")
             winner.report()
             before = placement.root(node)
