@@ -19,7 +19,7 @@ import psycopg
 from benchmarks.parts.client import Client
 from benchmarks.parts.servers import Server, family
 from benchmarks.parts.worlds import AGGREGATE, TRAIT
-from benchmarks.reads.rows import FLAT_QUERY, NOTHING
+from benchmarks.reads.rows import AMOUNTS, FLAT_QUERY, NOTHING
 
 TRAITS_OF_HOST = 9
 _BATCH = 10
@@ -98,8 +98,8 @@ def _cpu_ms(server: Server, client: Client, path: str, seconds: float) -> float:
     ends = time.perf_counter() + seconds
     while len(costs) < _LEAST_BATCHES or time.perf_counter() < ends:
         cpu = server.cpu_seconds()
-        for _ in range(_BATCH):
-            client.must("GET", path)
+        for number in range(len(costs) * _BATCH, (len(costs) + 1) * _BATCH):
+            client.must("GET", path.format(1 + number % AMOUNTS))
         costs.append(1000 * (server.cpu_seconds() - cpu) / _BATCH)
     return min(costs)
 
@@ -118,9 +118,9 @@ def _changed_ms(server: Server, client: Client, hosts: list[str], path: str) -> 
             },
         )
         times = []
-        for _ in range(2):
+        for turn in range(2):
             start = server.cpu_seconds()
-            client.must("GET", path)
+            client.must("GET", path.format(1 + (2 * number + turn) % AMOUNTS))
             times.append(server.cpu_seconds() - start)
         extra.append(times[0] - times[1])
     return 1000 * statistics.median(extra)
@@ -145,7 +145,7 @@ def first_search(server: Server) -> First:
     client.must("GET", "/resource_classes")
     idle = server.resident_mib()
     cpu, start = server.cpu_seconds(), time.perf_counter()
-    answer = client.must("GET", f"{FLAT_QUERY}&limit=100")
+    answer = client.must("GET", f"{FLAT_QUERY}&limit=100".format(1))
     return First(time.perf_counter() - start, server.cpu_seconds() - cpu, idle, answer)
 
 
