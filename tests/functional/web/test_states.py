@@ -58,9 +58,10 @@ def test_disabled_hosts_and_dead_agents_are_counted_named_and_left_out(
     open_page: OpenPage, site: Site, colours: str
 ) -> None:
     mark = f"mark{uuid.uuid4().hex[:8]}"
-    # more than any other host of the fleet has
+    trait = f"CUSTOM_{mark.upper()}"
+    site("PUT", f"/traits/{trait}")
     up, off, dead = (
-        host(site, f"{mark}-{name}", 900, *traits)
+        host(site, f"{mark}-{name}", 900, trait, *traits)
         for name, traits in (("up", ()), ("off", (DISABLED,)), ("dead", ()))
     )
     report(site, up)
@@ -89,7 +90,7 @@ def test_disabled_hosts_and_dead_agents_are_counted_named_and_left_out(
     page.locator(".summary", has_text="agent silent since").wait_for()
     assert PLACE["address"] in page.locator(".facts").inner_text()
 
-    page.goto(f"{site.pages}#/search?q=resources%3DVCPU%3A900")
+    page.goto(f"{site.pages}#/search?q=resources%3DVCPU%3A900%26required%3D{trait}")
     page.locator(".summary", has_text="Fits 2 more times, on 2 hosts.").wait_for()
     page.get_by_label("Disabled hosts, too").check()
     page.locator(".summary", has_text="Fits 3 more times, on 3 hosts.").wait_for()
