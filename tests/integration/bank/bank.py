@@ -150,6 +150,7 @@ def run(
     threads: int = 2,
     rounds: int = 1,
     seconds: float = 0.0,
+    looks: int = 12,
     pace: int = 20,
     faults: Sequence[Fault] = KILLS,
     longest: float = 3.0,
@@ -159,6 +160,8 @@ def run(
     """The bank under fire on a private database; `rounds` of every fault there is.
 
     :param seconds: the least time that it takes, whatever the rounds.
+    :param looks: the observer's least number of looks, which a fast machine has no time for in few
+        rounds.
     :param longest: seconds for which something stands still at most.
     :param log: receives each fault.
     """
@@ -202,7 +205,8 @@ def run(
             )  # fmt: skip
             begun, least = time.monotonic(), number_of(stage, faults, rounds)
             for number, (after, fault) in enumerate(schedule(stage, faults, pace)):
-                if number >= least and time.monotonic() - begun >= seconds:
+                is_long = time.monotonic() - begun >= seconds and staff.observer.looks >= looks
+                if number >= least and is_long:
                     break
                 try:
                     staff.await_writes(after)
@@ -231,8 +235,9 @@ def _settle(report: Report, service: Service, port: int, database_url: str) -> N
 class Staff:
     """Those at work in one run."""
 
-    def __init__(self, world: World, tellers: Tellers) -> None:
+    def __init__(self, world: World, tellers: Tellers, observer: Observer) -> None:
         self.world = world
+        self.observer = observer
         self.last = Look()
         self.await_writes = tellers.await_writes
         self.settle: Callable[[], None] = lambda: None
@@ -252,7 +257,7 @@ def _dealing(
     tellers = Tellers(directory, port, seed, count)
     began = time.monotonic()
     try:
-        staff = Staff(ground, tellers)
+        staff = Staff(ground, tellers, observer)
         yield staff
         ledgers = tellers.finish()
         report.seconds = time.monotonic() - began
