@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from placement_server.schemas.validation import SchemaByVersion
+from placement_server.schemas.validation import SchemaByVersion, exact_object
 
 HEADER: Final = "X-Compute-Agent-Report"
 LONGEST: Final = 4096
@@ -27,12 +27,9 @@ _OWN: Final[dict[str, Any]] = {
     "bus": _BUS,
     "disabled_reason": _TEXT,
     "trouble": _TEXT,
-    "place": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["address", "machine_id", "boot_id", "state_path"],
-        "properties": dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), _TEXT),
-    },
+    "place": exact_object(
+        **dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), _TEXT)
+    ),
 }
 _CPU: Final[dict[str, Any]] = {
     "type": "array",
@@ -44,25 +41,11 @@ _CORES: Final = {"type": "array", "items": {"type": "array", "items": _CPU}}
 _CELLS: Final[dict[str, Any]] = {
     "cells": {
         "type": "array",
-        "items": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["id", "cores"],
-            "properties": {"id": {"type": "integer", "minimum": 0}, "cores": _CORES},
-        },
+        "items": exact_object(id={"type": "integer", "minimum": 0}, cores=_CORES),
     }
 }
 
-REPORT: Final = SchemaByVersion(
-    {
-        0: {
-            "type": "object",
-            "additionalProperties": False,
-            "required": list(_OWN),
-            "properties": {**_OWN, **_CELLS},
-        }
-    }
-)
+REPORT: Final = SchemaByVersion({0: {**exact_object(**_OWN, **_CELLS), "required": list(_OWN)}})
 
 QUERY: Final = SchemaByVersion(
     {
@@ -78,26 +61,17 @@ QUERY: Final = SchemaByVersion(
     strict_uuids=True,
 )
 
-REPORTS: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["agent_reports"],
-    "properties": {
-        "agent_reports": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["root_provider_uuid", "name", "at", "silent", *_OWN],
-                "properties": {
-                    "root_provider_uuid": {"type": "string", "format": "uuid"},
-                    "name": {"type": "string"},
-                    "at": {"type": "string", "format": "date-time"},
-                    "silent": {"type": "boolean"},
-                    **_OWN,
-                    **_CELLS,
-                },
-            },
-        }
-    },
-}
+_REPORTED: Final = exact_object(
+    root_provider_uuid={"type": "string", "format": "uuid"},
+    name={"type": "string"},
+    at={"type": "string", "format": "date-time"},
+    silent={"type": "boolean"},
+    **_OWN,
+)
+
+REPORTS: Final[dict[str, Any]] = exact_object(
+    agent_reports={
+        "type": "array",
+        "items": {**_REPORTED, "properties": {**_REPORTED["properties"], **_CELLS}},
+    }
+)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from placement_server.schemas.validation import SchemaByVersion
+from placement_server.schemas.validation import SchemaByVersion, exact_object
 from placement_server.store.transactions import past_changes
 
 _ID: Final = {"type": "string", "pattern": "^[0-9]{1,18}$"}
@@ -37,44 +37,26 @@ QUERY: Final = SchemaByVersion(
     strict_uuids=True,
 )
 
-_CHANGE: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["provider_uuid", "provider_name", "what", "name", "before", "after"],
-    "properties": {
-        "provider_uuid": _UUID,
-        "provider_name": {"type": ["string", "null"]},
-        "what": {"enum": _KINDS},
-        "name": {"type": "string"},
-        "before": _VALUE,
-        "after": _VALUE,
-    },
-}
-_PAST: Final[dict[str, Any]] = {
-    "id": {"type": "integer", "minimum": 1},
-    "at": {"type": "string", "format": "date-time"},
-    "root_provider_uuid": {"type": ["string", "null"], "format": "uuid"},
-    "root_provider_name": {"type": ["string", "null"]},
-    "consumer_uuid": {"type": ["string", "null"], "format": "uuid"},
-    "request_id": {"type": "string"},
-    "user_id": {"type": "string"},
-    "changes": {"type": "array", "minItems": 1, "items": _CHANGE},
-}
+_CHANGE: Final = exact_object(
+    provider_uuid=_UUID,
+    provider_name={"type": ["string", "null"]},
+    what={"enum": _KINDS},
+    name={"type": "string"},
+    before=_VALUE,
+    after=_VALUE,
+)
+_PAST: Final = exact_object(
+    id={"type": "integer", "minimum": 1},
+    at={"type": "string", "format": "date-time"},
+    root_provider_uuid={"type": ["string", "null"], "format": "uuid"},
+    root_provider_name={"type": ["string", "null"]},
+    consumer_uuid={"type": ["string", "null"], "format": "uuid"},
+    request_id={"type": "string"},
+    user_id={"type": "string"},
+    changes={"type": "array", "minItems": 1, "items": _CHANGE},
+)
 
-HISTORY: Final[dict[str, Any]] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["history", "days"],
-    "properties": {
-        "history": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": list(_PAST),
-                "properties": _PAST,
-            },
-        },
-        "days": {"type": "integer", "minimum": 0},
-    },
-}
+HISTORY: Final[dict[str, Any]] = exact_object(
+    history={"type": "array", "items": _PAST},
+    days={"type": "integer", "minimum": 0},
+)
