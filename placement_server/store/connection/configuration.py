@@ -43,23 +43,19 @@ def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
         **{name: group[name] for name in names.intersection(group)},
         connect_tries=group.max_retries if group.max_retries < 0 else group.max_retries + 1,
         connect_interval=group.retry_interval,
-        claim_tries=_claim_tries(conf),
-        history_days=_history_days(conf),
+        claim_tries=max(
+            1,
+            _number(
+                conf, "placement", "allocation_conflict_retry_count", StoreOptions().claim_tries
+            ),
+        ),
+        history_days=_number(conf, "placement_server", "history_days", StoreOptions().history_days),
     )
 
 
-def _history_days(conf: cfg.ConfigOpts) -> int:
-    """Return how long past changes are kept; the default if that group is not registered."""
+def _number(conf: cfg.ConfigOpts, group: str, name: str, default: int) -> int:
+    """Return an option of another group; the default if that is not registered."""
     try:
-        return int(conf.placement_server.history_days)
+        return int(conf[group][name])
     except cfg.NoSuchOptError:
-        return StoreOptions().history_days
-
-
-def _claim_tries(conf: cfg.ConfigOpts) -> int:
-    """Return how often to try a write; the default if group `placement` is not registered."""
-    try:
-        count = conf.placement.allocation_conflict_retry_count
-    except cfg.NoSuchOptError:
-        return StoreOptions().claim_tries
-    return max(1, int(count))
+        return default
