@@ -32,7 +32,7 @@ _ROWS: Final = select(
 )
 _ENDS: Final = (
     select(_C.id, _C.root_provider_id, _C.root_provider_uuid)
-    .where(_C.root_provider_uuid.is_not(None))
+    .where(_C.root_provider_uuid.is_not(None), _C.id >= sa.bindparam("first"))
     .order_by(_C.id)
 )
 _ROOTS: Final = select(_P.id, _P.uuid, _P.name).where(among(_P.id, "ids"))
@@ -101,9 +101,8 @@ class PastQuery:
 def read(tx: ReadTransaction, query: PastQuery) -> list[PastWrite]:
     """Return past changes."""
     statement = _ROWS
-    ends = [_End(*row) for row in tx.execute(_ENDS)]
     if query.root is not None:
-        statement = statement.where(_of_root(tx, query.root, ends))
+        statement = statement.where(_of_root(tx, query.root))
     if query.consumer is not None:
         statement = statement.where(_C.consumer_id == query.consumer)
     if query.name is not None:
@@ -123,14 +122,19 @@ def read(tx: ReadTransaction, query: PastQuery) -> list[PastWrite]:
     else:
         statement = statement.order_by(_C.id.desc())
     rows = tx.execute(statement.limit(query.most)).all()
-    return _named(tx, [(*row[:-1], json.loads(row[-1])) for row in rows], ends)
+    return _named(tx, [(*row[:-1], json.loads(row[-1])) for row in rows])
 
 
-def _of_root(tx: ReadTransaction, uuid: str, ends: Sequence[_End]) -> sa.ColumnElement[bool]:
+def _ends(tx: ReadTransaction, first: int) -> list[_End]:
+    """Return the ends from an id on: no index leads to them."""
+    return [_End(*row) for row in tx.execute(_ENDS, {"first": first})]
+
+
+def _of_root(tx: ReadTransaction, uuid: str) -> sa.ColumnElement[bool]:
     """Return the condition for the rows of a host, also of one that has ended."""
     conditions: list[sa.ColumnElement[bool]] = [sa.false()]
     previous_ends: dict[int, int] = {}
-    for end in ends:
+    for end in _ends(tx, 0):
         if end.root_uuid == uuid:
             start = previous_ends.get(end.root_id, 0)
             conditions.append(
@@ -144,9 +148,12 @@ def _of_root(tx: ReadTransaction, uuid: str, ends: Sequence[_End]) -> sa.ColumnE
     return or_(*conditions)
 
 
-def _named(
-    tx: ReadTransaction, rows: Sequence[tuple[Any, ...]], ends: Sequence[_End]
-) -> list[PastWrite]:
+def _named(tx: ReadTransaction, rows: Sequence[tuple[Any, ...]]) -> list[PastWrite]:
+    if not rows:
+        return []
+    ends: dict[int, list[_End]] = {}
+    for end in _ends(tx, min(row[0] for row in rows)):
+        ends.setdefault(end.root_id, []).append(end)
     roots = {
         number: (uuid, name)
         for number, uuid, name in tx.execute_among(_ROOTS, "ids", {row[1] for row in rows})
@@ -157,7 +164,7 @@ def _named(
     classes: dict[int, str] = dict(tx.execute_among(_CLASSES, "ids", class_ids))
     past_writes = []
     for number, root_id, at, consumer, request_id, user_id, found_entries in rows:
-        ended_uuids = (end.root_uuid for end in ends if end.root_id == root_id and end.id >= number)
+        ended_uuids = (end.root_uuid for end in ends.get(root_id, ()) if end.id >= number)
         root_uuid, root_name = next(((uuid, None) for uuid in ended_uuids), None) or roots.get(
             root_id, (None, None)
         )
