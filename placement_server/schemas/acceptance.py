@@ -40,7 +40,7 @@ class Predicates:
     """Makes predicates of schemas.
 
     :param anchored_pattern: compiles a pattern as the library's checks do.
-    :param is_uuid: checks the only format that schemas name.
+    :param is_uuid: checks the only format that the library checks too: others only tell readers.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Predicates:
             return _any(map(self.of, schema["anyOf"]))
         named_types = schema.get("type", ())
         types = [named_types] if isinstance(named_types, str) else list(named_types)
-        if not types or not schema.keys() <= _KEYWORDS or schema.get("format", "uuid") != "uuid":
+        if not types or not schema.keys() <= _KEYWORDS:
             return _nothing
         if "enum" in schema and types != ["string"]:
             return _nothing
@@ -140,7 +140,7 @@ class Predicates:
         checks: list[Callable[[str], object]] = []
         if "pattern" in schema:
             checks.append(self._anchored_pattern(schema["pattern"]).search)
-        if "format" in schema:
+        if schema.get("format") == "uuid":
             checks.append(self._is_uuid)
         if "enum" in schema:
             checks.append(schema["enum"].__contains__)

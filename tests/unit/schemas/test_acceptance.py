@@ -132,10 +132,20 @@ CLAIM = {
     "consumer_type": "INSTANCE",
 }
 
+REPORT = {
+    "period": 60.0,
+    "bus": {"state": "up", "since": "2026-01-02T03:04:05Z", "why": ""},
+    "disabled_reason": "",
+    "trouble": "",
+    "place": dict.fromkeys(("address", "machine_id", "boot_id", "state_path"), "a"),
+    "cells": [{"id": 0, "cores": [[[0, None], [1, UUID]]]}],
+}
+
 
 @pytest.mark.parametrize(
     ("name", "instance"),
     [
+        ("agent_reports.REPORT 1.0", REPORT),
         ("allocation.PUT 1.38", CLAIM),
         ("allocation.POST 1.38", {UUID: CLAIM, UUID.upper(): CLAIM}),
         ("resource_provider.CREATE 1.14", {"name": "a", "parent_provider_uuid": None}),
