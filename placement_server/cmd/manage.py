@@ -277,7 +277,7 @@ def _prune(conf: cfg.ConfigOpts) -> int:
         for line in prune.show(store) if conf.command.dry_run else prune.prune(store):
             print(line)
         if conf.command.vacuum and not conf.command.dry_run:
-            print(prune.give_room_back(store))
+            print(f"vacuumed: {', '.join(prune.vacuum(store.engine))}")
     return 0
 
 

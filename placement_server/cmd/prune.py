@@ -49,11 +49,6 @@ def show(store: Store) -> Iterator[str]:
     yield from _notes(store)
 
 
-def give_room_back(store: Store) -> str:
-    """Have the database give the room of deleted rows back; return a line about it."""
-    return f"vacuumed: {', '.join(vacuum(store.engine))}"
-
-
 def _notes(store: Store) -> Iterator[str]:
     custom = store.read(_custom_traits_of_nobody)
     if custom:
