@@ -1,4 +1,4 @@
-"""Options of the commands that describe a request: `claim` and `explain`."""
+"""Options of the commands that describe a request: `claim`, `explain` and `make-room`."""
 
 from __future__ import annotations
 
@@ -54,3 +54,11 @@ def add_request_options(command: argparse.ArgumentParser) -> None:
     for option, metavar, default in _OF_CONSUMER:
         help_ = f"{option[2:]} of the consumer; default: %(default)s"
         command.add_argument(option, metavar=metavar, help=help_, default=default)
+
+
+def add_spec_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that describe a request, and the one that names a file in their place."""
+    add_request_options(command)
+    command.add_argument(
+        "--spec", metavar="FILE", help="request specification, as for select; -: standard input"
+    )

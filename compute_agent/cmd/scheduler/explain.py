@@ -19,24 +19,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Searches as claim does, and claims nothing. Give the request with the options "
         "of claim, or with --spec.",
     )
-    claim_options.add_request_options(explain)
-    explain.add_argument(
-        "--spec", metavar="FILE", help="request specification, as for select; -: standard input"
-    )
+    claim_options.add_spec_options(explain)
     explain.add_argument("--json", action="store_true", help="one JSON document on stdout")
     explain.set_defaults(function=_explain)
 
 
 def _explain(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble, read_json
+    from compute_agent.cmd.scheduler.configured import assemble
     from compute_agent.cmd.scheduler.explanation_view import print_explanation
-    from compute_agent.cmd.scheduler.request_options import spec_of
-    from compute_agent.request import spec_reader
+    from compute_agent.cmd.scheduler.request_options import given_spec
 
-    if namespace.spec:
-        spec = spec_reader.read_spec(read_json(namespace.spec))
-    else:
-        spec = spec_of(namespace)
+    spec = given_spec(namespace)
     explanation = assemble(namespace, chooses=True).explainer.explain(spec)
     hosts, causes = explanation.hosts, explanation.causes
     if namespace.json:

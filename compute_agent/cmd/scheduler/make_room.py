@@ -34,10 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "request. Give the request with the options of claim, or with --spec. Needs "
         "placement-server.",
     )
-    claim_options.add_request_options(command)
-    command.add_argument(
-        "--spec", metavar="FILE", help="request specification, as for select; -: standard input"
-    )
+    claim_options.add_spec_options(command)
     for option, default, help_ in (
         ("--max-moves", 3, "most guests that move, up to 8; default: %(default)s"),
         ("--places", 1, "how many times the request is to fit; default: %(default)s"),
@@ -82,16 +79,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _make_room(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assemble, read_json
-    from compute_agent.cmd.scheduler.request_options import spec_of
-    from compute_agent.request import spec_reader
+    from compute_agent.cmd.scheduler.configured import assemble
+    from compute_agent.cmd.scheduler.request_options import given_spec
     from compute_agent.request.errors import InvalidRequest
     from compute_agent.scheduler.moves.room import find_room
 
-    if namespace.spec:
-        spec = spec_reader.read_spec(read_json(namespace.spec))
-    else:
-        spec = spec_of(namespace)
+    spec = given_spec(namespace)
     parts = assemble(namespace, chooses=True)
     if namespace.carry_out and not namespace.mover:
         raise InvalidRequest("--mover", "", "the command that moves a guest, for --carry-out")

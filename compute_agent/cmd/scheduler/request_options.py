@@ -1,4 +1,4 @@
-"""Request of `compute-scheduler claim`, from its options.
+"""Request of `compute-scheduler claim` and others, from their options or a file.
 
 A value may begin with the suffix of the group it belongs to, `SUFFIX:VALUE`; without one it
 belongs to the unsuffixed group.
@@ -11,13 +11,22 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
+from compute_agent.cmd.scheduler.configured import read_json
 from compute_agent.programs.whole_numbers import whole_number
-from compute_agent.request import extra_specs
+from compute_agent.request import extra_specs, spec_reader
 from compute_agent.request.candidate_request import SUFFIX, UNSUFFIXED, RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, RequestedGroup, RequestSpec
 
 _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
+
+
+def given_spec(words: argparse.Namespace) -> RequestSpec:
+    """Return the specification in the file of `--spec`, else that of the other options.
+
+    :raises InvalidRequest: names the option or field, the value and what was expected.
+    """
+    return spec_reader.read_spec(read_json(words.spec)) if words.spec else spec_of(words)
 
 
 def spec_of(words: argparse.Namespace) -> RequestSpec:
