@@ -77,8 +77,10 @@ class HostPlans:
 
         Placement knows nothing of cores, sockets and the cells that are near networks.
         """
+        if refusal.is_undecided:
+            return False
         without = replace(self, announced=lambda _root: None)._answer(host)
-        return not refusal.is_undecided and without is not None and isinstance(without[2], Plan)
+        return without is not None and isinstance(without[2], Plan)
 
     def cause(self, refused: Sequence[HostState], before: int) -> FilterCause | None:
         """Return why hosts have no plan, as the cause of a filter; None if none was refused.
