@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from compute_agent.errors import AllocationMoveFailed
+from compute_agent.placement.allocations.amounts import of_record
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.moves.mover import Mover
@@ -150,7 +151,7 @@ def _begun(client: PlacementClient, mover: Mover, entry: Mapping[str, Any]) -> M
     if begun_move is not None:
         return begun_move
     consumer = entry["consumer"]
-    wanted = {uuid: part["resources"] for uuid, part in entry["allocations"].items()}
+    wanted = of_record(entry)
     held = client.holding(consumer).allocations
     if held == wanted:
         return None

@@ -16,6 +16,7 @@ from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_default
 from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.cmd.progress import progress_bars
+from compute_agent.placement.allocations.amounts import of_entries, of_record
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 from compute_agent.programs.exit_status import Exit
 from compute_agent.state.documents import FileUnusable, read_named
@@ -233,8 +234,7 @@ def _reshape(namespace: argparse.Namespace) -> int:
         given_generation = {key: entry[key] for key in keys if key in entry}
         allocations[consumer] = {"consumer_generation": None, **kept_fields, **given_generation}
         allocations[consumer]["allocations"] = new_allocations
-        before = {uuid: part["resources"] for uuid, part in record["allocations"].items()}
-        after = {uuid: part["resources"] for uuid, part in new_allocations.items()}
+        before, after = of_record(record), of_entries(new_allocations)
         if before != after:
             lines.append(f"consumer {consumer}: {json.dumps(before)} -> {json.dumps(after)}")
     body = {"inventories": inventories, "allocations": allocations}
