@@ -11,6 +11,7 @@ from compute_agent import errors
 from compute_agent.agent import assembly
 from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.cmd.agent.claims import ask_agent
+from compute_agent.cmd.agent.inspection import troubles
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.disks import examine_disks
 from compute_agent.manage.doctor import (
@@ -90,7 +91,6 @@ def _troubles_of_the_running_agent(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     for call in status.get("hung_calls", ()):
         text = f"{call['source']} hangs in {call['call']} since {call['since']}"
         yield Diagnosis(Level.ERROR, "running agent", text)
-    for entry in (status, *status["nodes"]):
-        if (trouble := entry.get("trouble")) is not None:
-            text = f"{trouble['what']} since {trouble['since']}: {trouble['message']}"
-            yield Diagnosis(Level.ERROR, "running agent", f"{entry.get('name', 'host')}: {text}")
+    for name, trouble in troubles(status):
+        text = f"{name}: {trouble['what']} since {trouble['since']}: {trouble['message']}"
+        yield Diagnosis(Level.ERROR, "running agent", text)

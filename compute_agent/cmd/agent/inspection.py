@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
@@ -153,12 +153,18 @@ def exit_status_of_passes(document: Mapping[str, Any]) -> int:
     from compute_agent.tracker.decisions import EventKind, ExitCode, exit_code_for
 
     kinds = {kind.value: kind for kind in EventKind}
-    for entry in (document, *document["nodes"]):
-        if (trouble := entry.get("trouble")) is not None:
-            kind = kinds.get(trouble["what"])
-            return ExitCode.DRIVER_FAILED if kind is None else exit_code_for(kind)
+    for _name, trouble in troubles(document):
+        kind = kinds.get(trouble["what"])
+        return ExitCode.DRIVER_FAILED if kind is None else exit_code_for(kind)
     is_reported = document["nodes"] and not any(node["startup"] for node in document["nodes"])
     return Exit.FINE if is_reported else ExitCode.DRIVER_FAILED
+
+
+def troubles(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what keeps an agent from reporting, by its status: each with the node, or `host`."""
+    for entry in (document, *document["nodes"]):
+        if (trouble := entry.get("trouble")) is not None:
+            yield entry.get("name", "host"), trouble
 
 
 def selected_nodes(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
