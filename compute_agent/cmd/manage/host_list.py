@@ -22,7 +22,7 @@ from compute_agent.cmd.output import (
     show_rows,
     table,
 )
-from compute_agent.cmd.placement.arguments import MEMBER_OF
+from compute_agent.cmd.placement.arguments import add_member_of
 from compute_agent.cmd.progress import progress_bars
 from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.cmd.trees.form import add_bytes_option
@@ -76,9 +76,7 @@ def add_command(commands: argparse._SubParsersAction[ManageParser]) -> None:
         metavar="TRAIT,...",
         help="only hosts of which some provider has these traits; !TRAIT: of which none has it",
     )
-    parser.add_argument(
-        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
-    )
+    add_member_of(parser)
     add_table_options(parser)
     parser.add_argument(
         "--class", dest="resource_class", metavar="CLASS", help="show only the usage of this class"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -12,6 +13,13 @@ from compute_agent.programs.whole_numbers import whole_number
 PROVIDER: Final = "uuid or name of a resource provider"
 _OF_PROVIDER: Final = re.compile(r"(.+?):([A-Z]\w*[=:]\d+(?:,.*)?)")
 MEMBER_OF: Final = "in this aggregate; in:UUID,...: in at least one; ! before it: in none"
+
+
+def add_member_of(parser: argparse.ArgumentParser) -> None:
+    """Add the option that restricts to aggregates."""
+    parser.add_argument(
+        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
+    )
 
 
 def amounts(texts: Sequence[str]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.output import show_rows
-from compute_agent.cmd.placement.arguments import MEMBER_OF, parameters, query_amounts
+from compute_agent.cmd.placement.arguments import add_member_of, parameters, query_amounts
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.errors import BadInput, NamedThingMissing, RequestRefused
 from compute_agent.cmd.placement.parser import Commands
@@ -69,9 +69,7 @@ def add_query(parser: argparse.ArgumentParser) -> None:
         metavar="TRAIT,...",
         help="with these traits; !TRAIT: without it",
     )
-    parser.add_argument(
-        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
-    )
+    add_member_of(parser)
     parser.add_argument("--in-tree", metavar="PROVIDER", help="only in the tree of this provider")
 
 

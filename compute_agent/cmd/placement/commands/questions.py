@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from compute_agent.cmd.output import show_rows
 from compute_agent.cmd.placement.arguments import (
-    MEMBER_OF,
+    add_member_of,
     parameters,
     provider_amounts,
     query_amounts,
@@ -49,9 +49,7 @@ def add_commands(commands: Commands) -> None:
     report.add_argument(
         "shapes", nargs="+", metavar="CLASS=N,...", help="amounts of an expected request"
     )
-    report.add_argument(
-        "--member-of", action="append", default=[], metavar="[in:]UUID,...", help=MEMBER_OF
-    )
+    add_member_of(report)
     what_if = commands.add(
         "what-if", _what_if, "count how many more requests would fit after some changes"
     )
