@@ -177,7 +177,7 @@ def moves(
     :param left_out: roots of other hosts that take nothing.
     """
     queries = {
-        holder.consumer: _enabled_only([*query_for(holder.held_amounts, roots), *added_parameters])
+        holder.consumer: enabled_only([*query_for(holder.held_amounts, roots), *added_parameters])
         for holder in holders
         if holder.moves
     }
@@ -267,7 +267,7 @@ def query_for(holding: Amounts, roots: Collection[str]) -> list[tuple[str, str]]
     return query
 
 
-def _enabled_only(query: Parameters) -> list[tuple[str, str]]:
+def enabled_only(query: Parameters) -> list[tuple[str, str]]:
     """Return a query that keeps off disabled hosts; the parameter may be given only once."""
     others, traits = [], [f"!{COMPUTE_STATUS_DISABLED}"]
     for name, value in query:

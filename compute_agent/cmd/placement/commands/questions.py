@@ -95,10 +95,7 @@ def _counted_query(namespace: argparse.Namespace, client: Client) -> str:
         COMPUTE_STATUS_DISABLED in value for name, value in pairs if name == "root_required"
     ):
         return urlencode(pairs)
-    conditions = [value for name, value in pairs if name == "root_required"]
-    conditions.append(f"!{COMPUTE_STATUS_DISABLED}")
-    others = [(name, value) for name, value in pairs if name != "root_required"]
-    return urlencode([*others, ("root_required", ",".join(conditions))])
+    return urlencode(drain.enabled_only(pairs))
 
 
 class _SuppositionOption(argparse.Action):
