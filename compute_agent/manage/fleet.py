@@ -168,7 +168,7 @@ def describe(
     :param report: what placement heard last from its agent.
     """
     root = tree[0]
-    node = None if agents is None else agents.nodes.get(root.uuid)
+    node = _node_of(agents, root.uuid)
     agent, bus, bus_since = _agent_and_bus(node, agents, report)
     last_times = [report.at] if report is not None else []
     if agents is not None and root.uuid in agents.last_heard:
@@ -189,6 +189,11 @@ def describe(
         bus=bus,
         bus_since=bus_since,
     )
+
+
+def _node_of(agents: HeardAgents | None, root: str) -> Announced | None:
+    """Return what the agent of a host announces; None where it is not heard."""
+    return None if agents is None else agents.nodes.get(root)
 
 
 def _agent_and_bus(
@@ -222,7 +227,7 @@ def _trouble_of_agent(agent: str, bus: str, report: AgentReport | None) -> Itera
 def would_change(
     placement: PlacementApi,
     root: tuple[str, str],
-    node: Announced | None,
+    agents: HeardAgents | None,
     *,
     is_enabled: bool,
     reason: str,
@@ -230,9 +235,10 @@ def would_change(
     """Return whether a host is not enabled or disabled, for this reason, already.
 
     :param root: uuid and name of the host.
-    :param node: what its agent announces; None where it is not heard.
+    :param agents: None without a message bus that can be used.
     :raises PlacementError: placement cannot be read.
     """
+    node = _node_of(agents, root[0])
     is_shown_enabled = COMPUTE_STATUS_DISABLED not in placement.providers.traits(*root).content
     if is_shown_enabled != is_enabled or node is None:
         return is_shown_enabled != is_enabled
@@ -259,7 +265,7 @@ def check_not_undone(
     :raises PlacementError: placement cannot be read.
     """
     uuid, name = root
-    node = None if agents is None else agents.nodes.get(uuid)
+    node = _node_of(agents, uuid)
     report = placement.agent_reports.read([uuid]).get(uuid)
     agent, bus, _ = _agent_and_bus(node, agents, report)
     if node is not None or report is None or agent != UP:
@@ -279,7 +285,7 @@ def set_enabled(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
     root: tuple[str, str],
-    node: Announced | None,
+    heard: HeardAgents | None,
     *,
     is_enabled: bool,
     reason: str = "",
@@ -289,10 +295,11 @@ def set_enabled(
     An agent that was not heard and comes back later sets the trait as its own state says.
 
     :param root: uuid and name of the host.
-    :param node: what its agent announces; None where it is not heard.
+    :param heard: by these agents; None without a message bus that can be used.
     :raises AgentRefused: the agent did not do it.
     :raises PlacementError: placement refused.
     """
+    node = _node_of(heard, root[0])
     if agents is not None and node is not None:
         agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
     # here too: an agent that cannot reach placement now shows it with its next pass only

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from compute_agent.drift.instances.agents import AgentsOnBus
     from compute_agent.manage.drain import ConsumerMove, Holder, HostHolders
-    from compute_agent.manage.fleet import FleetHost
+    from compute_agent.manage.fleet import FleetHost, HeardAgents
     from compute_agent.placement.api import PlacementApi
 
 
@@ -96,10 +96,10 @@ def _drain(namespace: argparse.Namespace) -> int:
     placement = fleet_commands.placement_api(namespace, conf)
     uuid, _ = hosts.root_of(placement, namespace.name)
     with fleet_commands.agents_on_bus(conf, may_be_away=True) as agents:
-        host, heard_nodes = _host(placement, agents, uuid)
+        host, heard = _host(placement, agents, uuid)
         if namespace.undo:
-            return _undo(namespace, placement, agents, host, heard_nodes)
-        by, was_disabled = _disable(namespace, placement, agents, host, heard_nodes)
+            return _undo(namespace, placement, agents, host, heard)
+        by, was_disabled = _disable(namespace, placement, agents, host, heard)
     left_out = _silent(placement, conf, uuid)
     drained_host = DrainedHost(host, by, was_disabled, left_out, placement.trees.is_offered)
     place = partial(_moves, placement, drained_host, namespace.parameters)
@@ -137,15 +137,14 @@ def _check(namespace: argparse.Namespace) -> None:
 
 def _host(
     placement: PlacementApi, agents: AgentsOnBus | None, uuid: str
-) -> tuple[FleetHost, Mapping[str, Any]]:
-    """Return the host, and what agents announced meanwhile."""
+) -> tuple[FleetHost, HeardAgents | None]:
+    """Return the host, and the agents that were heard meanwhile; None without a message bus."""
     from compute_agent.manage import fleet
     from compute_agent.manage.tree_reading import existing_tree
 
-    heard_nodes = None if agents is None else agents.nodes([uuid])
-    heard_agents = None if heard_nodes is None else fleet.HeardAgents(heard_nodes)
-    [host] = fleet.described(placement, [existing_tree(placement.connection, uuid)], heard_agents)
-    return host, heard_nodes or {}
+    heard = None if agents is None else fleet.HeardAgents(agents.nodes([uuid]))
+    [host] = fleet.described(placement, [existing_tree(placement.connection, uuid)], heard)
+    return host, heard
 
 
 def _disable(
@@ -153,7 +152,7 @@ def _disable(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
     host: FleetHost,
-    heard_nodes: Mapping[str, Any],
+    heard: HeardAgents | None,
 ) -> tuple[str, bool]:
     """Disable the host, unless an operator did; the agent's own reasons end by themselves.
 
@@ -162,16 +161,15 @@ def _disable(
     from compute_agent.agent.availability import AUTOMATIC
     from compute_agent.manage import fleet
 
-    by = fleet_commands.setter(host.uuid, None if agents is None else heard_nodes)
+    by = fleet_commands.setter(host.uuid, heard)
     was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
     reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
     is_wanted = was_disabled and (not namespace.reason or host.reason == reason)
-    root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
+    root = host.uuid, host.name
     if not is_wanted:
-        heard = None if agents is None else fleet.HeardAgents(heard_nodes)
         fleet.check_not_undone(placement, root, heard, is_enabled=False)
-    if not is_wanted and not namespace.dry_run:
-        fleet.set_enabled(placement, agents, root, node, is_enabled=False, reason=reason)
+        if not namespace.dry_run:
+            fleet.set_enabled(placement, agents, root, heard, is_enabled=False, reason=reason)
     return by, was_disabled
 
 
@@ -180,7 +178,7 @@ def _undo(
     placement: PlacementApi,
     agents: AgentsOnBus | None,
     host: FleetHost,
-    heard_nodes: Mapping[str, Any],
+    heard: HeardAgents | None,
 ) -> int:
     from compute_agent.manage import fleet
     from compute_agent.manage.hosts import CommandRefused
@@ -190,12 +188,11 @@ def _undo(
             f"Host {host.name} was disabled by hand ({host.reason or 'no reason given'}), not by a "
             f"drain, so nothing was changed. `compute-manage host enable {host.name}` enables it."
         )
-    root, node = (host.uuid, host.name), heard_nodes.get(host.uuid)
+    root = host.uuid, host.name
     if not host.is_enabled:
-        heard = None if agents is None else fleet.HeardAgents(heard_nodes)
         fleet.check_not_undone(placement, root, heard, is_enabled=True)
-    if not host.is_enabled and not namespace.dry_run:
-        fleet.set_enabled(placement, agents, root, node, is_enabled=True)
+        if not namespace.dry_run:
+            fleet.set_enabled(placement, agents, root, heard, is_enabled=True)
     would_change = namespace.dry_run and not host.is_enabled
     if namespace.json:
         document = {"uuid": host.uuid, "name": host.name, "enabled": not would_change}

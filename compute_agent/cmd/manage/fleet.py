@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compute_agent.cmd.console import new_console, new_table
 from compute_agent.cmd.manage.options import (
@@ -135,19 +135,17 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
     with agents_on_bus(conf, may_be_away=True) as agents:
-        heard_nodes = {} if agents is None else agents.nodes([uuid])
-        node = heard_nodes.get(uuid)
+        heard = None if agents is None else fleet.HeardAgents(agents.nodes([uuid]))
         changes = fleet.would_change(
-            placement, (uuid, name), node, is_enabled=is_enabled, reason=reason
+            placement, (uuid, name), heard, is_enabled=is_enabled, reason=reason
         )
         if changes:
-            heard = None if agents is None else fleet.HeardAgents(heard_nodes)
             fleet.check_not_undone(placement, (uuid, name), heard, is_enabled=is_enabled)
         if not namespace.dry_run:
             fleet.set_enabled(
-                placement, agents, (uuid, name), node, is_enabled=is_enabled, reason=reason
+                placement, agents, (uuid, name), heard, is_enabled=is_enabled, reason=reason
             )
-    by = setter(uuid, None if agents is None else heard_nodes)
+    by = setter(uuid, heard)
     if namespace.json:
         document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
         print(json.dumps({"dry_run": namespace.dry_run} | document))
@@ -286,19 +284,19 @@ def since_text(state: str, since: float | None) -> str:
     return f"{state} since {start:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M'}}"
 
 
-def setter(root: str, heard_nodes: Mapping[str, Mapping[str, Any]] | None) -> str:
+def setter(root: str, agents: fleet.HeardAgents | None) -> str:
     """Return by what a host is enabled or disabled, and which others with it.
 
-    :param heard_nodes: what agents announce, by uuid of the root; None without a message bus.
+    :param agents: None without a message bus.
     """
-    if heard_nodes is None:
+    if agents is None:
         return "in placement alone; an agent that runs there sets it as it was told itself"
-    if root not in heard_nodes:
+    if root not in agents.nodes:
         return "in placement alone; no agent of it was heard"
-    service = heard_nodes[root]["service"]
+    service = agents.nodes[root]["service"]
     others = sorted(
         str(node["name"])
-        for uuid, node in heard_nodes.items()
+        for uuid, node in agents.nodes.items()
         if node["service"] == service and uuid != root
     )
     with_others = f", and with it {', '.join(others)}" if others else ""
