@@ -86,24 +86,20 @@ class HoldingsReader:
         return usages if has_types else {"all": usages}
 
     def _holding_of(self, consumer: Consumer) -> ConsumerHoldings:
+        known = self._known_providers
         for uuid in consumer.resources:
             self._learn(uuid)
-        roots = {
-            self._known_providers[uuid][1]
-            for uuid in consumer.resources
-            if uuid in self._known_providers
-        }
+        roots = {known[uuid][1] for uuid in consumer.resources if uuid in known}
         for root in roots:
             self._learn(root)
-        names = {uuid: provider[0] for uuid, provider in self._known_providers.items()}
         return ConsumerHoldings(
             consumer=consumer.uuid,
             type=consumer.type or "",
             project_id=str(consumer.record.get("project_id", "")),
             user_id=str(consumer.record.get("user_id", "")),
-            hosts=tuple(sorted(names.get(root, root) for root in roots)),
+            hosts=tuple(sorted(known[root][0] if root in known else root for root in roots)),
             resources=consumer.resources,
-            names={uuid: names[uuid] for uuid in consumer.resources if uuid in names},
+            names={uuid: known[uuid][0] for uuid in consumer.resources if uuid in known},
             age=consumer.age,
         )
 
