@@ -77,7 +77,7 @@ class HostPlans:
 
         Placement knows nothing of cores, sockets and the cells that are near networks.
         """
-        if refusal.is_undecided:
+        if refusal.is_undecided or self.announced(host.uuid) is None:
             return False
         without = replace(self, announced=lambda _root: None)._answer(host)
         return without is not None and isinstance(without[2], Plan)
