@@ -204,11 +204,10 @@ def trait_text(traits: Sequence[str]) -> Text:
         names_by_prefix.setdefault(prefix, []).append(name.removeprefix(prefix))
     text = Text("traits", style="dim")
     for prefix, names in names_by_prefix.items():
-        shown_names = [*names] if len(names) > 1 else [prefix + names[0]]
         if len(names) > 1:
             text.append(f" {prefix}{{", style="green dim")
-            text.append(" ".join(shown_names), style="green")
+            text.append(" ".join(names), style="green")
             text.append("}", style="green dim")
         else:
-            text.append(f" {shown_names[0]}", style="green")
+            text.append(f" {prefix}{names[0]}", style="green")
     return text
