@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import (
     Microversion,
@@ -23,7 +21,7 @@ from compute_agent.placement.transports.transport import (
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from tests.fixtures.databases import migrated_sqlite
-from tests.fixtures.environments import EnvironmentMissing
+from tests.fixtures.environments import skip_without_environment
 from tests.functional.api.differential.reference import Reference
 
 KINDS = ("ours", "published")
@@ -94,9 +92,7 @@ def placement_of(kind: str, directory: Path) -> Iterator[Transport]:
     if kind == "ours":
         yield InProcessTransport(ours(directory))
         return
-    try:
+    with skip_without_environment():
         published = Reference(directory)
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
     yield PipeTransport(published)
     published.close()

@@ -1,19 +1,29 @@
-"""A conductor of nova beside a scheduler that serves."""
+"""Nova beside our parts: alone, and as a conductor beside a scheduler that serves."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from tests.differential.nova.nova_process import Nova
+from tests.differential.nova.nova_process import Nova, nova_environment
 from tests.fixtures import programs
-from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
 
 CELL = str(uuid.UUID(int=0xCE11))
+
+
+@pytest.fixture(scope="module")
+def nova(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Nova]:
+    """Nova with the `OPTIONS` of the module, if it has some."""
+    options = getattr(request.module, "OPTIONS", "")
+    with closing(Nova(tmp_path_factory.mktemp("nova"), options)) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +36,7 @@ def conductor(
     bus_url: str, placement_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nova]:
     """A conductor beside a scheduler that serves."""
+    nova_environment()  # before the scheduler is started
     directory = tmp_path_factory.mktemp("wire")
     file = write_config(directory / "scheduler.conf", placement_url)
     file.write_text(
@@ -40,21 +51,16 @@ def conductor(
         process = programs.start(
             "compute-scheduler", "--config-file", str(file), "serve", output=output
         )
+    options = (
+        f"transport_url = {bus_url}\nrpc_response_timeout = 30\n[placement]\n"
+        f"auth_type = admin_token\nendpoint = {placement_url}\ntoken = admin\n"
+        f"endpoint_override = {placement_url}\n"
+    )
     try:
-        process_of_nova = Nova(
-            directory,
-            f"transport_url = {bus_url}\nrpc_response_timeout = 30\n[placement]\n"
-            f"auth_type = admin_token\nendpoint = {placement_url}\ntoken = admin\n"
-            f"endpoint_override = {placement_url}\n",
-        )
-    except EnvironmentMissing as error:
-        process.kill()
-        pytest.skip(str(error))
-    try:
-        eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
-        yield process_of_nova
+        with closing(Nova(directory, options)) as process_of_nova:
+            eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
+            yield process_of_nova
     finally:
-        process_of_nova.close()
         process.terminate()
         assert process.wait(60) == 0, log.read_text()
     assert "Traceback" not in log.read_text()

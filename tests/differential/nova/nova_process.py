@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from tests.fixtures.environments import cached_environment
+from tests.fixtures.environments import cached_environment, skip_without_environment
 
 PACKAGE: Final = "nova==34.0.0"
 EXAMPLES: Final = int(os.environ.get("NOVA_EXAMPLES", "400"))
@@ -16,23 +16,27 @@ VARIABLE: Final = "NOVA_REFERENCE_VENV"
 """Names an environment that has the package already; otherwise one is made in the cache."""
 
 
+def nova_environment() -> Path:
+    """Return the environment of nova; skip the test where there is none."""
+    with skip_without_environment():
+        return cached_environment(PACKAGE.replace("==", "-"), PACKAGE, variable=VARIABLE)
+
+
 class Nova:
     """`nova_side.py` under Nova's interpreter.
 
     :param options: lines of its configuration.
     :param libraries: a directory of modules that its environment lacks.
-    :raises EnvironmentMissing: there is no Nova.
     """
 
     def __init__(self, directory: Path, options: str = "", libraries: Path | None = None) -> None:
-        environment = cached_environment(PACKAGE.replace("==", "-"), PACKAGE, variable=VARIABLE)
         config = directory / "nova.conf"
         config.write_text(f"[DEFAULT]\nstate_path = {directory}\n{options}")
         self._log = directory / "nova.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    environment / "bin" / "python",
+                    nova_environment() / "bin" / "python",
                     *("-W", "ignore", Path(__file__).with_name("nova_side.py"), config),
                 ],
                 stdin=subprocess.PIPE,

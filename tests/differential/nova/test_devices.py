@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.pci_aliases import pci_aliases, read_aliases
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from tests.differential.nova.nova_process import EXAMPLES, Nova
-from tests.fixtures.environments import EnvironmentMissing
 
 Entry = dict[str, Any]
 
@@ -88,16 +86,6 @@ SETTINGS: Final = settings(
     suppress_health_check=list(HealthCheck),
     derandomize=EXAMPLES <= 400,
 )
-
-
-@pytest.fixture(scope="module")
-def nova(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nova]:
-    try:
-        process = Nova(tmp_path_factory.mktemp("devices"))
-    except EnvironmentMissing as error:
-        pytest.skip(str(error))
-    yield process
-    process.close()
 
 
 def is_listed(rules: Mapping[str, Rule], drawn: list[Entry]) -> bool:

@@ -23,7 +23,6 @@ from compute_agent.fitting.plan import Plan
 from compute_agent.fitting.planner import plan
 from tests.differential.nova.drawn_requests import document, spec
 from tests.differential.nova.nova_process import EXAMPLES, Nova
-from tests.fixtures.environments import EnvironmentMissing
 
 Drawn = dict[str, Any]
 
@@ -238,14 +237,10 @@ ONLY_NOVA: Final[Mapping[str, Rule]] = {
 COUNTS: Counter[str] = Counter()
 
 
-@pytest.fixture(scope="module")
-def nova(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nova]:
-    try:
-        process = Nova(tmp_path_factory.mktemp("fits"))
-    except EnvironmentMissing as error:
-        pytest.skip(str(error))
-    yield process
-    process.close()
+@pytest.fixture(scope="module", autouse=True)
+def printed_counts() -> Iterator[None]:
+    """Print the number of guests after the last of them."""
+    yield
     sys.__stdout__.write(f"\nfits beside nova's: {dict(COUNTS)}\n")
 
 

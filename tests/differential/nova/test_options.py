@@ -18,8 +18,7 @@ import pytest
 from oslo_config import cfg
 
 from compute_agent import conf as agent_conf
-from tests.differential.nova.nova_process import PACKAGE, VARIABLE
-from tests.fixtures.environments import EnvironmentMissing, cached_environment
+from tests.differential.nova.nova_process import nova_environment
 
 Option = dict[str, Any]
 
@@ -63,13 +62,9 @@ def values(option: Option) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def sample() -> dict[str, list[Option]]:
     """The options of the groups that are read here."""
-    try:
-        environment = cached_environment(PACKAGE.replace("==", "-"), PACKAGE, variable=VARIABLE)
-    except EnvironmentMissing as error:
-        pytest.skip(str(error))
     written = subprocess.run(
         [
-            environment / "bin" / "oslo-config-generator",
+            nova_environment() / "bin" / "oslo-config-generator",
             *("--namespace", "nova.conf", "--format", "json"),
         ],
         capture_output=True,

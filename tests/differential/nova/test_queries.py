@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
@@ -33,7 +34,6 @@ from tests.differential.nova.drawn_requests import (
     spec,
 )
 from tests.differential.nova.nova_process import EXAMPLES, Nova
-from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.either_placement import ours
 
 OPTIONS: Final = """\
@@ -104,14 +104,10 @@ class OurScheduler:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nova, OurScheduler]]:
     directory = tmp_path_factory.mktemp("queries")
     database = f"[api_database]\nconnection = sqlite:///{directory}/api.db\n"
-    try:
-        nova = Nova(directory, database + OPTIONS)
-    except EnvironmentMissing as error:
-        pytest.skip(str(error))
-    for aggregate in AGGREGATES:
-        nova("aggregate", **aggregate)
-    yield nova, OurScheduler(directory, OPTIONS)
-    nova.close()
+    with closing(Nova(directory, database + OPTIONS)) as nova:
+        for aggregate in AGGREGATES:
+            nova("aggregate", **aggregate)
+        yield nova, OurScheduler(directory, OPTIONS)
 
 
 def comparable(query: list[tuple[str, str]]) -> Query:

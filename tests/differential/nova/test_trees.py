@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,6 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from tests.data import machines
 from tests.differential.nova.nova_process import EXAMPLES, Nova
-from tests.fixtures.environments import EnvironmentMissing
 from tests.fixtures.libvirtd import running_libvirtd
 
 libvirt = pytest.importorskip("libvirt")
@@ -158,14 +158,12 @@ def drivers(
 ) -> Iterator[BothDrivers]:
     directory = tmp_path_factory.mktemp(str(request.param))
     machine = machines.make(str(request.param), directory / "machine")
-    with running_libvirtd(libvirt_run_directory, machine) as daemon:
-        try:
-            database = f"[database]\nconnection = sqlite:///{directory}/main.db\n"
-            nova = Nova(directory, database, libvirt_binding)
-        except EnvironmentMissing as error:
-            pytest.skip(str(error))
+    database = f"[database]\nconnection = sqlite:///{directory}/main.db\n"
+    with (
+        running_libvirtd(libvirt_run_directory, machine) as daemon,
+        closing(Nova(directory, database, libvirt_binding)) as nova,
+    ):
         yield BothDrivers(daemon, directory, nova)
-        nova.close()
     sys.__stdout__.write(f"\ntrees beside nova's: {dict(COUNTS)}\n")
 
 

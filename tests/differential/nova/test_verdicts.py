@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from tests.differential.nova import hosts
 from tests.differential.nova.drawn_requests import document, image, some_of, spec
 from tests.differential.nova.hosts import Host
 from tests.differential.nova.nova_process import EXAMPLES, Nova
-from tests.fixtures.environments import EnvironmentMissing
 
 OPTIONS: Final = f"""\
 [filter_scheduler]
@@ -58,16 +56,6 @@ SETTINGS: Final = settings(
     derandomize=EXAMPLES <= 400,
 )
 VERDICTS: Counter[str] = Counter()
-
-
-@pytest.fixture(scope="module")
-def nova(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nova]:
-    try:
-        process = Nova(tmp_path_factory.mktemp("verdicts"), OPTIONS)
-    except EnvironmentMissing as error:
-        pytest.skip(str(error))
-    yield process
-    process.close()
 
 
 @st.composite

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.fixtures.environments import EnvironmentMissing
 from tests.functional.agent.processes import AgentProcess, claim, running
 from tests.functional.agent.published import PublishedPlacement
 
@@ -16,17 +14,6 @@ pytestmark = pytest.mark.waiting
 
 MACHINE = {"cells": 2, "cpus_per_cell": 4, "gpus": 2, "nics": 1, "vfs_per_pf": 4}
 QUIET = {"update_resources_interval": -1, "periodic_fuzzy_delay": 0}
-
-
-@pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublishedPlacement]:
-    server = PublishedPlacement(tmp_path_factory.mktemp("published"))
-    try:
-        server.start()
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
-    yield server
-    server.kill()
 
 
 def fake_machine(driver: str, node: str) -> dict[str, Any]:

@@ -9,9 +9,7 @@ from itertools import chain, cycle
 import pytest
 
 from tests.fixtures.databases import fresh_database
-from tests.fixtures.environments import EnvironmentMissing
 from tests.functional import class_changes
-from tests.functional.agent.published import PublishedPlacement
 from tests.functional.class_changes import PIVOTS, Pivot
 from tests.functional.manage import reshaping_host
 from tests.functional.manage.conftest import Operator
@@ -21,17 +19,6 @@ pytestmark = pytest.mark.waiting
 
 CELLS = "cells"
 CHANGES = (CELLS, "FPGA", "move and rename", "x1000 to a card", "/2")
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublishedPlacement]:
-    server = PublishedPlacement(tmp_path_factory.mktemp("published"))
-    try:
-        server.start()
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
-    yield server
-    server.kill()
 
 
 @pytest.fixture(params=["sqlite", "whole trees", "postgresql", "mariadb", "published"])

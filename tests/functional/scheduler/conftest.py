@@ -12,10 +12,9 @@ import pytest
 import requests
 
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Transport
 from tests.fixtures import programs
-from tests.fixtures.environments import EnvironmentMissing
-from tests.functional.api.differential.reference import Reference
-from tests.functional.either_placement import PipeTransport, ours
+from tests.functional.either_placement import ours, placement_of
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
 
@@ -86,14 +85,10 @@ class Cloud:
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTransport]:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transport]:
     """The published placement, as a black box."""
-    try:
-        reference = Reference(tmp_path_factory.mktemp("published"))
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
-    yield PipeTransport(reference)
-    reference.close()
+    with placement_of("published", tmp_path_factory.mktemp("published")) as transport:
+        yield transport
 
 
 @pytest.fixture

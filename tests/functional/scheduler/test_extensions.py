@@ -17,7 +17,7 @@ from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates, Fixe
 from compute_agent.scheduler.placement.client import PlacementClient
 from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 from compute_agent.testing.transports import RecordingTransport
-from tests.functional.either_placement import PipeTransport, ours
+from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
@@ -159,7 +159,7 @@ def test_a_zone_binds_the_host_where_all_resources_are_on_providers_below_it(
 
 
 def test_a_placement_that_announces_none_is_asked_in_the_plain_api(
-    published: PipeTransport, tmp_path: Path
+    published: Transport, tmp_path: Path
 ) -> None:
     hosts = Hosts(published, tmp_path)
     hosts.nested("a", 4, 1, zone=True)

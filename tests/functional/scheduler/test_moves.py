@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
 from compute_agent.scheduler.moves.mover import MoveStart
-from tests.functional.either_placement import PipeTransport
 from tests.functional.scheduler.guests import (
     COLD,
     EVACUATE,
@@ -214,7 +214,7 @@ def test_a_confirmed_move_cannot_be_reverted_nor_an_empty_one_confirmed(world: W
 
 @pytest.mark.parametrize("kind_of_place", KINDS)
 def test_the_published_placement_counts_moves_just_so(
-    published: PipeTransport, tmp_path: Path, kind_of_place: Callable[[World], Place]
+    published: Transport, tmp_path: Path, kind_of_place: Callable[[World], Place]
 ) -> None:
     world = World(published, tmp_path / "journal")
     guest = Guest(kind_of_place(world))

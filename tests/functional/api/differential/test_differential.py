@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.environments import EnvironmentMissing
+from tests.fixtures.environments import skip_without_environment
 
 from ..conftest import MakeApi
 from . import comparison, deliberate
@@ -35,10 +35,8 @@ SEEDS = range(_number("FIRST", 0), _number("FIRST", 0) + _number("SEEDS", 4))
 def reference(tmp_path: Path) -> Iterator[Reference]:
     directory = tmp_path / "reference"
     directory.mkdir()
-    try:
+    with skip_without_environment():
         server = Reference(directory)
-    except EnvironmentMissing as missing:
-        pytest.skip(str(missing))
     yield server
     server.close()
 
