@@ -20,6 +20,7 @@ from compute_agent.placement.transports.transport import Request, Transport
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
 from tests.fixtures.databases import migrated_sqlite
+from tests.functional.agent.processes import PlacementProcess
 from tests.functional.manage.cloud import Cloud, running_cloud
 
 VERSION = (1, 39)
@@ -238,6 +239,15 @@ def new_operator(
         return Operator(tmp_path, view, database, name, options, capsys, extra)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    """A server of the module alone, for tests that watch all of its hosts."""
+    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture

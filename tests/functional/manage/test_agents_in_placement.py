@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,6 @@ pytestmark = pytest.mark.waiting
 HOST = "host1"
 
 
-@pytest.fixture(scope="module")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
-
-
 def manage(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command about a host."""
     return programs.run(
@@ -49,16 +40,16 @@ def host_of(config: Path, name: str = HOST) -> dict[str, Any]:
 
 
 def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_dead(
-    placement: PlacementProcess, tmp_path: Path
+    server: PlacementProcess, tmp_path: Path
 ) -> None:
     broker = f"rabbit://guest:guest@127.0.0.1:{free_port()}/"
     agent = AgentProcess(
-        tmp_path, placement.url, DEFAULT={"transport_url": broker, "report_interval": 1}
+        tmp_path, server.url, DEFAULT={"transport_url": broker, "report_interval": 1}
     )
     agent.script(nodes=[HOST], inventory={"VCPU": {"total": 2}})
     operator = tmp_path / "operator.conf"
     operator.write_text(
-        f"[placement]\nauth_type = noauth\nendpoint_override = {placement.url}\n"
+        f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
         f"[DEFAULT]\nstate_path = {tmp_path}\n"
     )
     with running(agent):
@@ -74,7 +65,7 @@ def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_
         assert refused.returncode == Exit.REFUSED
         assert "`compute-agent disable --reason TEXT`" in refused.stderr
         assert "its message bus is unreachable" in refused.stderr
-        assert "COMPUTE_STATUS_DISABLED" not in placement.tree(HOST)[HOST]["traits"]
+        assert "COMPUTE_STATUS_DISABLED" not in server.tree(HOST)[HOST]["traits"]
         # the broker of this one is away, too: one line says so, and no library
         lines = manage(agent.config, "drain", HOST).stderr.splitlines()
         assert [line.partition(" ")[0] for line in lines] == ["The", "compute-manage"]
@@ -88,4 +79,4 @@ def test_an_agent_whose_broker_is_away_is_up_with_its_bus_and_silent_once_it_is_
     assert host["silent_since"] is not None
     enabled = manage(operator, "enable", HOST)
     assert enabled.returncode == 0, enabled.stderr
-    assert "COMPUTE_STATUS_DISABLED" not in placement.tree(HOST)[HOST]["traits"]
+    assert "COMPUTE_STATUS_DISABLED" not in server.tree(HOST)[HOST]["traits"]

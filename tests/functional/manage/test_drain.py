@@ -211,14 +211,6 @@ def new_host(placement: PlacementProcess, name: str) -> str:
     return made
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
-    found = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    found.start()
-    yield found
-    found.kill()
-
-
 @pytest.fixture
 def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., WatchedDrain]]:
     processes = []

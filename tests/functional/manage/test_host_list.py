@@ -3,7 +3,7 @@
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,14 +38,6 @@ def new_host(placement: PlacementProcess, name: str) -> str:
     ):
         assert placement.request(method, where, json=body).ok
     return made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
-    found = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    found.start()
-    yield found
-    found.kill()
 
 
 @pytest.fixture

@@ -48,14 +48,6 @@ class Operator:
 
 
 @pytest.fixture(scope="module")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
 def silent(placement: PlacementProcess) -> str:
     """A host whose agent is away; its uuid."""
     made = str(uuid.uuid4())

@@ -62,14 +62,6 @@ class Caller:
 
 
 @pytest.fixture(scope="module")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
-    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
-    server.start()
-    yield server
-    server.kill()
-
-
-@pytest.fixture(scope="module")
 def agent(
     tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, rabbitmq: RabbitMq
 ) -> Iterator[AgentProcess]:
