@@ -29,11 +29,6 @@ def test_options_without_effect_are_named_where_a_file_sets_them(
     )
 
 
-def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    agent_conf.warn_of_useless(agent_conf.new_config(default_config_files=[]))
-    assert caplog.records == []
-
-
 def test_no_code_reads_an_option_that_has_no_effect() -> None:
     package = Path(agent_conf.__file__).parents[1]
     modules = [m for m in package.rglob("*.py") if m.parent.name != "conf"]
