@@ -38,7 +38,7 @@ _REPLACEMENTS: Final = {
     "requests": "httpx; keystoneauth1 brings requests anyway",
     "rich": "tables and trees drawn by hand",
     "SQLAlchemy": "SQL by dialect, as the most frequent statements are already",
-    "tenacity": "a loop with a bound",
+    "tenacity": "a loop with a limit",
     "WebOb": "parsers of Accept and of entity tags",
 }
 

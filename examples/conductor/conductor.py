@@ -3,8 +3,8 @@
 python conductor.py SCHEDULER.conf 'qemu+ssh://{host}/system' build SPEC.json INSTANCE
 
 The scheduler claims a host in placement, the agent of that host gives named units for the claim,
-and libvirt starts the guest with just these. A host that cannot is told so, and the next one is
-claimed. The service of each agent (`[DEFAULT]host`) has the name of its hypervisor here.
+and libvirt starts the guest with just these. If a host cannot, its agent is notified, and the next
+one is claimed. The service of each agent (`[DEFAULT]host`) has the name of its hypervisor here.
 """
 
 import argparse

@@ -129,7 +129,7 @@ def domain(instance: str, spec: Mapping[str, Any], given: Mapping[str, Any], kin
 def _device(unit: Mapping[str, Any]) -> str:
     address = PCI_ADDRESS.fullmatch(unit["name"])
     if address is None:
-        raise HostFailed(f"{unit['resource_class']} {unit['name']} is no function of PCI")
+        raise HostFailed(f"{unit['resource_class']} {unit['name']} is not a PCI function")
     names = ("domain", "bus", "slot", "function")
     parts = " ".join(f"{n}='0x{part}'" for n, part in zip(names, address.groups(), strict=True))
     managed = "yes" if unit.get("managed", True) else "no"

@@ -199,7 +199,7 @@ def test_failures_evacuation_and_a_local_delete_over_local_sockets(
     first = conductor.build(PINNED, instance)
     conductor.delete(instance, first.host)
 
-    # the name of the guest is taken there: the agent is told, and another host is next
+    # the name of the guest is taken there: the agent is notified, and another host is next
     connection = libvirt.open(world.daemons[first.host].uri)
     other = str(uuid.uuid4())
     taken = connection.defineXML(guest_xml(other).replace(f"test-{other}", f"guest-{instance}"))
