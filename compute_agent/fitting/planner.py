@@ -44,14 +44,7 @@ class _Planning:
         self._options = options
         self._limit = StepLimit(options.limit)
         self._rooms = Rooms(host, guest, options)
-        self._chooser = DeviceChooser(
-            host.cells,
-            host.devices,
-            guest.wishes,
-            self._limit,
-            keep_links=options.keep_links,
-            floats=guest.floats,
-        )
+        self._chooser = DeviceChooser(host, guest, self._limit, keep_links=options.keep_links)
 
     def answer(self) -> Plan | Refusal:
         if not all(self._chooser.candidates) or self._memory() > self._memory_limit():

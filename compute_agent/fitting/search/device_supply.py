@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from compute_agent.fitting.guest import LEGACY, PREFERRED, SOCKET, Wish
-from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.guest import LEGACY, PREFERRED, SOCKET, Guest, Wish
+from compute_agent.fitting.host import Cell, Device, Host
 from compute_agent.fitting.search.coverage import EVERY, Demand, Supply
 from compute_agent.fitting.search.limit import StepLimit
 from compute_agent.fitting.search.matching import bits
@@ -57,19 +57,12 @@ class DeviceSupply:
     :ivar candidates: of each wish, the devices that may serve it on some cells.
     """
 
-    def __init__(
-        self,
-        cells: Sequence[Cell],
-        devices: Sequence[Device],
-        wishes: Sequence[Wish],
-        limit: StepLimit,
-        *,
-        floats: bool,
-    ) -> None:
+    def __init__(self, host: Host, guest: Guest, limit: StepLimit) -> None:
+        cells, devices, wishes = host.cells, host.devices, guest.wishes
         self.devices = devices
         self.limit = limit
         self.wishes = wishes
-        self._floats = floats
+        self._floats = guest.floats
         index: dict[int | None, int] = {cell.id: i for i, cell in enumerate(cells)}
         self._packages = [
             cell.package if any(wish.nearness == SOCKET for wish in wishes) else None

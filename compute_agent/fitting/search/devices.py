@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from compute_agent.fitting.guest import Wish
-from compute_agent.fitting.host import Cell, Device
+from compute_agent.fitting.guest import Guest
+from compute_agent.fitting.host import Device, Host
 from compute_agent.fitting.plan import DeviceCost
 from compute_agent.fitting.search.device_supply import DeviceSupply, GuestCells, Prices
 from compute_agent.fitting.search.limit import StepLimit
 
 _COMPARED: Final = 400
 """Choices of devices that are compared for one set of cells."""
-
 
 NOTHING: Final = DeviceCost(0, 0, 0, 0, 0, ())
 ON_NO_CELL: Final = GuestCells(0)
@@ -28,25 +27,16 @@ class DeviceChooser(DeviceSupply):
         any case; likewise `least_roots`.
     """
 
-    def __init__(
-        self,
-        cells: Sequence[Cell],
-        devices: Sequence[Device],
-        wishes: Sequence[Wish],
-        limit: StepLimit,
-        *,
-        keep_links: bool,
-        floats: bool,
-    ) -> None:
-        super().__init__(cells, devices, wishes, limit, floats=floats)
+    def __init__(self, host: Host, guest: Guest, limit: StepLimit, *, keep_links: bool) -> None:
+        super().__init__(host, guest, limit)
         self.steps = 0
         self.is_exhaustive = True
-        self._group_sizes = _whole_groups(devices) if keep_links else {}
+        self._group_sizes = _whole_groups(self.devices) if keep_links else {}
         self.least_groups = sum(
-            self._least(members, [d.link_group for d in devices]) for members in self.kinds
+            self._least(members, [d.link_group for d in self.devices]) for members in self.kinds
         )
         self.least_roots = sum(
-            self._least(members, [d.pcie_root for d in devices]) for members in self.kinds
+            self._least(members, [d.pcie_root for d in self.devices]) for members in self.kinds
         )
 
     def _least(self, members: Sequence[int], names: Sequence[str]) -> int:
