@@ -112,7 +112,7 @@ class Agent:
             availability=self._availability,
         )
         parts.report.placement.trees.own_report = OwnReport(
-            conf, parts.board, parts.options, self.commands.cores
+            parts.setup.place, parts.board, parts.options, self.commands.cores
         )
 
     def _heal_drift(self, remedies: Callable[[], AbstractContextManager[Remedies]]) -> None:
@@ -183,7 +183,11 @@ class Agent:
             from compute_agent.agent.rpc import RpcServer
 
             self._rpc = RpcServer(
-                self._conf, self.commands, self._parts.board.bus_is, self._hear_namesake
+                self._conf,
+                self.commands,
+                self._parts.setup.place,
+                self._parts.board.bus_is,
+                self._hear_namesake,
             )
             self._parts.node_pass.check_alone = self._rpc.namesakes.check_alone
 

@@ -35,7 +35,7 @@ from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.device_faults import DeviceFaults
 from compute_agent.tracker.passes.node_pass import NodePass
-from compute_agent.tracker.place import UNKNOWN, boot_id, own_place
+from compute_agent.tracker.place import UNKNOWN, own_place
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk
@@ -88,7 +88,7 @@ class AgentParts(NamedTuple):
             self.report,
             self.board,
             self.options(),
-            WriteContest(self.report, own_place(self.conf)),
+            WriteContest(self.report, self.setup.place),
             wait=wait,
             workers=self.conf.compute.update_resources_max_workers,
             rng=random.Random(),
@@ -200,13 +200,14 @@ def build(
         provider_config_location(conf), ledger, lambda uuid: usage_of(report, uuid)
     )
     merger.load()
+    place = own_place(conf)
     setup = NodeSetup(
         driver,
         report,
         host=conf.DEFAULT.host,
         state_path=state_path,
         places=identity.directories(conf.config_file or (), state_path),
-        place=own_place(conf),
+        place=place,
         adopt_asked=adopt_asked,
         write=not read_only,
         checking=lambda: naming_places(conf),
@@ -218,7 +219,7 @@ def build(
         report,
         ledger,
         merger,
-        _device_faults(conf, driver, ledger),
+        DeviceFaults(ledger, UNKNOWN if driver.several_nodes else place.boot_id),
         board,
         setup,
         read_only=read_only,
@@ -226,11 +227,6 @@ def build(
     return AgentParts(
         conf, driver, report, ledger, merger, setup, node_pass, board, lock, shared_disk
     )
-
-
-def _device_faults(conf: cfg.ConfigOpts, driver: ComputeDriver, ledger: Ledger) -> DeviceFaults:
-    boot = UNKNOWN if driver.several_nodes else boot_id(conf.host.procfs_root)
-    return DeviceFaults(ledger, boot)
 
 
 def _take_state_directory(conf: cfg.ConfigOpts, state_path: Path) -> AgentLock:

@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.tracker.pass_schedule import NEVER
-from compute_agent.tracker.place import own_place
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
-
+    from compute_agent.tracker.place import Place
     from compute_agent.tracker.resource_tracker import TrackerOptions
     from compute_agent.tracker.status import StatusBoard, Trouble
 
@@ -30,18 +28,19 @@ _DIGITS: Final = 8
 class OwnReport:
     """The report of this agent, for the header of the read of a tree.
 
+    :param place: where the agent runs.
     :param options: returns what is configured for passes now.
     :param cells: returns the cores of a node with their guests, by the name of the node.
     """
 
     def __init__(
         self,
-        conf: cfg.ConfigOpts,
+        place: Place,
         board: StatusBoard,
         options: Callable[[], TrackerOptions],
         cells: Callable[[str], list[dict[str, Any]]],
     ) -> None:
-        self._place = own_place(conf)._asdict()
+        self._place = place._asdict()
         self._board = board
         self._options = options
         self._cells = cells

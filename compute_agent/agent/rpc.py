@@ -27,12 +27,12 @@ from compute_agent.daemon.bus_server import (
     stop_together,
 )
 from compute_agent.daemon.bus_state import BusState, fault_of
-from compute_agent.tracker.place import own_place
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent.commands import AgentCommands
+    from compute_agent.tracker.place import Place
 
 LOG = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ class AgentEndpoint:
 class RpcServer:
     """Answers calls and announces the agent, in threads of its own.
 
+    :param place: where the agent runs.
     :param on_state: called with the state of the bus and what is wrong with it, also repeatedly.
     :param on_namesake: called when another agent turns up that reports a node of this one.
     """
@@ -103,6 +104,7 @@ class RpcServer:
         self,
         conf: cfg.ConfigOpts,
         commands: AgentCommands,
+        place: Place,
         on_state: Callable[[BusState, str], None],
         on_namesake: Callable[[], object],
     ) -> None:
@@ -115,7 +117,7 @@ class RpcServer:
         self._interval = float(conf.report_interval)
         self._host = conf.DEFAULT.host
         self._servers: list[BusServer] = []
-        self.namesakes = Namesakes(own_place(conf), PERIODS * self._interval, on_namesake)
+        self.namesakes = Namesakes(place, PERIODS * self._interval, on_namesake)
         self._namesake_topic = f"{TOPIC}-named-{self._host}"
         self._namesake_client = oslo_messaging.get_rpc_client(
             self._transport,

@@ -178,7 +178,7 @@ def test_status_and_report_show_which_guest_has_which_cores(flat, capsys):
     expected = ["cell 0, cores (0a 1b)", "cell 1, cores (16a 17)", f"a: {one}", f"b: {two}"]
     assert [line for line in lines if line in expected] == expected
     parts = flat.node.parts
-    own_report = OwnReport(parts.conf, parts.board, parts.options, flat.commands.cores)
+    own_report = OwnReport(parts.setup.place, parts.board, parts.options, flat.commands.cores)
     reported = json.loads(own_report(flat.node.uuid) or "{}")
     schemas.REPORT.check(reported, MIN)
     assert [cell["cores"] for cell in reported["cells"]] == [

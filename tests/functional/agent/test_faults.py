@@ -12,7 +12,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.placement.transports.transport import Request
-from compute_agent.tracker.place import UNKNOWN, boot_id
+from compute_agent.tracker.place import UNKNOWN
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours
@@ -177,8 +177,12 @@ def test_a_provider_that_is_not_of_this_agent_has_no_fault_to_clear(host):
         host.commands.clear_fault("elsewhere")
 
 
-def test_without_a_boot_id_marks_outlast_a_reboot(tmp_path):
-    assert boot_id(str(tmp_path)) == UNKNOWN
+def test_without_a_boot_id_marks_outlast_a_reboot_which_a_start_says_once(app, tmp_path, caplog):
+    caplog.set_level("INFO")
+    node = Node(app, tmp_path, extra=f"[host]\nprocfs_root = {tmp_path}/none\n")
+    assert node.parts.setup.place.boot_id == UNKNOWN
+    node.parts.close()
+    assert caplog.text.count("as reboots cannot be detected") == 1
 
 
 def test_a_gpu_passed_through_whole_is_given_out_again_when_its_fault_is_cleared(passed_whole):

@@ -17,6 +17,7 @@ from compute_agent.cmd.manage import main as manage
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request, Transport
+from compute_agent.tracker.place import own_place
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
 from tests.fixtures.databases import migrated_sqlite
@@ -304,7 +305,13 @@ def on_bus(offline: Operator, tmp_path: Path) -> Iterator[Callable[[Agent], None
         offline.arguments("audit")
         conf = agent_conf.new_config([f"--config-file={offline.directory / 'agent.conf'}"])
         conf.set_override("host", agent.host, group="DEFAULT")
-        server = RpcServer(conf, agent, lambda _state, _why: None, lambda: None)  # type: ignore[arg-type]
+        server = RpcServer(
+            conf,
+            agent,  # type: ignore[arg-type]
+            own_place(conf),
+            lambda _state, _why: None,
+            lambda: None,
+        )
         server.start()
         servers.append(server)
 

@@ -9,6 +9,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.daemon import message_bus
+from compute_agent.tracker.place import own_place
 
 pytestmark = pytest.mark.waiting
 
@@ -78,7 +79,9 @@ def served(tmp_path):
     listener.start()
     commands = Commands()
     states: list[str] = []
-    server = RpcServer(conf, commands, lambda state, _why: states.append(state), lambda: None)
+    server = RpcServer(
+        conf, commands, own_place(conf), lambda state, _why: states.append(state), lambda: None
+    )
     server.start()
     target = oslo_messaging.Target(topic=TOPIC, server="agent1", version=VERSION)
     client = oslo_messaging.get_rpc_client(transport, target, timeout=30)
