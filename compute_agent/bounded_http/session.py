@@ -38,6 +38,11 @@ SHOWN: Final = 200
 class AnswerRefused(requests.RequestException):
     """An answer breaks a limit and was not taken; the message has request, limit and remedy."""
 
+    @classmethod
+    def of(cls, method: str | None, url: str | None, violation: LimitExceeded) -> AnswerRefused:
+        """Return the error for an answer to this request."""
+        return cls(f"The answer to {method} {url} {violation}. Check what answers at this address.")
+
 
 class BoundedResponse(requests.Response):
     """An answer that has been read and checked.
@@ -145,11 +150,7 @@ class BoundedSession(requests.Session):
                 answer = super().send(request, timeout=(connect, remaining_seconds), **arguments)
                 _judge(answer)
             except LimitExceeded as violation:
-                raise AnswerRefused(
-                    f"The answer to {request.method} {request.url} {violation}. Check what answers "
-                    "at this address.",
-                    request=request,
-                ) from violation
+                raise AnswerRefused.of(request.method, request.url, violation) from violation
             self._limit_pause(answer)
             location = answer.headers.get("location", "")
             if answer.status_code not in REDIRECT_STATUSES or not location:

@@ -97,10 +97,7 @@ class KnownWay:
             )
             answer = self._session.read(url, raw)
         except LimitExceeded as violation:
-            refusal = AnswerRefused(
-                f"The answer to {request.method} {url} {violation}. Check what answers at this "
-                "address."
-            )
+            refusal = AnswerRefused.of(request.method, url, violation)
             raise ka_exc.UnknownConnectionError(str(refusal), refusal) from violation
         except urllib3.exceptions.TimeoutError as error:
             raise ka_exc.ConnectTimeout(f"Request to {url} timed out") from error
