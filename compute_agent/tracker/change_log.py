@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, equal_records
+from compute_agent.report.steps import SetInventories, SetInventory
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
-    from compute_agent.report.steps import SetInventory, Step
+    from compute_agent.report.steps import Step
     from compute_agent.tracker.change_history import ChangeHistory
     from compute_agent.virt.driver import ClassChange
 
@@ -77,8 +78,6 @@ def log_changes(
 
 
 def _inventory_changes(steps: Sequence[Step]) -> Iterator[SetInventory]:
-    from compute_agent.report.steps import SetInventories, SetInventory
-
     for step in steps:
         if isinstance(step, SetInventory):
             yield step

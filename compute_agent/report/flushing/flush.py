@@ -40,6 +40,8 @@ from compute_agent.report.steps import (
     Step,
 )
 
+LOG = logging.getLogger(__name__)
+
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
 
 MANY_INTERNAL_ERRORS: Final = 3
@@ -327,9 +329,6 @@ class Flush:
     def _keep(self, uuid: str, name: str, reason: str) -> None:
         with self._lock:
             self.report.kept_providers.append(KeptProvider(uuid, name, reason))
-
-
-LOG = logging.getLogger(__name__)
 
 
 class KeptProviders:
