@@ -23,15 +23,12 @@ from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.provider import ProviderData
 from compute_agent.testing.configuration import Options, configuration
+from compute_agent.tracker.passes.node_pass import MANDATORY_FACTS
 from compute_agent.virt.driver import ComputeDriver
 from compute_agent.virt.loading import load_driver
 
 _ROOT: Final = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 _AGGREGATE: Final = "0f3b5f0e-7d6b-4c3d-9a64-0d1f2b7a8c11"
-_FACTS: Final = (
-    *("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "vcpus", "vcpus_used"),
-    *("memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "cpu_info", "numa_topology"),
-)
 
 
 class DriverContract:
@@ -143,7 +140,7 @@ class DriverContract:
         driver = self.make_driver()
         node = driver.get_available_nodes()[0]
         facts = driver.get_available_resource(node)
-        assert set(_FACTS) <= facts.keys()
+        assert set(MANDATORY_FACTS) <= facts.keys()
         assert facts["hypervisor_hostname"] == node
         if driver.several_nodes:
             assert driver.get_nodenames_by_uuid()[facts["uuid"]] == node
