@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 import requests
 
-from tests.functional.agent.processes import HEADERS, AgentProcess, PlacementProcess, running
+from tests.functional.agent.processes import (
+    HEADERS,
+    AgentProcess,
+    PlacementProcess,
+    eventually,
+    running,
+)
 
 pytestmark = pytest.mark.waiting
 
@@ -82,6 +88,8 @@ def test_a_reshape_succeeds_while_three_schedulers_claim(
     try:
         for claimer in claimers:
             claimer.start()
+        # on a busy machine the reshape may be over before they have claimed so much
+        eventually(lambda: sum(c.claimed for c in claimers) > INSTANCES, "the storm")
         with running(agent):
             agent.stop()
     finally:
