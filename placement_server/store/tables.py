@@ -1,4 +1,4 @@
-"""The tables, as the newest schema revision leaves them.
+"""The tables, as the newest schema revision leaves them; the migrations make them from here.
 
 The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column by column. Ours are
 `inventories.capacity`, `inventories.used` and the tables `changes`, `agent_reports`,
@@ -14,6 +14,8 @@ The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column 
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -28,6 +30,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects import mysql
 
@@ -86,8 +89,6 @@ inventories = Table(
     Column("max_unit", Integer, nullable=False),
     Column("step_size", Integer, nullable=False),
     Column("allocation_ratio", _RATIO, nullable=False),
-    Column("capacity", BigInteger, nullable=False, server_default="0"),
-    Column("used", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint(
         "resource_provider_id",
         "resource_class_id",
@@ -129,7 +130,7 @@ consumers = Table(
     Column("uuid", String(36), nullable=False),
     Column("project_id", Integer, nullable=False),
     Column("user_id", Integer, nullable=False),
-    Column("generation", Integer, nullable=False, server_default="0"),
+    Column("generation", Integer, nullable=False, server_default=text("0")),
     Column(
         "consumer_type_id",
         Integer,
@@ -173,6 +174,23 @@ resource_provider_aggregates = Table(
     Column("aggregate_id", Integer, primary_key=True, autoincrement=False),
     Index("resource_provider_aggregates_aggregate_id_idx", "aggregate_id"),
 )
+
+openstack_metadata: Final = MetaData()
+"""The tables of OpenStack Placement, without what is ours."""
+for _table in metadata.sorted_tables:
+    _table.to_metadata(openstack_metadata)
+
+
+def capacity_columns() -> list[Column[int]]:
+    """Return new columns for inventories: the largest use of each, and the present one."""
+    return [
+        Column(name, BigInteger, nullable=False, server_default=text("0"))
+        for name in ("capacity", "used")
+    ]
+
+
+for _column in capacity_columns():
+    inventories.append_column(_column)
 
 # Change records: one row per write transaction, tree touched and kind. AUTOINCREMENT on SQLite, so
 # that the id of a pruned row is never used again. The uuid is set where a write ends the tree.
@@ -223,5 +241,12 @@ past_changes = Table(
     Column("document", Text, nullable=False),
     Index("past_changes_root_provider_id_idx", "root_provider_id", "id"),
     Index("past_changes_consumer_id_idx", "consumer_id", "id"),
+    # Of the few rows with which a tree ended; MySQL has no index of some rows.
+    Index(
+        "past_changes_root_provider_uuid_idx",
+        "root_provider_uuid",
+        sqlite_where=text("root_provider_uuid IS NOT NULL"),
+        postgresql_where=text("root_provider_uuid IS NOT NULL"),
+    ),
     sqlite_autoincrement=True,
 )

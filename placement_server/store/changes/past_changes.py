@@ -30,10 +30,9 @@ _ROWS: Final = select(
     _C.user_id,
     _C.document,
 )
-_ENDS: Final = (
-    select(_C.id, _C.root_provider_id, _C.root_provider_uuid)
-    .where(_C.root_provider_uuid.is_not(None), _C.id >= sa.bindparam("first"))
-    .order_by(_C.id)
+# Not "is not null", with which SQLite passes over the index of these rows.
+_ENDS: Final = select(_C.id, _C.root_provider_id, _C.root_provider_uuid).where(
+    _C.root_provider_uuid > ""
 )
 _ROOTS: Final = select(_P.id, _P.uuid, _P.name).where(among(_P.id, "ids"))
 _NAMES: Final = select(_P.uuid, _P.name).where(among(_P.uuid, "uuids"))
@@ -125,16 +124,16 @@ def read(tx: ReadTransaction, query: PastQuery) -> list[PastWrite]:
     return _named(tx, [(*row[:-1], json.loads(row[-1])) for row in rows])
 
 
-def _ends(tx: ReadTransaction, first: int) -> list[_End]:
-    """Return the ends from an id on: no index leads to them."""
-    return [_End(*row) for row in tx.execute(_ENDS, {"first": first})]
+def _ends(tx: ReadTransaction) -> list[_End]:
+    """Return the ends of all roots, in order."""
+    return sorted(_End(*row) for row in tx.execute(_ENDS))
 
 
 def _of_root(tx: ReadTransaction, uuid: str) -> sa.ColumnElement[bool]:
     """Return the condition for the rows of a host, also of one that has ended."""
     conditions: list[sa.ColumnElement[bool]] = [sa.false()]
     previous_ends: dict[int, int] = {}
-    for end in _ends(tx, 0):
+    for end in _ends(tx):
         if end.root_uuid == uuid:
             start = previous_ends.get(end.root_id, 0)
             conditions.append(
@@ -152,7 +151,7 @@ def _named(tx: ReadTransaction, rows: Sequence[tuple[Any, ...]]) -> list[PastWri
     if not rows:
         return []
     ends: dict[int, list[_End]] = {}
-    for end in _ends(tx, min(row[0] for row in rows)):
+    for end in _ends(tx):
         ends.setdefault(end.root_id, []).append(end)
     roots = {
         number: (uuid, name)

@@ -18,17 +18,9 @@ from placement_server.store.errors import (
 from placement_server.store.tables import metadata
 
 OPENSTACK_REVISION: Final = "a082b8bb98d0"
-NEWEST_REVISION: Final = "8d21f5b06c93"
+NEWEST_REVISION: Final = "7a3e91c05d84"
 
-REVISIONS: Final = (
-    OPENSTACK_REVISION,
-    "4d1f0c6b2a57",
-    "9b3e57d2f1c4",
-    "e61b8a0d4c37",
-    "5c7e0a9d81f2",
-    "c40f7d9e2b18",
-    NEWEST_REVISION,
-)
+REVISIONS: Final = (OPENSTACK_REVISION, NEWEST_REVISION)
 """All revisions that can be taken forward, the oldest first."""
 
 
