@@ -139,7 +139,7 @@ flavors. If false, such instances are only reported.
 Source of instances. `compute-manage placement audit`, and the agent with heal_orphans, ask it
 whether an instance exists. `heal_allocations`, and the agent with heal_missing, ask it what an
 instance needs, which agents do not know. With file, --instances or instance_file names the file.
-With nova, the groups nova, neutron and glance configure the access to these services.
+With nova, the groups nova and neutron configure the access to these services.
 """,
     ),
     cfg.StrOpt(

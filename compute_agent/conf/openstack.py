@@ -1,4 +1,4 @@
-"""Options of groups nova, neutron and glance: access of operators' tools to these services."""
+"""Options of groups nova and neutron: access of operators' tools to these services."""
 
 from __future__ import annotations
 
@@ -27,15 +27,6 @@ Access to the Networking API, for ports that need resources: session, adapter an
 keystoneauth1. `compute-manage placement heal_allocations`, and the agent with heal_missing, use
 it. The user must be allowed to read `resource_request` and `binding:profile` of ports, and to
 write `binding:profile`.
-""",
-    ),
-    (
-        "glance",
-        "image",
-        """
-Access to the Image API, for the properties of images if Nova does not return them (before
-microversion 2.98): session, adapter and auth options of keystoneauth1.
-`compute-manage placement heal_allocations`, and the agent with heal_missing, use it.
 """,
     ),
 )

@@ -52,7 +52,7 @@ def written(path: Path, groups: Mapping[str, Mapping[str, Any]]) -> Path:
 def agent_groups(directory: Path, *, in_url: bool = False) -> dict[str, dict[str, Any]]:
     port = GONE
     keystone = with_credentials(port, rest="/v3") if in_url else f"http://127.0.0.1:{port}/v3"
-    services = {name: credentials(keystone) for name in ("placement", "nova", "neutron", "glance")}
+    services = {name: credentials(keystone) for name in ("placement", "nova", "neutron")}
     return {
         "DEFAULT": {
             "debug": "true",

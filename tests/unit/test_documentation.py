@@ -57,7 +57,7 @@ def registered() -> dict[str, set[str]]:
         for name in ("password", "v3password", "http_basic", "none", "v3applicationcredential")
         for option in loading.get_auth_plugin_conf_options(name)
     }
-    for group in ("placement", "keystone_authtoken", "nova", "neutron", "glance"):
+    for group in ("placement", "keystone_authtoken", "nova", "neutron"):
         names[group] |= of_ways_to_authenticate | {"endpoint_override", "region_name"}
     return names
 

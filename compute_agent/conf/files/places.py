@@ -12,7 +12,7 @@ from oslo_config import cfg
 from compute_agent import errors
 
 _NAMED = re.compile(r"\[(?P<group>[^\]\s]+)\](?P<option>\w+)")
-_WITH_SECRETS = ("placement", "nova", "neutron", "glance")
+_WITH_SECRETS = ("placement", "nova", "neutron")
 """Groups with passwords, whose values are never shown."""
 
 

@@ -77,12 +77,10 @@ def catalogue(
             "Set it to nova (with groups [nova] and [neutron]), or name a file that describes the "
             "instances with --instances (etc/instances.jsonl.sample shows how)."
         )
-    from compute_agent.drift.instances.glance import Images
     from compute_agent.drift.instances.neutron import NeutronPorts
     from compute_agent.drift.instances.nova import Compute, NovaCatalogue
 
-    nova = NovaCatalogue(Compute.from_conf(conf), Images.from_conf(conf))
-    return nova, NeutronPorts.from_conf(conf)
+    return NovaCatalogue(Compute.from_conf(conf)), NeutronPorts.from_conf(conf)
 
 
 def configured_file(conf: cfg.ConfigOpts) -> Path:

@@ -1,8 +1,7 @@
 """Servers and migrations, as the Compute API shows them.
 
-Servers are read at the newest microversion both sides know, from 2.47 on, where a server carries
-its flavor, to 2.98, where it also carries the properties of its image. Before that the Image API is
-asked for these.
+Servers are read at microversion 2.98, the first at which a server carries its flavor and the
+properties of its image.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.drift.instances.glance import Images
 from compute_agent.drift.instances.instance import Instance, instance_of
 from compute_agent.drift.instances.source import Listing
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.provider_directory import ProviderDirectory
 
-MIGRATIONS_PAGED: Final = (2, 59)
-IMAGE_PROPERTIES: Final = (2, 98)
+VERSION: Final = (2, 98)
 PAGE: Final = "500"
 HOST: Final = "OS-EXT-SRV-ATTR:host"
 NODE: Final = "OS-EXT-SRV-ATTR:hypervisor_hostname"
@@ -32,7 +29,7 @@ class Compute:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._version: tuple[int, int] = (0, 0)
+        self._is_checked = False
 
     @classmethod
     def from_conf(cls, conf: Any) -> Compute:
@@ -89,7 +86,7 @@ class Compute:
         )
 
     def _negotiate(self) -> None:
-        if self._version != (0, 0):
+        if self._is_checked:
             return
         body = self._service.get("", "Asking Nova for its versions")
         try:
@@ -100,24 +97,51 @@ class Compute:
                 "Asking Nova for its versions failed: its answer names none. The endpoint of "
                 "group [nova] must be that of the Compute API v2.1."
             ) from error
-        if newest < MIGRATIONS_PAGED:
+        text = ".".join(map(str, VERSION))
+        if newest < VERSION:
             raise ServiceUnusable(
-                f"Nova offers microversions up to {major}.{minor}; "
-                f"{'.'.join(map(str, MIGRATIONS_PAGED))} is needed."
+                f"Nova offers microversions up to {major}.{minor}; {text} is needed, which came "
+                "with 2025.1."
             )
-        self._version = min(newest, IMAGE_PROPERTIES)
-        text = ".".join(map(str, self._version))
+        self._is_checked = True
         self._service.headers["OpenStack-API-Version"] = f"compute {text}"
         self._service.headers["X-OpenStack-Nova-API-Version"] = text
 
 
-class NovaSource:
-    """Servers and unfinished migrations, as what exists."""
+class NovaByUuid:
+    """Nova, asked for each suspect by itself: its lists are long, and suspects are few."""
 
     name = "nova"
 
-    def __init__(self, compute: Compute, say: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(self, compute: Compute) -> None:
         self._compute = compute
+
+    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
+        """List what cannot be asked for: migrations, with those in error, and whom they move.
+
+        :raises ServiceUnusable: they cannot be listed.
+        """
+        migrations = self._compute.unfinished_migrations()
+        moving_uuids = {
+            str(migration[key]) for migration in migrations for key in ("uuid", "instance_uuid")
+        }
+        return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
+
+    def is_gone(self, uuid: str) -> bool:
+        """Return whether no server of a uuid exists.
+
+        A list leaves out servers of cells that are down, and those that a page break hides.
+
+        :raises ServiceUnusable: it is not known.
+        """
+        return self._compute.server(uuid) is None
+
+
+class NovaSource(NovaByUuid):
+    """Servers and unfinished migrations, as what exists."""
+
+    def __init__(self, compute: Compute, say: Callable[[str], None] = lambda _text: None) -> None:
+        super().__init__(compute)
         self._say = say
 
     def look(self, directory: ProviderDirectory) -> Listing:
@@ -156,24 +180,14 @@ class NovaSource:
             knows_migrations=True,
         )
 
-    def is_gone(self, uuid: str) -> bool:
-        """Return whether no server of a uuid exists.
-
-        A list leaves out servers of cells that are down, and those that a page break hides.
-
-        :raises ServiceUnusable: it is not known.
-        """
-        return self._compute.server(uuid) is None
-
 
 class NovaCatalogue:
     """Servers with what they need."""
 
     name = "nova"
 
-    def __init__(self, compute: Compute, images: Images) -> None:
+    def __init__(self, compute: Compute) -> None:
         self._compute = compute
-        self._images = images
 
     def instances(self, only: str | None = None) -> Iterator[Instance]:
         """Every server, or one.
@@ -188,17 +202,7 @@ class NovaCatalogue:
             found_server = self._compute.server(only)
             servers = iter(() if found_server is None else (found_server,))
         for server in servers:
-            yield self._instance(server, moving)
-
-    def _instance(self, server: Mapping[str, Any], moving: set[str]) -> Instance:
-        unsettled_reason = _why_unsettled(server, moving)
-        image = server.get("image") or {}
-        properties = image.get("properties")
-        if image and properties is None and not unsettled_reason:
-            properties = self._images.properties(str(image["id"]))
-            if properties is None:
-                unsettled_reason = "its image is gone, so that it is not known what that asks for"
-        return _instance(server, unsettled_reason, properties or {})
+            yield _instance(server, _why_unsettled(server, moving))
 
 
 def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,10 +219,8 @@ def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return entry
 
 
-def _instance(
-    server: Mapping[str, Any], unsettled_reason: str, properties: Mapping[str, str]
-) -> Instance:
-    flavor = server.get("flavor") or {}
+def _instance(server: Mapping[str, Any], unsettled_reason: str) -> Instance:
+    flavor, image = server.get("flavor") or {}, server.get("image") or {}
     try:
         return instance_of(
             {
@@ -236,8 +238,8 @@ def _instance(
                     "extra_specs": flavor.get("extra_specs"),
                     "name": flavor.get("original_name"),
                 },
-                "image": {"properties": properties},
-                "is_bfv": not server.get("image"),
+                "image": {"properties": image.get("properties")},
+                "is_bfv": not image,
                 "unsettled": unsettled_reason,
             }
         )
@@ -285,30 +287,3 @@ def _why_unsettled(server: Mapping[str, Any], moving: set[str]) -> str:
     if server["id"] in moving:
         return "a migration, resize or evacuation of it is not finished"
     return "" if server.get(HOST) else "it is on no host"
-
-
-class NovaByUuid:
-    """Nova, asked for each suspect by itself: its lists are long, and suspects are few."""
-
-    name = "nova"
-
-    def __init__(self, compute: Compute) -> None:
-        self._compute = compute
-
-    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
-        """List what cannot be asked for: migrations, with those in error, and whom they move.
-
-        :raises ServiceUnusable: they cannot be listed.
-        """
-        migrations = self._compute.unfinished_migrations()
-        moving_uuids = {
-            str(migration[key]) for migration in migrations for key in ("uuid", "instance_uuid")
-        }
-        return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
-
-    def is_gone(self, uuid: str) -> bool:
-        """Return whether no server of a uuid exists.
-
-        :raises ServiceUnusable: it is not known.
-        """
-        return self._compute.server(uuid) is None

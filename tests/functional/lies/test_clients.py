@@ -14,7 +14,6 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.cmd.manage import main as manage
-from compute_agent.drift.instances.glance import Images
 from compute_agent.drift.instances.instance import Instance, PortsUnreadable
 from compute_agent.drift.instances.neutron import NeutronPorts
 from compute_agent.drift.instances.nova import Compute
@@ -312,20 +311,6 @@ def test_ports_of_wrong_types_leave_ports_unread(
     proxy.answer("GET", "^/ports", 200, {"ports": ports})
     with pytest.raises(PortsUnreadable):
         NeutronPorts(service).of(INSTANCE)
-
-
-@few_lies
-def test_a_glance_that_lies_gives_an_image_no_properties(
-    configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, lie: Entry
-) -> None:
-    options = {"auth_type": "none", "endpoint_override": proxy.url, "timeout": lie.seconds}
-    service = Service(configured(glance=options), "glance", "Glance", wait=lambda _seconds: None)
-    proxy.lie(lie.tell, elsewhere.url)
-    images = Images(service)
-    try:
-        assert images.properties("an-image") == {}, "an object without properties of a guest"
-    except ServiceUnusable as error:
-        assert "Reading image an-image" in str(error)  # noqa: PT017 - either is right, by the lie
 
 
 VERSION = {"version": {"id": "v2.1", "version": "2.100"}}

@@ -1,6 +1,6 @@
-"""A stand-in for Nova, Neutron and Glance: answers in the shapes of the public API references.
+"""A stand-in for Nova and Neutron: answers in the shapes of the public API references.
 
-It is none of them: they cannot be had in a test. It answers the few requests that
+It is neither of them: they cannot be had in a test. It answers the few requests that
 operators' tools make, with the keys that the API references show at the microversion asked for, and
 knows nothing of policy but whether the user is an administrator.
 """
@@ -17,7 +17,7 @@ from uuid import uuid4
 from tests.fixtures.stub_server import StubHandler, StubServer
 
 MAX_VERSION = "2.100"
-EXTRA_SPECS, PAGED_MIGRATIONS, IMAGE_PROPERTIES = (2, 47), (2, 59), (2, 98)
+NEEDED_VERSION = "2.98"
 FINISHED = "completed"
 
 
@@ -93,23 +93,6 @@ def migration(uuid: str, instance: str, status: str) -> dict[str, Any]:
 IMAGE = "70a599e0-31e7-49b7-b260-868f441e862b"
 
 
-def image(uuid: str, **properties: str) -> dict[str, Any]:
-    """An image as `GET /v2/images/{id}` shows it: its properties beside its own fields."""
-    return {
-        "id": uuid,
-        "name": "an image",
-        "status": "active",
-        "visibility": "public",
-        "disk_format": "qcow2",
-        "min_ram": 0,
-        "min_disk": 0,
-        "protected": False,
-        "tags": [],
-        "owner": "a-project",
-        **properties,
-    }
-
-
 def hypervisor(uuid: str, host: str, state: str = "up") -> dict[str, Any]:
     """A hypervisor as `GET /os-hypervisors/detail` shows it from 2.53 on."""
     return {
@@ -153,7 +136,6 @@ class Cloud:
     migrations: list[dict[str, Any]] = field(default_factory=list)
     ports: list[dict[str, Any]] = field(default_factory=list)
     hypervisors: list[dict[str, Any]] = field(default_factory=list)
-    images: dict[str, dict[str, Any]] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
     version: str = MAX_VERSION
     page: int = 2
@@ -168,7 +150,6 @@ class Cloud:
             "compute_agent": {"instance_source": "nova"},
             "nova": {**way, "endpoint_override": f"{self.url}/v2.1"},
             "neutron": {**way, "endpoint_override": self.url},
-            "glance": {**way, "endpoint_override": self.url},
         }
 
     def answer(
@@ -185,14 +166,13 @@ class Cloud:
         if path in ("/v2.1", "/v2.1/"):
             about = {"id": "v2.1", "version": self.version, "min_version": "2.1"}
             return 200, {"version": about}
-        at = tuple(int(part) for part in version.split(".")) if version else (2, 1)
+        assert version == NEEDED_VERSION or not path.startswith("/v2.1")
         if path == "/v2.1/servers/detail":
             if query.get("all_tenants") != ["1"]:
                 return 200, {"servers": []}
             listed = [server for server in self.servers if server.get("id") not in self.unlisted]
-            return self._page(path, "servers", [_at(entry, at) for entry in listed], query)
+            return self._page(path, "servers", listed, query)
         if path == "/v2.1/os-migrations":
-            assert at >= PAGED_MIGRATIONS
             return self._page(path, "migrations", self.migrations, query, key="uuid")
         if path == "/v2.1/os-hypervisors/detail":
             return self._page(path, "hypervisors", self.hypervisors, query)
@@ -200,13 +180,11 @@ class Cloud:
             found = [server for server in self.servers if server["id"] == path.rsplit("/", 1)[1]]
             if not found:
                 return 404, {"itemNotFound": {"code": 404, "message": "no such instance"}}
-            return 200, {"server": _at(found[0], at)}
+            return 200, {"server": found[0]}
         if path == "/v2.0/ports":
             [device] = query["device_id"]
             listed = [port for port in self.ports if port["device_id"] == device]
             return self._page(path, "ports", listed, query)
-        if path.removeprefix("/v2/images/") in self.images:
-            return 200, self.images[path.removeprefix("/v2/images/")]
         if path.startswith("/v2.0/ports/") and method == "PUT":
             [found_port] = [port for port in self.ports if port["id"] == path.rsplit("/", 1)[1]]
             found_port.update(body["port"])
@@ -234,17 +212,6 @@ class Cloud:
             href = f"http://behind-the-balancer{path}?{kept}&marker={shown[-1][key]}"
             document[f"{name}_links"] = [{"rel": "next", "href": href}]
         return 200, document
-
-
-def _at(shown: dict[str, Any], version: tuple[int, ...]) -> dict[str, Any]:
-    """A server as an older microversion shows it."""
-    if "flavor" not in shown:
-        return shown
-    assert version >= EXTRA_SPECS
-    if version < IMAGE_PROPERTIES and shown["image"]:
-        image = {key: value for key, value in shown["image"].items() if key != "properties"}
-        return {**shown, "image": image}
-    return shown
 
 
 @contextmanager
