@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.agent.rpc import RpcServer
-    from compute_agent.drift.healing.configured import Remedies
+    from compute_agent.drift.healing.remedies import Remedies
 
 LOG = logging.getLogger(__name__)
 

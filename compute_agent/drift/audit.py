@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,6 +64,23 @@ class Drift(NamedTuple):
         if self.orphans_unknown:
             del lists[ORPHANED]
         return lists
+
+
+class End(Enum):
+    """What became of a consumer, and how loudly it is said."""
+
+    HEALED = logging.INFO
+    LEFT = logging.DEBUG
+    """Nothing is wrong with it after all, or it cannot be judged now."""
+    FAILED = logging.WARNING
+
+
+class Treatment(NamedTuple):
+    """A consumer after its treatment, with a sentence about it that goes on after its name."""
+
+    consumer: str
+    end: End
+    detail: str
 
 
 @dataclass(slots=True)

@@ -33,18 +33,29 @@ class Judgement:
     reason: str = ""
 
 
+def judge_alone(
+    consumer: Consumer, min_age: float, *, knows_migrations: bool = True
+) -> Judgement | None:
+    """Judge a consumer by itself; None: a source of instances has to be asked about it.
+
+    :param knows_migrations: whether the source knows them; otherwise only instances are judged.
+    """
+    judged_types = (INSTANCE, MIGRATION, None) if knows_migrations else (INSTANCE,)
+    if consumer.type not in judged_types:
+        return Judgement(Verdict.OTHER)
+    if consumer.age is None:
+        return Judgement(Verdict.UNKNOWN, "placement does not report when it was written")
+    return Judgement(Verdict.YOUNG) if consumer.age < min_age else None
+
+
 def judge(
     consumer: Consumer, listing: Listing, directory: ProviderDirectory, min_age: float
 ) -> Judgement:
     """Judge a consumer by its own existence, wherever it holds something."""
     if consumer.uuid in listing.known_consumers:
         return Judgement(Verdict.EXISTS)
-    if consumer.type not in (INSTANCE, MIGRATION, None):
-        return Judgement(Verdict.OTHER)
-    if consumer.age is None:
-        return Judgement(Verdict.UNKNOWN, "placement does not report when it was written")
-    if consumer.age < min_age:
-        return Judgement(Verdict.YOUNG)
+    if (judgement := judge_alone(consumer, min_age)) is not None:
+        return judgement
     if consumer.type == MIGRATION and not listing.knows_migrations:
         return Judgement(Verdict.UNKNOWN, "it is a migration, of which agents know nothing")
     return (

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from compute_agent import errors
-from compute_agent.drift.healing.outcome import End, Treatment
+from compute_agent.drift.audit import Drift, End, Treatment
 from compute_agent.programs.lasting_conditions import LastingConditions
 
 if TYPE_CHECKING:
-    from compute_agent.drift.audit import Drift
-    from compute_agent.drift.healing.configured import Remedies
+    from compute_agent.drift.healing.remedies import Remedies
 
 LOG = logging.getLogger(__name__)
 

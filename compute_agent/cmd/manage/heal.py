@@ -169,7 +169,7 @@ def _healer(
     agents: sources.DevicesFromAgents,
     closing: ExitStack,
 ) -> Healer:
-    from compute_agent.drift.healing.assembly import healer_of
+    from compute_agent.drift.healing.healer import healer_of
     from compute_agent.report.client import ReportClient
 
     way = transport(namespace, conf)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
@@ -19,6 +19,7 @@ from compute_agent.drift.instances.instance import (
     PortSource,
     PortsUnreadable,
 )
+from compute_agent.placement import provider_directory
 from compute_agent.placement.allocations.allocations import UNTYPED
 from compute_agent.placement.allocations.amounts import (
     Amounts,
@@ -27,14 +28,23 @@ from compute_agent.placement.allocations.amounts import (
     of_record,
     without_zeros,
 )
+from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.connection import Connection
 from compute_agent.request import flavor
 from compute_agent.request.errors import SchedulerError
+from compute_agent.request.pci_aliases import pci_aliases
 from compute_agent.request.ports import binding_allocation
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.placement.client import PlacementClient
+from compute_agent.scheduler.search.search import HostSearch, HostSearchOptions
 
 if TYPE_CHECKING:
+    from oslo_config import cfg
+
     from compute_agent.placement.provider_directory import ProviderDirectory
+    from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient
+    from compute_agent.virt.driver import InstanceDevices
 
 TRIES = 3
 PLACES_TRIED = 8
@@ -316,3 +326,41 @@ class _ReadInstance:
         spec = self.instance.spec
         own = (self.record.get("project_id"), self.record.get("user_id"))
         return bool(self.held_amounts) and own != (spec.project_id, spec.user_id)
+
+
+def healer_of(
+    conf: cfg.ConfigOpts,
+    way: Transport,
+    report: ReportClient,
+    ports: PortSource,
+    *,
+    devices_of: Callable[[Instance], InstanceDevices | None],
+    force: bool = False,
+    with_ports: bool = True,
+    overcommit: bool = False,
+) -> Healer:
+    """Return a healer that knows the providers of this moment.
+
+    :param way: to placement, which `report` uses too.
+    :param devices_of: what a guest really holds; None where nobody can tell.
+    :param force: take away what nothing asks for.
+    :param with_ports: heal what ports need too.
+    :param overcommit: ask for what exceeds the capacity of providers, for placement to refuse.
+    :raises PlacementError: placement cannot be used.
+    """
+    report.connect()
+    pci_is_counted = conf.filter_scheduler.pci_in_placement
+    request = flavor.RequestOptions(
+        limit=conf.scheduler.max_placement_results,
+        pci_aliases=pci_aliases(conf.pci.alias) if pci_is_counted else None,
+    )
+    directory = provider_directory.read(PlacementApi(Connection(way)))
+    placing = Placing(
+        report,
+        HostSearch(PlacementClient(way), HostSearchOptions(request=request)),
+        directory,
+        devices_of,
+        overcommit=overcommit,
+    )
+    options = HealingOptions(request=request, force=force, ports=with_ports)
+    return Healer(report, directory, placing, ports, options)

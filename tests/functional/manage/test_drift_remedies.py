@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compute_agent import conf as agent_conf
+from compute_agent.drift.audit import End, Treatment
 from compute_agent.drift.healing.configured import remedies
-from compute_agent.drift.healing.outcome import End, Treatment
 from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.described_instances import NEED, flat_host

@@ -10,8 +10,8 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.agent.commands import AgentCommands
+from compute_agent.drift.audit import End, Treatment
 from compute_agent.drift.healing.configured import remedies
-from compute_agent.drift.healing.outcome import End, Treatment
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 
@@ -124,15 +124,13 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
     live, gone = (offline.placement.claim({agent.root: {"VCPU": 1}}) for _ in range(2))
     agent.instance_claim({"instance_uuid": live})
     later = agent.claims()[0]["claimed_at"] + 30 * 86400
-    monkeypatch.setattr("compute_agent.drift.healing.configured.time.time", lambda: later)
+    monkeypatch.setattr("compute_agent.drift.healing.remedies.time.time", lambda: later)
     file = offline.directory / "instances"
     file.write_text("")
     ours = agent.parts.conf
     ours.set_override("instance_source", "file", group="compute_agent")
     ours.set_override("instance_file", str(file), group="compute_agent")
-    monkeypatch.setattr(
-        "compute_agent.drift.healing.configured.Remedies._min_age", lambda _self: 0.0
-    )
+    monkeypatch.setattr("compute_agent.drift.healing.remedies.Remedies._min_age", lambda _self: 0.0)
     found = {outcome.consumer: outcome.end for outcome in healed(offline, agent, live, gone)}
     assert found == {live: End.LEFT, gone: End.HEALED}, "the source knows for itself what is gone"
     assert offline.placement.held(live)

@@ -2,10 +2,9 @@
 
 import pytest
 
-from compute_agent.drift.healing.outcome import End
-from compute_agent.drift.healing.remedies import OrphanRemedy, judgement_from
+from compute_agent.drift.healing.remedies import judgement_from
 from compute_agent.drift.instances.source import Listing
-from compute_agent.drift.orphans import Verdict
+from compute_agent.drift.orphans import Verdict, judge_alone
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory
 
@@ -48,10 +47,6 @@ def test_a_host_that_others_call_down_judges_what_is_on_it_all_the_same():
     assert judgement_from("mine", consumer("mine"), down, DIRECTORY, 0.0).verdict is Verdict.ORPHAN
 
 
-def unasked():
-    raise AssertionError("there was no need to open the source")
-
-
 @pytest.mark.parametrize(
     "suspect",
     [
@@ -63,12 +58,4 @@ def unasked():
     ],
 )
 def test_nobody_is_asked_about_what_could_not_be_judged(suspect):
-    class Consumers:
-        def read(self, _uuids):
-            return [suspect]
-
-    remedy = OrphanRemedy(
-        Consumers(), unasked, lambda: 300.0, judges_migrations=False, here=unasked
-    )
-    (treated,) = remedy.delete_gone("mine", ["c"])
-    assert treated.end is End.LEFT
+    assert judge_alone(suspect, 300.0, knows_migrations=False) is not None

@@ -5,8 +5,7 @@ import threading
 from contextlib import contextmanager
 
 from compute_agent import errors
-from compute_agent.drift.audit import Drift
-from compute_agent.drift.healing.outcome import End, Treatment
+from compute_agent.drift.audit import Drift, End, Treatment
 from compute_agent.drift.repair import DriftHealing, HealedKinds
 
 PATIENCE = 30.0
