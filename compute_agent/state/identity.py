@@ -25,15 +25,18 @@ from compute_agent.state.shapes import TEXT, Shape, object_of
 COMPUTE_ID = "compute_id"
 MARKER = "registered"
 MAX_BYTES = 40
-MARKED = Shape("the node that was registered", object_of({"uuid": TEXT, "name": TEXT}))
+MARKED = Shape(
+    "the node that was registered", object_of({"uuid": TEXT, "name": TEXT, "machine_id": TEXT})
+)
 OWNER_TRAITS = frozenset({COMPUTE_NODE, OWNER_NOVA})
 
 
 class Marker(NamedTuple):
-    """The node that was last registered from this state directory."""
+    """The node that was last registered from this state directory, and on which machine."""
 
     uuid: str
     name: str
+    machine_id: str
 
 
 class RootFacts(NamedTuple):
@@ -182,7 +185,7 @@ def read_marker(state_path: Path) -> Marker | None:
             f"The file {path}, which names the node that was registered from here, {error}. If "
             f"{COMPUTE_ID} is beside it and right, remove {path}; it is written again."
         ) from error
-    return Marker(document["uuid"], document["name"])
+    return Marker(document["uuid"], document["name"], document["machine_id"])
 
 
 def write_marker(state_path: Path, marker: Marker) -> None:
@@ -193,7 +196,7 @@ def write_marker(state_path: Path, marker: Marker) -> None:
     if read_marker(state_path) == marker:
         return
     path = state_path / MARKER
-    content = json.dumps({"uuid": marker.uuid, "name": marker.name}).encode() + b"\n"
+    content = json.dumps(marker._asdict()).encode() + b"\n"
     try:
         state_files.write_atomically(path, content)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.state import identity
 from compute_agent.state.identity import IdentityDecision, Marker, Reporter, RootFacts
-from compute_agent.tracker.place import Place
+from compute_agent.tracker.place import MACHINE_ID, UNKNOWN, Place
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
@@ -48,6 +48,7 @@ class NodeSetup:
     _is_initialised: bool = field(default=False, init=False)
     _uuid: str | None = field(default=None, init=False)
     _is_new: bool = field(default=False, init=False)
+    _is_of_this_machine: bool = field(default=False, init=False)
     _name: str | None = field(default=None, init=False)
     _new_name: str | None = field(default=None, init=False)
 
@@ -90,6 +91,9 @@ class NodeSetup:
         name = self._steady_name(names[0])
         if self._uuid is None:
             self._uuid = self._found_in_placement(name)
+        elif not self._is_of_this_machine:
+            self._check_machine(self._uuid)
+        self._is_of_this_machine = True
         return {name: self._uuid}
 
     @property
@@ -100,7 +104,7 @@ class NodeSetup:
     def record_first_pass(self, uuid: str, name: str) -> None:
         """Record the first completed pass of a node: from now on a lost identity is an error."""
         if self.write and not self.driver.several_nodes:
-            identity.write_marker(self.state_path, Marker(uuid, name))
+            identity.write_marker(self.state_path, Marker(uuid, name, self.place.machine_id))
 
     def release(self) -> None:
         """Let the driver go."""
@@ -121,6 +125,24 @@ class NodeSetup:
                 self._name,
             )
         return self._name
+
+    def _check_machine(self, uuid: str) -> None:
+        """Check that the state directory is not that of another machine, which may still use it."""
+        marker, machine_id = identity.read_marker(self.state_path), self.place.machine_id
+        if marker is None or self.adopt_asked or UNKNOWN in (marker.machine_id, machine_id):
+            return
+        if marker.machine_id == machine_id:
+            return
+        guest_uuids = set(map(str, self.driver.list_instance_uuids() or ()))
+        if guest_uuids & self.report.get_allocations_for_provider_tree(uuid).keys():
+            return
+        raise errors.InvalidNodeConfiguration(
+            f"The state directory {self.state_path} is that of the host {marker.name} ({uuid}) on "
+            f"the machine with the id {marker.machine_id}, and this machine has the id "
+            f"{machine_id} ({MACHINE_ID}). If it is a copy, empty it, so that this host gets an "
+            "identity of its own. If the host moved to this machine, as after a reinstallation, "
+            "start once with --adopt."
+        )
 
     def _found_in_placement(self, name: str) -> str:
         guest_uuids = self.driver.list_instance_uuids()

@@ -81,7 +81,7 @@ def boot_id(procfs_root: str) -> str:
 def own_place(conf: cfg.ConfigOpts) -> Place:
     """Return where this agent runs."""
     try:
-        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()
+        machine_id = MACHINE_ID.read_text(encoding="ascii", errors="replace").strip() or UNKNOWN
     except OSError:
         machine_id = UNKNOWN
     boot = boot_id(conf.host.procfs_root)

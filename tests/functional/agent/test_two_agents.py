@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import uuid
 from collections.abc import Callable
 
 import pytest
 
-from tests.functional.agent.processes import AgentProcess, PlacementProcess, eventually, running
+from tests.functional.agent.processes import (
+    AgentProcess,
+    PlacementProcess,
+    claim,
+    eventually,
+    running,
+)
 
 pytestmark = pytest.mark.waiting
 
@@ -35,6 +43,37 @@ def test_an_empty_host_of_another_machine_is_taken_over_only_when_that_is_confir
     second.start("--adopt")
     second.started()
     second.stop()
+
+
+def test_a_state_directory_of_another_machine_is_refused_until_its_move_is_confirmed(
+    placement: PlacementProcess, new_agent: Callable[..., AgentProcess], node: str
+) -> None:
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node])
+    with running(agent):
+        pass
+    registered = agent.state / "registered"
+    this_machine = json.loads(registered.read_text())["machine_id"]
+
+    def copy_to_another_machine() -> None:
+        registered.write_text(registered.read_text().replace(this_machine, "0" * 32))
+
+    copy_to_another_machine()
+    agent.start()
+    assert agent.ended() == 5
+    assert f"this machine has the id {this_machine}" in agent.logged()
+    assert "start once with --adopt" in agent.logged()
+    assert "start once with --adopt" in agent.run("doctor").stdout
+    agent.start("--adopt")
+    agent.started()
+    agent.stop()
+    assert this_machine in registered.read_text()
+    guest = str(uuid.uuid4())
+    claim(placement, str(placement.root(node)["uuid"]), {"VCPU": 1}, guest)  # type: ignore[index]
+    copy_to_another_machine()
+    agent.script(nodes=[node], instances=[guest])
+    with running(agent):
+        assert agent.node()["trouble"] is None, "a guest of it runs here"
 
 
 def test_of_two_agents_that_undo_each_other_one_stops_with_an_error_that_names_both(

@@ -1,5 +1,6 @@
 """`delete-host`, `rename` and `adopt`: what they do, what they refuse, and how they end."""
 
+import json
 import signal
 import uuid
 from collections.abc import Callable
@@ -272,7 +273,8 @@ def test_an_identity_beside_the_configuration_file_counts(operator: Operator) ->
 def test_a_host_that_lost_its_identity_gets_only_its_own_back(operator: Operator) -> None:
     mine, other = operator.placement.new_host(), operator.placement.new_host()
     operator.state.mkdir()
-    (operator.state / "registered").write_text(f'{{"uuid": "{mine}", "name": "h"}}')
+    marker = {"uuid": mine, "name": "h", "machine_id": "m"}
+    (operator.state / "registered").write_text(json.dumps(marker))
     refused = operator.run("adopt", other)
     assert refused.status == 4
     assert mine in refused.err

@@ -76,9 +76,9 @@ def test_an_identity_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_marker_without_identity_refuses_and_says_how_to_restore(tmp_path):
-    identity.write_marker(tmp_path, Marker(A, "host1"))
+    identity.write_marker(tmp_path, Marker(A, "host1", "m"))
     marker = identity.read_marker(tmp_path)
-    assert marker == Marker(A, "host1")
+    assert marker == Marker(A, "host1", "m")
     with pytest.raises(errors.InvalidNodeConfiguration) as caught:
         identity.check_marker(None, marker, tmp_path)
     assert A in str(caught.value)
@@ -87,14 +87,14 @@ def test_a_marker_without_identity_refuses_and_says_how_to_restore(tmp_path):
 
 def test_another_nodes_identity_is_refused(tmp_path):
     with pytest.raises(errors.InvalidNodeConfiguration, match=B):
-        identity.check_marker(B, Marker(A, "host1"), tmp_path)
+        identity.check_marker(B, Marker(A, "host1", "m"), tmp_path)
 
 
 def test_the_first_start_and_an_ordinary_one_pass(tmp_path):
     assert identity.read_marker(tmp_path) is None
     identity.check_marker(None, None, tmp_path)
     identity.check_marker(A, None, tmp_path)
-    identity.check_marker(A, Marker(A, "host1"), tmp_path)
+    identity.check_marker(A, Marker(A, "host1", "m"), tmp_path)
 
 
 def test_a_damaged_marker_is_refused(tmp_path):

@@ -51,18 +51,18 @@ def full_disk(monkeypatch):
 
 
 def test_a_start_that_has_nothing_to_write_needs_no_space(tmp_path, full_disk, caplog):
-    (tmp_path / "registered").write_text('{"uuid": "u", "name": "h"}')
+    (tmp_path / "registered").write_text('{"uuid": "u", "name": "h", "machine_id": "m"}')
     state_files.prepare_directory(tmp_path)
     assert "No space is left" in caplog.text
     with state_files.AgentLock(tmp_path):
-        identity.write_marker(tmp_path, identity.Marker("u", "h"))
+        identity.write_marker(tmp_path, identity.Marker("u", "h", "m"))
 
 
 def test_a_write_without_space_ends_with_a_status_after_which_the_service_starts_again(
     tmp_path, full_disk
 ):
     for write in (
-        lambda: identity.write_marker(tmp_path, identity.Marker("u", "h")),
+        lambda: identity.write_marker(tmp_path, identity.Marker("u", "h", "m")),
         lambda: identity.write_compute_id(tmp_path, "u"),
         lambda: state_files.StateFile(tmp_path / "claims", PROVIDERS).save({}),
     ):

@@ -68,7 +68,7 @@ CACHE: dict[str, Any] = {
         ]
     },
 }
-MARKER: dict[str, Any] = {"uuid": ROOT, "name": "host1"}
+MARKER: dict[str, Any] = {"uuid": ROOT, "name": "host1", "machine_id": "m"}
 
 OTHER_KINDS: tuple[Any, ...] = (None, True, 3, "x", "\ud800", [], {}, [[]], {"a": {}}, 1e999)
 ODD = ("\ud800", [[]], 1e999)
