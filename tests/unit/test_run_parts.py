@@ -37,6 +37,21 @@ def test_a_part_is_started_once_and_ended_by_the_last_to_leave(part, tmp_path):
     assert not (tmp_path / "state1").exists()
 
 
+def test_what_is_not_installed_is_skipped_and_fails_in_ci(pytester, monkeypatch):
+    pytester.makepyfile("""
+        import pytest
+        @pytest.mark.skipif(True, reason="no gcc (Debian package: gcc)")
+        def test_marked(): pass
+        def test_installed(): pytest.skip("nova is not installed (let pip reach an index)")
+        def test_rights(): pytest.skip("needs root")
+    """)
+    arguments = ("-p", "tests.fixtures.needs", "-p", "no:cacheprovider")
+    monkeypatch.delenv("CI", raising=False)
+    pytester.runpytest(*arguments).assert_outcomes(skipped=3)
+    monkeypatch.setenv("CI", "1")
+    pytester.runpytest(*arguments).assert_outcomes(failed=1, errors=1, skipped=1)
+
+
 def test_it_is_ended_when_what_used_it_fails(part):
     shared, processes = part
     with pytest.raises(ZeroDivisionError), shared.used():

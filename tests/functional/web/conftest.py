@@ -27,7 +27,7 @@ OpenPage = Callable[..., Any]
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     if CHROMIUM is None:
-        pytest.skip("needs chromium")
+        pytest.skip("chromium is not installed (Debian package: chromium)")
     with playwright.sync_playwright() as running:
         # Chromium's sandbox cannot be had as root, and its shared memory not in small containers.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.environments import EnvironmentMissing, skip_without_environment
+from tests.fixtures.environments import EnvironmentMissing
 
 from .reference import PACKAGE, VARIABLE, Reference
 
@@ -33,14 +33,3 @@ def test_an_environment_that_is_named_and_is_none_is_said_to_be_none(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError, match="none/bin/python"):
         Reference(tmp_path)
-
-
-def test_a_test_without_its_environment_is_skipped_but_fails_in_ci(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no pip"), skip_without_environment():
-        raise EnvironmentMissing("no pip")
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(EnvironmentMissing, match="no pip"), skip_without_environment():
-        raise EnvironmentMissing("no pip")
