@@ -39,6 +39,7 @@ from compute_agent.scheduler.placement.holdings import Holding, WantedHolding
 from compute_agent.state.shapes import Shape
 
 _KEPT_SECONDS: Final = 300.0
+_NO_PROVIDER: Final = "00000000-0000-4000-8000-000000000000"
 _ASKED_ONE_BY_ONE: Final = 8
 """Names up to which each is asked for; beyond, one list of all compute roots is cheaper."""
 
@@ -107,11 +108,12 @@ class PlacementClient:
         self._supposed_changes: Sequence[Mapping[str, Any]] = ()
 
     def connect(self) -> None:
-        """Ask placement for its versions, to know that it can be reached and used.
+        """Ask placement for its versions and for a provider, to know that it can be used.
 
-        :raises PlacementError: it cannot.
+        :raises PlacementError: it, or its database, cannot.
         """
         self._connection.versions()
+        self._placement.providers.get(_NO_PROVIDER)
 
     @contextmanager
     def errand(self, request_id: str = "") -> Iterator[str]:

@@ -58,6 +58,27 @@ def test_it_is_ready_without_placement_and_tells_when_that_is_back(
         )
 
 
+def test_an_idle_scheduler_shows_that_the_database_of_placement_is_away(
+    config: Path, placement_url: str
+) -> None:
+    proxy, bind = LyingProxy(placement_url), f"127.0.0.1:{free_port()}"
+    write_config(config, proxy.url)
+    with config.open("a") as file:
+        file.write(f"[compute_scheduler]\nmetrics_bind = {bind}\n")
+    with service(config) as scheduler:
+        scheduler.until("READY=1")
+        eventually(
+            lambda: "compute_scheduler_placement_up 1.0" in read_url(f"http://{bind}/metrics"),
+            "the state of placement",
+        )
+        proxy.answer("GET", "/resource_providers.*", 503)
+        eventually(
+            lambda: "compute_scheduler_placement_up 0.0" in read_url(f"http://{bind}/metrics"),
+            "the outage in the metrics",
+        )
+        assert "placement cannot be reached" in scheduler.status
+
+
 def test_it_is_ready_without_a_broker_and_ends_when_asked_to(config: Path) -> None:
     with service(config, bus=f"rabbit://nobody@127.0.0.1:{free_port()}//") as scheduler:
         scheduler.until("READY=1")
