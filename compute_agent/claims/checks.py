@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.placement.allocations.amounts import Amounts, of_record, shortfalls
+from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.state.claim import Claim
-from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 
 if TYPE_CHECKING:
     from compute_agent.claims.request import ClaimRequest
@@ -94,7 +94,7 @@ def on_node(request: ClaimRequest, held_amounts: Amounts, tree: ProviderTree, ro
     for uuid, classes in own.items():
         provider = tree.data(uuid)
         missing_classes = sorted(classes.keys() - provider.inventory.keys())
-        if DEVICE_MISSING in provider.traits or missing_classes:
+        if CUSTOM_DEVICE_MISSING in provider.traits or missing_classes:
             raise errors.AssignedResourceNotFound(
                 f"{', '.join(missing_classes or sorted(classes))} of provider {provider.name} "
                 f"({uuid}) was allocated for {request.instance}, and this host does not have it "

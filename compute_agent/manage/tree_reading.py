@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compute_agent import errors
@@ -12,6 +12,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import Part, ProviderTrees, UnchangedTree, WholeTree
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.transports.transport import Request
+from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class InventoryLine:
 class ProviderLines:
     """One provider with everything that is displayed.
 
+    :ivar holders: consumers of a device that is gone.
     :ivar note: text beside its uuid.
     """
 
@@ -49,6 +51,7 @@ class ProviderLines:
     inventories: Mapping[str, InventoryLine] = field(default_factory=dict)
     traits: tuple[str, ...] = ()
     aggregates: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
     note: str = ""
 
 
@@ -87,7 +90,8 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     trees = ProviderTrees(connection)
     if trees.is_offered:
         try:
-            return _lines_of(trees.read(root, include=[Part.USAGES]))
+            read_lines = _lines_of(trees.read(root, include=[Part.USAGES]))
+            return tuple(_with_holders(connection, line) for line in read_lines)
         except errors.PlacementTooOld as error:
             LOG.info("Placement no longer offers whole trees; reading each provider. %s", error)
     providers = Providers(connection)
@@ -104,7 +108,14 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
                 tuple(sorted(providers.traits(uuid, name).content)),
             )
         )
-    return _root_first(lines)
+    return tuple(_with_holders(connection, line) for line in _root_first(lines))
+
+
+def _with_holders(connection: Connection, line: ProviderLines) -> ProviderLines:
+    if CUSTOM_DEVICE_MISSING not in line.traits:
+        return line
+    holders = Providers(connection).allocations(line.uuid, line.name)
+    return replace(line, holders=tuple(sorted(holders)))
 
 
 def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:

@@ -19,6 +19,9 @@ MISC_SHARES_VIA_AGGREGATE: Final = "MISC_SHARES_VIA_AGGREGATE"
 HW_NUMA_ROOT: Final = "HW_NUMA_ROOT"
 """On the provider of a NUMA cell."""
 
+CUSTOM_DEVICE_MISSING: Final = "CUSTOM_DEVICE_MISSING"
+"""On the provider of a device that is gone, as long as a consumer holds something of it."""
+
 HW_CPU_HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
 
 CUSTOM_PREFIX: Final = "CUSTOM_"

@@ -20,11 +20,11 @@ from compute_agent import errors
 from compute_agent.discovery.facts import GpuVf, HostTopology, MdevType, MemoryEncryption
 from compute_agent.discovery.facts import pci_address as address_of
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions
-from compute_agent.virt.layout.application import MISSING
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions
 from tests.unit.virt.hosts import NAME, ROOT, Host, consumer, content, held_of
@@ -199,7 +199,7 @@ def test_nothing_stays_where_it_is_no_longer_counted(case: Case) -> None:
     assert (ROOT, ENCRYPTION) not in held
     assert {rc for _uuid, rc in held if kind(rc) == "GPU"} <= {new}
     for uuid, _rc in held:
-        assert MISSING not in case.host.tree.data(uuid).traits
+        assert CUSTOM_DEVICE_MISSING not in case.host.tree.data(uuid).traits
 
 
 @given(cases())

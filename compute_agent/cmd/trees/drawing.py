@@ -15,13 +15,16 @@ from compute_agent.cmd.trees.amounts import amount_text
 from compute_agent.cmd.trees.folding import Branch, fold, label
 from compute_agent.cmd.trees.form import TreeForm
 from compute_agent.manage.tree_reading import ProviderLines, used_and_capacity
-from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, CUSTOM_DEVICE_MISSING
 
 MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UNHEALTHY"}
 """Traits of providers that nothing new is given from, and the words in front of them."""
 
 _BAR: Final = 8
 """Characters of a bar."""
+
+_NAMED: Final = 2
+"""So many consumers of a device that is gone are named."""
 
 _HEADER: Final = "used/capacity by resource class"
 
@@ -51,7 +54,9 @@ def _short_tree(providers: Sequence[ProviderLines], form: TreeForm) -> Group:
             not form.only_used or any(provider.inventories[name].used for name in shown_classes)
         )
 
-    root = fold(providers, keep=keep, apart=form.apart, traits_matter=MARKS)
+    root = fold(
+        providers, keep=keep, apart=form.apart, traits_matter=(*MARKS, CUSTOM_DEVICE_MISSING)
+    )
     lines = list(_lines(root, root.first))
     # room for the names, so that the amounts begin in one column
     sum_name = f"in all {len(providers)} providers"
@@ -129,6 +134,9 @@ def _amounts(providers: Sequence[ProviderLines], form: TreeForm) -> Iterator[Tex
     for name, (used, capacity) in used_and_capacity(providers).items():
         if not _is_shown(name, form):
             continue
+        if len(providers) == 1 and CUSTOM_DEVICE_MISSING in providers[0].traits:
+            yield Text.assemble((f"  {name} ", "cyan"), (_gone_text(providers[0]), "red"))
+            continue
         style = "red" if used >= capacity > 0 else "yellow" if used else ""
         text = Text.assemble((f"  {name} ", "cyan"))
         if form.bars:
@@ -138,6 +146,13 @@ def _amounts(providers: Sequence[ProviderLines], form: TreeForm) -> Iterator[Tex
         ratio = ratios.pop() if len(ratios) == 1 else 1.0
         text.append(amount_text(name, used, capacity, ratio, in_bytes=form.in_bytes), style=style)
         yield text
+
+
+def _gone_text(provider: ProviderLines) -> str:
+    """Return the words for what is left of a device that is gone: who holds it."""
+    holders = ", ".join(provider.holders[:_NAMED])
+    more = f" and {rest} more" if (rest := len(provider.holders) - _NAMED) > 0 else ""
+    return f"gone, held by {holders}{more}" if holders else "gone"
 
 
 def bar(used: int, capacity: int) -> str:
@@ -188,6 +203,8 @@ def _inventory_table(provider: ProviderLines, form: TreeForm) -> Table:
         table.add_column(heading, justify="right", overflow="fold")
     for name, line in sorted(provider.inventories.items()):
         amount = amount_text(name, line.used, line.capacity, in_bytes=form.in_bytes)
+        if CUSTOM_DEVICE_MISSING in provider.traits:
+            amount = _gone_text(provider)
         amount_cell = Text(amount, style="bold yellow" if line.used else "")
         ratio = f"{line.allocation_ratio:g}"
         table.add_row(name, str(line.total), str(line.reserved), ratio, amount_cell)

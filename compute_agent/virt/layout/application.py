@@ -14,14 +14,11 @@ from typing import NamedTuple
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, other_spelling
 from compute_agent.provider_tree.provider import Resource
-from compute_agent.provider_tree.trait_names import OWNER_NOVA
+from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING, OWNER_NOVA
 from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
 from compute_agent.virt.layout.options import Ratio
 from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
 from compute_agent.virt.layout.wanted import UNMANAGED, HostLayout, WantedProvider, WantedRecord
-
-MISSING = "CUSTOM_DEVICE_MISSING"
-"""On a provider that is no longer there and stays only for those who hold something of it."""
 
 UNHEALTHY = "CUSTOM_GPU_UNHEALTHY"
 """On a broken GPU: nothing of it is given out until an operator takes the trait off."""
@@ -187,7 +184,7 @@ def _write(
             for rc, names in units.items()
         },
     )
-    absent = {*wanted_provider.absent_traits, MISSING} - wanted_provider.traits
+    absent = {*wanted_provider.absent_traits, CUSTOM_DEVICE_MISSING} - wanted_provider.traits
     absent.update(
         trait
         for trait in provider.traits - wanted_provider.traits
@@ -236,7 +233,7 @@ def _record(
     if (
         stored_record
         and wanted_record.keep_reserved
-        and (MISSING not in provider.traits or used_up)
+        and (CUSTOM_DEVICE_MISSING not in provider.traits or used_up)
     ):
         reserved = int(stored_record["reserved"])
     if is_broken and wanted_record.ratio is not None:
@@ -277,7 +274,7 @@ def _take_away(
             continue
         tree.update_inventory(provider.uuid, leftover)
         tree.update_resources(provider.uuid, {})
-        tree.add_traits(provider.uuid, MISSING)
+        tree.add_traits(provider.uuid, CUSTOM_DEVICE_MISSING)
         kept_records.extend(
             KeptInventory(provider.name, rc, int(record["total"]))
             for rc, record in leftover.items()

@@ -8,9 +8,9 @@ from typing import Any
 
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.virt.driver import Allocations, InstanceDevices
 from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
-from compute_agent.virt.layout.application import MISSING
 from compute_agent.virt.layout.wanted import HostLayout
 
 DevicesOf = Callable[[str], InstanceDevices | None]
@@ -47,7 +47,7 @@ class Situation:
         owned_providers = tuple(
             provider
             for provider in descendants(tree, identities.root)
-            if MISSING not in provider.traits and is_owned(provider, layout.root.name)
+            if CUSTOM_DEVICE_MISSING not in provider.traits and is_owned(provider, layout.root.name)
         )
         return cls(tree, layout, identities, topology, owned_providers)
 

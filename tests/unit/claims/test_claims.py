@@ -6,9 +6,9 @@ from compute_agent import errors
 from compute_agent.agent import claim_messages
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import holdings
+from compute_agent.provider_tree.trait_names import CUSTOM_DEVICE_MISSING
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices, MdevUse
-from compute_agent.virt.layout.application import MISSING
 from tests.unit.claims.claiming import MOVE, ONE, OTHER_HOST, ROOT, TWO, Host
 
 
@@ -125,7 +125,7 @@ def test_leaving_the_context_with_an_error_drops_the_claim(host):
 
 
 def test_a_device_that_is_missing_cannot_be_claimed(host):
-    host.tree.add_traits(host.provider("VGPU"), MISSING)
+    host.tree.add_traits(host.provider("VGPU"), CUSTOM_DEVICE_MISSING)
     with pytest.raises(errors.AssignedResourceNotFound, match="does not have it any more"):
         host.claim(ONE, VGPU=1)
 

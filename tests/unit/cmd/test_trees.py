@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,6 +57,24 @@ def test_each_provider_has_a_line_and_the_host_its_sums():
     assert [line.split()[1] for line in lines[2:5]] == ["NUMA0", "NUMA2", "NUMA10"]
     assert lines[5].split(maxsplit=4)[4] == "DISK_GB 40/990  VCPU 0/384 (ratio 4)"
     assert len(lines) == 6
+
+
+@pytest.mark.parametrize(
+    ("holders", "words"),
+    [
+        ((), "gone"),
+        (("a",), "gone, held by a"),
+        (("a", "b", "c"), "gone, held by a, b and 1 more"),
+    ],
+)
+def test_a_device_that_is_gone_is_named_with_who_holds_it(holders: tuple[str, ...], words: str):
+    lost = gpu(7, "CUSTOM_DEVICE_MISSING", used=1, total=0)
+    lines = shown([ROOT, *CELLS, gpu(6), replace(lost, holders=holders)])
+    assert lines[4].endswith(f"VGPU {words}")
+    assert (
+        f"{words}\n"
+        in "\n".join(shown([ROOT, *CELLS, replace(lost, holders=holders)], full=True)) + "\n"
+    )
 
 
 def test_devices_that_differ_in_use_alone_are_one_line():
