@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from compute_agent.manage.diagnosis import Diagnosis, Level
+from compute_agent.programs.disk_space import Space, space_of
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-_LEAST_BYTES: Final = 64 * 2**20
-_LEAST_INODES: Final = 1000
-"""Below these a disk is soon full: logs and caches grow by more in a day."""
+_LEVELS: Final = {
+    Space.ENOUGH: Level.FINE,
+    Space.LITTLE: Level.WARNING,
+    Space.NONE: Level.ERROR,
+}
 
 
 def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
@@ -33,23 +35,10 @@ def examine_disks(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
         place = _existing(Path(directory))
         if (device := place.stat().st_dev) not in seen_devices:
             seen_devices.add(device)
-            yield _diagnosis(place, f"{directory} ({use})")
+            space, text = space_of(place, f"{directory} ({use})")
+            yield Diagnosis(_LEVELS[space], "disk", text)
 
 
 def _existing(path: Path) -> Path:
     """Return the path, or the nearest directory above it that exists."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
-
-
-def _diagnosis(place: Path, what: str) -> Diagnosis:
-    numbers = os.statvfs(place)
-    free_bytes = numbers.f_bavail * numbers.f_frsize
-    # a file system without a table of inodes has 0 of them in all
-    free_inodes = numbers.f_favail if numbers.f_files else None
-    text = f"{what} has {free_bytes // 2**20} MiB free"
-    text += "" if free_inodes is None else f" and {free_inodes} inodes"
-    if not free_bytes or free_inodes == 0:
-        return Diagnosis(Level.ERROR, "disk", f"{text}: nothing can be written. Free some")
-    if free_bytes < _LEAST_BYTES or (free_inodes is not None and free_inodes < _LEAST_INODES):
-        return Diagnosis(Level.WARNING, "disk", f"{text}: free some before it is full")
-    return Diagnosis(Level.FINE, "disk", text)

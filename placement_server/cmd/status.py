@@ -24,6 +24,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from compute_agent.programs import configuration_files
+from compute_agent.programs.disk_space import Space, space_of
 from compute_agent.programs.exit_status import Exit
 from compute_agent.programs.printable import show_orders
 from placement_server import conf as configuration
@@ -31,6 +32,7 @@ from placement_server.policies.enforcer import file_problem
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.configuration import connection, store_options
+from placement_server.store.connection.data_directory import data_directory
 from placement_server.store.connection.failures import reason_of
 from placement_server.store.errors import SchemaOutOfDate, StoreError, StoreUnavailable
 from placement_server.store.schema import revision
@@ -54,6 +56,11 @@ class Code(IntEnum):
 
 Finding = tuple[Code, str | None]
 _FINE: Final = (Code.SUCCESS, None)
+_CODES: Final = {
+    Space.ENOUGH: Code.SUCCESS,
+    Space.LITTLE: Code.WARNING,
+    Space.NONE: Code.FAILURE,
+}
 
 
 class DatabaseAway(StoreError):
@@ -112,6 +119,7 @@ def _check(conf: cfg.ConfigOpts) -> list[Result]:
         if revision.revision_of(tx.connection) in revision.REVISIONS:
             findings["Missing Root Provider IDs"] = _roots(tx)
             findings["Incomplete Consumers"] = _consumers(tx)
+        findings["Disk of the Database"] = _disk(tx)
         findings["Policy File JSON to YAML Migration"] = _policy_file(conf)
         findings["Policy File"] = _rules(conf)
         findings["Unknown Options"] = _options(conf)
@@ -173,6 +181,14 @@ def _consumers(tx: ReadTransaction) -> Finding:
         f"There are {number} incomplete consumers table records for existing allocations. "
         f"{_REMEDY}",
     )
+
+
+def _disk(tx: ReadTransaction) -> Finding:
+    directory = data_directory(tx.connection)
+    if directory is None:
+        return Code.SUCCESS, "It is not seen from here. Look at it where the database runs."
+    space, text = space_of(directory, str(directory))
+    return _CODES[space], f"{text}."
 
 
 def _policy_file(conf: cfg.ConfigOpts) -> Finding:

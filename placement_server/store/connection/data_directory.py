@@ -1,0 +1,29 @@
+"""The directory with the files of the database, where it is on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+
+_MEMORY: Final = (None, "", ":memory:")
+_HERE: Final = (None, "", "localhost", "127.0.0.1", "::1")
+_STATEMENTS: Final = {
+    # has no row for a user who may not know it
+    "postgresql": "SELECT setting FROM pg_settings WHERE name = 'data_directory'",
+    "mysql": "SELECT @@datadir",
+    "mariadb": "SELECT @@datadir",
+}
+
+
+def data_directory(connection: sa.Connection) -> Path | None:
+    """Return the directory; None where the database does not say it or is on another machine."""
+    url = connection.engine.url
+    if url.get_backend_name() == "sqlite":
+        return Path(url.database).parent if url.database not in _MEMORY else None
+    host = url.host or url.query.get("host")
+    if host not in _HERE and not str(host).startswith("/"):
+        return None
+    path = connection.exec_driver_sql(_STATEMENTS[connection.dialect.name]).scalar()
+    return Path(path) if path and Path(path).parent.is_dir() else None
