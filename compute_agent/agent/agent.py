@@ -27,9 +27,9 @@ from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.own_report import OwnReport
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.daemon import signals
-from compute_agent.daemon.metrics_server import MetricsServer
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
+from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.programs.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
@@ -174,7 +174,8 @@ class Agent:
         bind = self._conf.compute_agent.metrics_bind
         if bind:
             registry = metrics.registry(self._parts.board)
-            surfaces.append(MetricsServer("[compute_agent]metrics_bind", bind, registry))
+            option = "[compute_agent]metrics_bind"
+            surfaces.append(MetricsServer(option, bind, registry, errors.InvalidConfiguration))
         return surfaces
 
     def _open_bus(self) -> None:

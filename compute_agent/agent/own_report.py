@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from compute_agent.programs.printable import shortened
 from compute_agent.tracker.pass_schedule import NEVER
 
 if TYPE_CHECKING:
@@ -54,8 +55,10 @@ class OwnReport:
         since = None if bus.since is None else datetime.fromtimestamp(bus.since, UTC).isoformat()
         report = {
             "period": None if period == NEVER else period,
-            "bus": {"state": bus.state, "since": since, "why": bus.why[:_SHOWN_LENGTH]},
-            "disabled_reason": "" if node.enabled else node.disabled_reason[:_SHOWN_LENGTH],
+            "bus": {"state": bus.state, "since": since, "why": shortened(bus.why, _SHOWN_LENGTH)},
+            "disabled_reason": ""
+            if node.enabled
+            else shortened(node.disabled_reason, _SHOWN_LENGTH),
             "trouble": _text(node.trouble),
             "place": self._place,
         }
@@ -79,4 +82,5 @@ def with_cores(report: Mapping[str, Any], cells: Iterable[Mapping[str, Any]]) ->
 
 
 def _text(trouble: Trouble | None) -> str:
-    return "" if trouble is None else f"{trouble.what}: {trouble.message}"[:_SENTENCE_LENGTH]
+    text = "" if trouble is None else f"{trouble.what}: {trouble.message}"
+    return shortened(text, _SENTENCE_LENGTH)

@@ -85,9 +85,7 @@ class BusConditions:
         return True
 
     def _is_due(self, condition: object, *, anyway: bool = False) -> bool:
-        if self._logged_conditions.get(condition) is not None and not anyway:
-            return False
-        return self._logged_conditions.keep(condition, True)
+        return self._logged_conditions.is_new(condition, True) or anyway
 
 
 def _condition_of(record: logging.LogRecord, text: str) -> object:

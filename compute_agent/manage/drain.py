@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
@@ -20,7 +21,6 @@ from compute_agent.provider_tree.trait_names import (
 
 if TYPE_CHECKING:
     from compute_agent.placement.api import PlacementApi
-    from compute_agent.placement.candidates import Candidates
 
 Parameters = Iterable[tuple[str, str]]
 
@@ -182,7 +182,7 @@ def moves(
         if holder.moves
     }
     if placement.trees.is_offered:
-        places = _placed_together(placement.candidates, [*roots], [*left_out], queries)
+        places = _placed_together(placement, [*roots], [*left_out], queries)
     else:
         places = _placed_alone(placement, [*roots, *left_out], queries)
     largest_first = sorted(
@@ -197,7 +197,7 @@ def moves(
 
 
 def _placed_together(
-    placement: Candidates, roots: Sequence[str], left_out: Sequence[str], queries: _Queries
+    placement: PlacementApi, roots: Sequence[str], left_out: Sequence[str], queries: _Queries
 ) -> dict[str, _Place]:
     """Return where each consumer goes by a plan of placement-server for all of them."""
     if not queries:
@@ -209,20 +209,35 @@ def _placed_together(
         "leave_alone": {"trees": left_out},
         "time_limit": _PLANNING_SECONDS,
     }
-    plans = placement.make_room(question)["plans"]
+    plans = placement.candidates.make_room(question)["plans"]
     planned_moves = plans[0]["moves"] if plans else []
     places: dict[str, _Place] = {
         move["consumer"]: (move["to"]["name"] or move["to"]["root"], "") for move in planned_moves
     }
     stuck = [consumer for consumer in queries if consumer not in places]
     changes = after_moves(planned_moves, [*roots, *left_out])
+
+    @cache
+    def host_name(root: str) -> str:
+        provider = placement.providers.get(root)
+        return root if provider is None else str(provider["name"])
+
     for first in range(0, len(stuck), _ASKED_TOGETHER):
         consumers = stuck[first : first + _ASKED_TOGETHER]
         texts = [urlencode(queries[consumer]) for consumer in consumers]
-        explanations = placement.what_if(changes, "explanation", *texts)
+        explanations = placement.candidates.what_if(changes, "explanation", *texts)
         for consumer, explanation in zip(consumers, explanations, strict=True):
-            places[consumer] = None, str(explanation["sentences"][0])
+            places[consumer] = None, _why_not(explanation, host_name)
     return places
+
+
+def _why_not(explanation: Mapping[str, Any], host_name: Callable[[str], str]) -> str:
+    """Return the first sentence, with the name of the host that it has as an example."""
+    sentence = str(explanation["sentences"][0])
+    for root in {str(entry["example"]) for entry in explanation["closest"]}:
+        if root in sentence:
+            sentence = sentence.replace(root, host_name(root))
+    return sentence
 
 
 def _placed_alone(

@@ -15,6 +15,7 @@ from compute_agent.drift.wording import count_of
 from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.placement.transports.transport import BASE
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.printable import shortened
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker.decisions import EventKind
 from compute_agent.virt.layout.application import UNHEALTHY
@@ -343,7 +344,7 @@ def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[
         yield "a reshape is pending: restart its agent"
     last = node.get("last_pass")
     if last and last["outcome"] != EventKind.COMPLETED.value:
-        message = str((node.get("trouble") or {}).get("message", ""))[:_MESSAGE_LENGTH]
+        message = shortened(str((node.get("trouble") or {}).get("message", "")), _MESSAGE_LENGTH)
         yield f"the last pass of its agent: {last['outcome']}{message and f': {message}'}"
     yield from map(str, node.get("caveats") or ())
     if failures := int(node.get("build_failures") or 0):

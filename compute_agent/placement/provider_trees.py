@@ -66,18 +66,26 @@ class ProviderTrees:
         return self._connection.understands_extensions(SINCE)
 
     def read(
-        self, uuid: str, *, etag: str | None = None, include: Collection[Part] = ()
+        self,
+        uuid: str,
+        *,
+        etag: str | None = None,
+        include: Collection[Part] = (),
+        is_for_report: bool = False,
     ) -> WholeTree | UnchangedTree | None:
         """Return the tree that a provider is a member of, None when there is no such provider.
 
         :param include: what the answer has too.
         :param etag: of the tree that the caller knows; `UnchangedTree` is returned while it is so.
+        :param is_for_report: read nothing where the caller has nothing to report with it.
         :raises errors.PlacementTooOld: placement does not have the request any more, as after a
             return to an older version; the next question about versions asks it again.
         """
         headers = {} if etag is None else {"If-None-Match": etag}
         if (report := self.own_report(uuid)) is not None:
             headers[REPORT_HEADER] = report
+        elif is_for_report:
+            return None
         request = Request(
             "GET",
             f"/provider_trees/{uuid}"

@@ -53,6 +53,13 @@ class KeptValues(Generic[K, V]):
             self._values[key] = (self.clock(), value)
         return value
 
+    def is_new(self, key: K, value: V) -> bool:
+        """Keep a value unless there is a good one; return whether it was kept."""
+        is_new = self.get(key) is None
+        if is_new:
+            self.keep(key, value)
+        return is_new
+
     def forget(self) -> None:
         """Forget all values."""
         with self._lock:

@@ -16,6 +16,11 @@ def printable(text: str) -> str:
     return ORDER.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text with at most so many characters, the last of which say that there were more."""
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
 class PrintableStream:
     """A stream on which no text gives orders; all but its writing is that of the stream below.
 

@@ -125,8 +125,9 @@ class ReportClient:
     def show_life(self, root_uuid: str) -> None:
         """Let placement hear from the agent of this tree where a pass ended before it was read."""
         trees, cache = self.placement.trees, self._caches.get(root_uuid)
-        if trees.own_report(root_uuid) is not None and trees.is_offered:
-            trees.read(root_uuid, etag=None if cache is None else cache.etag)
+        if trees.is_offered:
+            etag = None if cache is None else cache.etag
+            trees.read(root_uuid, etag=etag, is_for_report=True)
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
         """Return the tree as last read or written, if it ever was; no request."""

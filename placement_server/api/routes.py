@@ -57,6 +57,7 @@ from placement_server.negotiation import extensions, microversion
 from placement_server.negotiation.microversion import Microversion
 from placement_server.policies.enforcer import Caller
 from placement_server.store.errors import StoreUnavailable
+from placement_server.store.gathered_reports import OUTAGE_LOG_SECONDS
 from placement_server.store.transactions.past_changes import AUTHOR, USER_LENGTH, Author
 
 if TYPE_CHECKING:
@@ -191,7 +192,6 @@ def find(path: str, *, extensions: Microversion | None) -> tuple[Route | None, l
 
 LOG = logging.getLogger(__name__)
 
-OUTAGE_LOG_SECONDS: Final = 60.0
 _VARY: Final = ("vary", "openstack-api-version")
 
 
@@ -243,8 +243,7 @@ class Dispatcher:
     def _log_outage(self, environ: errors.Environ, error: StoreUnavailable) -> None:
         """Log a failure of the database, once a minute for each cause."""
         cause = error.cause or error.message
-        if self._logged_causes.get(cause) is None:
-            self._logged_causes.keep(cause, True)
+        if self._logged_causes.is_new(cause, True):
             LOG.error(
                 "%s %s: %s. Other requests that fail for this are not logged for %.0f s.",
                 environ["REQUEST_METHOD"],

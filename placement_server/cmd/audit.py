@@ -9,17 +9,21 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Gauge
 
-from compute_agent.programs import whole_numbers
 from compute_agent.programs.exit_status import Exit
+from compute_agent.programs.metrics_server import MetricsServer
 from placement_server.conf import InvalidConfiguration
 from placement_server.store import audit
 from placement_server.store.audit import Violation
+from placement_server.store.changes.snapshot import newest_change_ids
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 
 DEFAULT_BIND: Final = "127.0.0.1:9103"
+
+_ANYWAY_SECONDS: Final = 60
+"""The data is checked after these although no request changed it: others than servers may have."""
 
 
 def check(store: Store, *, repair: bool) -> int:
@@ -62,7 +66,7 @@ def watch(
     """
     registry = CollectorRegistry()
     violations, last = gauges(registry)
-    _serve(bind, registry)
+    MetricsServer("--metrics-bind", bind, registry, InvalidConfiguration).start()
     if wait is None:
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -70,9 +74,14 @@ def watch(
         wait = ended.wait
     known: set[str] = set()
     problems: list[Violation] = []
+    checked_ids: list[int] | None = None
+    unchecked_seconds = 0
     while True:
         try:
-            problems = store.read(audit.audit)
+            newest_ids = store.read(newest_change_ids, 1)
+            if newest_ids != checked_ids or unchecked_seconds >= _ANYWAY_SECONDS:
+                problems = store.read(audit.audit)
+                checked_ids, unchecked_seconds = newest_ids, 0
         except StoreError as error:
             print(f"not checked: {error}", flush=True)
         else:
@@ -85,6 +94,7 @@ def watch(
             known = texts
         if wait(interval):
             return _conclude(problems)
+        unchecked_seconds += interval
 
 
 def gauges(registry: CollectorRegistry) -> tuple[Gauge, Gauge]:
@@ -102,19 +112,3 @@ def gauges(registry: CollectorRegistry) -> tuple[Gauge, Gauge]:
             registry=registry,
         ),
     )
-
-
-def _serve(bind: str, registry: CollectorRegistry) -> None:
-    address, _, text = bind.rpartition(":")
-    port = whole_numbers.whole_number(text, 65535)
-    if not address or port is None:
-        raise InvalidConfiguration(
-            f"--metrics-bind is {bind!r}, expected ADDRESS:PORT such as {DEFAULT_BIND}."
-        )
-    try:
-        start_http_server(port, addr=address.strip("[]"), registry=registry)
-    except OSError as error:
-        raise InvalidConfiguration(
-            f"Metrics cannot be served on {bind}: {error}. Change --metrics-bind or end what uses "
-            "that port."
-        ) from error

@@ -55,8 +55,7 @@ class GatheredReports:
             self._store.write(agent_reports.write, reports)
         except StoreError as error:
             cause = str(error)
-            if self._logged_causes.get(cause) is None:
-                self._logged_causes.keep(cause, True)
+            if self._logged_causes.is_new(cause, True):
                 LOG.warning(
                     "The last reports of %d agent(s) are not recorded: %s", len(reports), cause
                 )

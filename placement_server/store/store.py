@@ -39,6 +39,8 @@ LOG = logging.getLogger(__name__)
 READ_TRIES: Final = 10
 """Most tries of a read when the connection breaks."""
 
+_READING: Final = "reading data"
+
 RECORDED_AGAIN_AFTER: Final = changes.AWAITED_FOR.total_seconds() / 2
 """Seconds that a write may take before its change records are written again."""
 
@@ -195,9 +197,7 @@ class Store:
                 transaction.commit()
                 return result
 
-        return retrying(
-            once, tries=READ_TRIES, doing=_doing(function), patience=self.options.lock_timeout
-        )
+        return retrying(once, tries=READ_TRIES, doing=_READING, patience=self.options.lock_timeout)
 
     def read_single(
         self,
@@ -223,7 +223,7 @@ class Store:
         return retrying(
             lambda: kept_connection.run(work),
             tries=READ_TRIES,
-            doing=_doing(function),
+            doing=_READING,
             patience=self.options.lock_timeout,
         )
 
@@ -242,7 +242,6 @@ class Store:
         :raises ConcurrentUpdate: other writers were faster every time.
         :raises StoreUnavailable: the database failed.
         """
-        doing = _doing(function)
 
         def once() -> tuple[_Result, WriteTransaction, float]:
             with self._turn, self._engines.writer.connect() as connection:
@@ -261,13 +260,13 @@ class Store:
                 except BaseException:
                     _roll_back(connection)
                     raise
-                self._commit(transaction, tx, doing)
+                self._commit(transaction, tx)
                 return result, tx, start
 
         result, tx, start = retrying(
             once,
             tries=self.options.claim_tries,
-            doing=doing,
+            doing="writing data",
             patience=self.options.lock_timeout,
         )
         if tx.change_id is not None:
@@ -276,7 +275,7 @@ class Store:
             self._prune_when_due(tx.change_id)
         return result
 
-    def _commit(self, transaction: RootTransaction, tx: WriteTransaction, doing: str) -> None:
+    def _commit(self, transaction: RootTransaction, tx: WriteTransaction) -> None:
         """Commit; where the connection breaks meanwhile, find out whether that happened."""
         try:
             transaction.commit()
@@ -285,9 +284,8 @@ class Store:
                 _roll_back(transaction.connection)
                 raise
             LOG.warning(
-                "The connection to the database broke during a commit while %s; checking "
-                "whether it was committed: %s",
-                doing,
+                "The connection to the database broke during a commit; checking whether it was "
+                "committed: %s",
                 error.orig,
             )
             if not outcome.was_committed(
@@ -335,7 +333,8 @@ class Store:
 
     def _label(self, connection: Connection, function: Callable[..., object]) -> None:
         if self.options.connection_trace:
-            connection.info["store_function"] = _doing(function).removeprefix("doing ")
+            module = getattr(function, "__module__", "").rpartition(".")[2]
+            connection.info["store_function"] = f"{module}.{getattr(function, '__name__', 'work')}"
 
     def synchronise_standard_names(self) -> None:
         """Insert the standard resource classes and traits that are missing, and load all names.
@@ -353,11 +352,6 @@ def _roll_back(connection: Connection) -> None:
     except SQLAlchemyError as error:
         LOG.debug("Discarding a connection that cannot roll back: %s", error)
         connection.invalidate(error)
-
-
-def _doing(function: Callable[..., object]) -> str:
-    module = getattr(function, "__module__", "").rpartition(".")[2]
-    return f"doing {module}.{getattr(function, '__name__', 'work')}"
 
 
 def _require_newest(engines: Engines, options: StoreOptions) -> None:

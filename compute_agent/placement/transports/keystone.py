@@ -245,7 +245,9 @@ class KeystoneTransport:
     def _unauthorized_error(
         self, request: Request, error: ka_exc.ClientException
     ) -> errors.PlacementError:
-        reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else str(error)
+        # the library ends with advice of its own
+        words = str(error).replace(" Please check that your auth_url is correct.", "")
+        reason = WRONG_CREDENTIALS if isinstance(error, ka_exc.Unauthorized) else words
         return _failure(
             errors.PlacementUnauthorized,
             request,

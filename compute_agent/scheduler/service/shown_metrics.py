@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from compute_agent.daemon.metrics_server import MetricsServer
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.service.calls import Calls
 from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector
@@ -90,7 +91,7 @@ def _registry(conf: cfg.ConfigOpts) -> CollectorRegistry:
 
 @contextmanager
 def _serve(bind: str, registry: CollectorRegistry) -> Iterator[None]:
-    server = MetricsServer(OPTION, bind, registry)
+    server = MetricsServer(OPTION, bind, registry, InvalidConfiguration)
     server.start()
     try:
         yield

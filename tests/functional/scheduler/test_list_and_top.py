@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from compute_agent.daemon.metrics_server import MetricsServer
+from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.scheduler.outcomes.causes import FilterCause
 from compute_agent.scheduler.service.metrics import CountedCalls
 from tests.fixtures.placement import free_port
@@ -62,7 +62,7 @@ def test_list_shows_what_a_consumer_a_host_and_a_project_hold(
 def metrics() -> Iterator[tuple[CountedCalls, str]]:
     registry = CollectorRegistry()
     calls, bind = CountedCalls(registry), f"127.0.0.1:{free_port()}"
-    server = MetricsServer("a test", bind, registry)
+    server = MetricsServer("a test", bind, registry, OSError)
     server.start()
     try:
         yield calls, f"http://{bind}/metrics"
@@ -122,7 +122,7 @@ def test_top_refuses_an_interval_or_a_count_that_is_none(
 
 def test_top_names_an_address_that_shows_something_else(command: Command) -> None:
     bind = f"127.0.0.1:{free_port()}"
-    server = MetricsServer("a test", bind, CollectorRegistry())
+    server = MetricsServer("a test", bind, CollectorRegistry(), OSError)
     server.start()
     try:
         ended = command("top", "--url", f"http://{bind}/metrics", "--count", "1")

@@ -248,6 +248,31 @@ def test_a_watching_audit_shows_what_is_wrong_as_metrics_and_prints_it_once(
     store.close()
 
 
+def test_a_frequent_audit_reads_the_data_after_a_change_and_otherwise_once_a_minute(
+    migrated_database_url: str,
+) -> None:
+    store = Store.open(migrated_database_url, options=OPTIONS)
+    new_provider(store, {"VCPU": 1})
+    statements: list[str] = []
+    sa.event.listen(
+        store.read(lambda tx: tx.connection.engine),
+        "before_cursor_execute",
+        lambda *a: statements.append(a[2]),
+    )
+    reads: list[bool] = []
+
+    def after_a_check(_seconds: float) -> bool:
+        reads.append(any("FROM resource_providers" in text for text in statements))
+        statements.clear()
+        if len(reads) == 10:
+            new_provider(store, {"VCPU": 1})
+        return len(reads) == 75
+
+    audit.watch(store, 1, f"127.0.0.1:{free_port()}", after_a_check)
+    assert [number for number, is_read in enumerate(reads) if is_read] == [0, 10, 70]
+    store.close()
+
+
 def test_usage_errors_have_the_exit_status_that_scripts_know(
     configured: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -299,12 +324,19 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
     database_url: str,
     configured: Callable[[str], list[str]],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     load(database_url)
     assert manage.main([*configured(database_url), "db", "sync"]) == 0
     arguments = [*configured(database_url), "upgrade", "check"]
     assert status.main(arguments) == 0
-    assert "| Result: Success" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.replace("|", " ").split())
+    disk = r"Check: Disk of the Database Result: Success Details: \S*/.* has \d+ MiB free"
+    assert re.search(disk, printed)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda _: os.statvfs_result([4096, 4096, *[0] * 8]))
+        assert status.main(arguments) == 2
+    assert "nothing can be written" in " ".join(capsys.readouterr().out.replace("|", " ").split())
     engine = sa.create_engine(database_url)
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM consumers"))

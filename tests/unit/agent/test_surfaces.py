@@ -12,7 +12,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent import local_socket, metrics
 from compute_agent.agent.local_socket import AgentNotRunning, LocalServer
-from compute_agent.daemon.metrics_server import MetricsServer
+from compute_agent.programs.metrics_server import MetricsServer
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.passes.agent_traits import synchronise
@@ -26,7 +26,8 @@ OUTCOME = PassOutcome(
 
 
 def metrics_server(bind: str, board: StatusBoard) -> MetricsServer:
-    return MetricsServer("[compute_agent]metrics_bind", bind, metrics.registry(board))
+    registry = metrics.registry(board)
+    return MetricsServer("[compute_agent]metrics_bind", bind, registry, errors.InvalidConfiguration)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors
 from compute_agent.programs.whole_numbers import whole_number
 
 if TYPE_CHECKING:
@@ -16,26 +15,30 @@ class MetricsServer:
 
     :param option: the option that `bind` is the value of, for errors.
     :param bind: `ADDRESS:PORT`; port 0 takes a free one.
+    :param refusal: the error of the program for options that cannot be used.
     """
 
-    def __init__(self, option: str, bind: str, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, option: str, bind: str, registry: CollectorRegistry, refusal: type[Exception]
+    ) -> None:
         self._option = option
         self._bind = bind
         self._registry = registry
+        self._refusal = refusal
         self._server: Any = None
         self.port = 0
 
     def start(self) -> None:
         """Begin to listen.
 
-        :raises InvalidConfiguration: the address is malformed or taken.
+        :raises Exception: `refusal`: the address is malformed or taken.
         """
         from prometheus_client import start_http_server
 
         address, _, text = self._bind.rpartition(":")
         port = whole_number(text, 65535)
         if not address or port is None:
-            raise errors.InvalidConfiguration(
+            raise self._refusal(
                 f"{self._option} is {self._bind!r}, expected ADDRESS:PORT such as 127.0.0.1:9101."
             )
         try:
@@ -43,7 +46,7 @@ class MetricsServer:
                 port, addr=address.strip("[]"), registry=self._registry
             )
         except OSError as error:
-            raise errors.InvalidConfiguration(
+            raise self._refusal(
                 f"Metrics cannot be served on {self._bind}: {error}. Change {self._option} or end "
                 "what uses that port."
             ) from error
